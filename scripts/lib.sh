@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Functions shared by the scripts of this folder. Source it, do not run it:
+#   . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+REPO_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+
+# Messages go to stderr: the standard output of a script is for its result
+# (`stand.sh env` is read by eval).
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+progress() { printf '%s: ... %s\n' "${0##*/}" "$*" >&2; }
+die() {
+    printf '%s: error: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# The help of a script is the comment at its top, so there is one text only.
+print_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$1"; }
+
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# PostgreSQL refuses to run as root. Start in /, because the server user may
+# not be allowed into the caller's working directory. A program that stays
+# must put itself in the background: runuser waits for its child.
+as_server_user() {
+    if is_root; then
+        (cd / && exec runuser -u postgres -- "$@")
+    else
+        (cd / && exec "$@")
+    fi
+}
+
+# A folder that the server user owns. Its parents are the caller's.
+make_server_dir() {
+    mkdir -p "$1"
+    if is_root; then chown postgres: "$1"; fi
+    chmod 700 "$1"
+    as_server_user test -w "$1" ||
+        die "the user postgres cannot reach $1 (a private home folder?): set MILLRACE_STAND_DIR to a folder it can reach"
+}
+
+# wait_for SECONDS COMMAND...: true as soon as COMMAND is, false after SECONDS.
+wait_for() {
+    local limit=$1 start=$SECONDS
+    shift
+    until "$@"; do
+        [ $((SECONDS - start)) -lt "$limit" ] || return 1
+        sleep 0.1
+    done
+}
+
+# Sets AS_ROOT, the prefix for commands that change the system.
+need_root_or_sudo() {
+    AS_ROOT=()
+    is_root && return 0
+    have sudo || die "this step installs system packages: run it as root or install sudo"
+    AS_ROOT=(sudo)
+}
+
+# Programs and jars (big, the same for every stand) live apart from the data of
+# one stand, so that several stands (--dir) share one set.
+default_stand_dir() { printf '%s\n' "${MILLRACE_STAND_DIR:-$REPO_ROOT/.stand}"; }
+# For the scripts that source this file.
+# shellcheck disable=SC2034
+TOOLS_DIR=${MILLRACE_TOOLS_DIR:-$(default_stand_dir)}

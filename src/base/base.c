@@ -1,0 +1,57 @@
+#include "base/base.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t alloc_count;
+
+mr_slice mr_slice_of(const char *text)
+{
+    return (mr_slice){.data = (const uint8_t *)text, .len = strlen(text)};
+}
+
+bool mr_slice_equal(mr_slice a, mr_slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+_Noreturn void mr_assert_failed(const char *condition, const char *file, int line)
+{
+    fprintf(stderr, "millrace: invariant broken at %s:%d: %s\n", file, line, condition);
+    abort();
+}
+
+static void *alloc_checked(void *memory, size_t size, const char *file, int line)
+{
+    if (memory == NULL) {
+        fprintf(stderr, "millrace: out of memory: %zu bytes at %s:%d\n", size, file, line);
+        abort();
+    }
+    return memory;
+}
+
+void *mr_alloc(size_t size, const char *file, int line)
+{
+    atomic_fetch_add_explicit(&alloc_count, 1, memory_order_relaxed);
+    return alloc_checked(calloc(1, size == 0 ? 1 : size), size, file, line);
+}
+
+void *mr_realloc(void *old, size_t size, const char *file, int line)
+{
+    atomic_fetch_add_explicit(&alloc_count, 1, memory_order_relaxed);
+    return alloc_checked(realloc(old, size == 0 ? 1 : size), size, file, line);
+}
+
+char *mr_strndup(const char *text, size_t len, const char *file, int line)
+{
+    char *copy = mr_alloc(len + 1, file, line);
+    memcpy(copy, text, len);
+    return copy;
+}
+
+uint64_t mr_alloc_count(void)
+{
+    return atomic_load_explicit(&alloc_count, memory_order_relaxed);
+}

@@ -1,0 +1,54 @@
+/* Append-only bytes in somebody else's memory, with an end that is never passed.
+ *
+ * What doesn't fit is left out whole and `full` is set for good (until the buffer is made anew), so a
+ * writer appends freely and asks once at the end. One thread.
+ */
+#ifndef MR_BASE_BUFFER_H
+#define MR_BASE_BUFFER_H
+
+#include <string.h>
+
+#include "base/base.h"
+
+struct mr_buffer {
+    uint8_t *at;
+    uint8_t *end;
+    bool full;
+};
+
+static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
+{
+    return (struct mr_buffer){.at = begin, .end = begin + size, .full = false};
+}
+
+/* Room for `len` bytes that the caller fills, or NULL when they don't fit. */
+static inline uint8_t *mr_buffer_reserve(struct mr_buffer *buffer, size_t len)
+{
+    if (MR_UNLIKELY(buffer->full || len > (size_t)(buffer->end - buffer->at))) {
+        buffer->full = true;
+        return NULL;
+    }
+    uint8_t *room = buffer->at;
+    buffer->at += len;
+    return room;
+}
+
+static inline void mr_buffer_append(struct mr_buffer *buffer, const void *bytes, size_t len)
+{
+    uint8_t *room = mr_buffer_reserve(buffer, len);
+    if (MR_LIKELY(room != NULL)) {
+        memcpy(room, bytes, len);
+    }
+}
+
+static inline void mr_buffer_slice(struct mr_buffer *buffer, mr_slice bytes)
+{
+    if (bytes.len > 0) {
+        mr_buffer_append(buffer, bytes.data, bytes.len);
+    }
+}
+
+#define MR_BUFFER_LITERAL(buffer, literal) \
+    mr_buffer_append((buffer), (literal), sizeof(literal) - 1)
+
+#endif

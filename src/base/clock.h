@@ -1,0 +1,30 @@
+/* Time: monotonic for deadlines, wall for what people and records see, and PostgreSQL's epoch. */
+#ifndef MR_BASE_CLOCK_H
+#define MR_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Microseconds from 1970-01-01 to 2000-01-01, the epoch of PostgreSQL's timestamps. */
+#define MR_PG_EPOCH_US INT64_C(946684800000000)
+
+static inline int64_t mr_clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Nanoseconds that never jump; only differences mean anything. */
+static inline int64_t mr_monotonic_ns(void)
+{
+    return mr_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Nanoseconds since 1970. */
+static inline int64_t mr_wall_ns(void)
+{
+    return mr_clock_ns(CLOCK_REALTIME);
+}
+
+#endif

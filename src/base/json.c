@@ -1,0 +1,202 @@
+#include "base/json.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define UTF8_REPLACEMENT "\xEF\xBF\xBD"
+
+/* Clean: neither quote, backslash, control character nor part of a multi-byte sequence. */
+static bool byte_is_clean(uint8_t byte)
+{
+    return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
+}
+
+#if defined(__SSE2__)
+/* How many bytes at the beginning of a 16-byte block are clean. */
+static inline unsigned block_clean(const uint8_t *text)
+{
+    __m128i block = _mm_loadu_si128((const __m128i *)text);
+    /* As signed numbers the bytes from 0x80 on are below 0x20 too, so one comparison finds both. */
+    __m128i low = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
+    __m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
+    __m128i backslash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
+    unsigned mask = (unsigned)_mm_movemask_epi8(_mm_or_si128(low, _mm_or_si128(quote, backslash)));
+    return mask == 0 ? 16 : (unsigned)__builtin_ctz(mask);
+}
+#else
+static inline unsigned block_clean(const uint8_t *text)
+{
+    unsigned count = 0;
+    while (count < 16 && byte_is_clean(text[count])) {
+        count++;
+    }
+    return count;
+}
+#endif
+
+static inline size_t clean_prefix(const uint8_t *text, size_t len)
+{
+    size_t count = 0;
+    while (len - count >= 16) {
+        unsigned clean = block_clean(text + count);
+        count += clean;
+        if (clean < 16) {
+            return count;
+        }
+    }
+    while (count < len && byte_is_clean(text[count])) {
+        count++;
+    }
+    return count;
+}
+
+static bool is_continuation(uint8_t byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+size_t mr_utf8_sequence(const uint8_t *text, size_t len)
+{
+    if (len == 0) {
+        return 0;
+    }
+    uint8_t first = text[0];
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first >= 0xC2 && first <= 0xDF) {
+        return len >= 2 && is_continuation(text[1]) ? 2 : 0;
+    }
+    if (first >= 0xE0 && first <= 0xEF) {
+        if (len < 3 || !is_continuation(text[1]) || !is_continuation(text[2])) {
+            return 0;
+        }
+        bool overlong = first == 0xE0 && text[1] < 0xA0;
+        bool surrogate = first == 0xED && text[1] >= 0xA0;
+        return overlong || surrogate ? 0 : 3;
+    }
+    if (first >= 0xF0 && first <= 0xF4) {
+        if (len < 4 || !is_continuation(text[1]) || !is_continuation(text[2]) ||
+            !is_continuation(text[3])) {
+            return 0;
+        }
+        bool overlong = first == 0xF0 && text[1] < 0x90;
+        bool too_large = first == 0xF4 && text[1] >= 0x90;
+        return overlong || too_large ? 0 : 4;
+    }
+    return 0;
+}
+
+/* One ASCII byte that can't stand in a JSON string as it is. */
+static void escape_byte(struct mr_buffer *out, uint8_t byte)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    static const char short_forms[0x20] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    if (byte >= 0x20) {
+        mr_buffer_append(out, (const char[]){'\\', (char)byte}, 2);
+    } else if (short_forms[byte] != 0) {
+        mr_buffer_append(out, (const char[]){'\\', short_forms[byte]}, 2);
+    } else {
+        mr_buffer_append(out, (const char[]){'\\', 'u', '0', '0', digits[byte >> 4],
+                                             digits[byte & 0xF]}, 6);
+    }
+}
+
+/* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte. */
+static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    size_t run = 0;
+    while (run < len && text[run] >= 0x80) {
+        size_t sequence = mr_utf8_sequence(text + run, len - run);
+        if (sequence == 0) {
+            break;
+        }
+        run += sequence;
+    }
+    mr_buffer_append(out, text, run);
+    if (run == 0) {
+        MR_BUFFER_LITERAL(out, UTF8_REPLACEMENT);
+        return 1;
+    }
+    return run;
+}
+
+void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    size_t done = 0;
+    for (;;) {
+        size_t clean = clean_prefix(text + done, len - done);
+        if (clean > 0) {
+            mr_buffer_append(out, text + done, clean);
+            done += clean;
+        }
+        if (done == len || out->full) {
+            return;
+        }
+        if (text[done] >= 0x80) {
+            done += copy_multibyte(out, text + done, len - done);
+        } else {
+            escape_byte(out, text[done]);
+            done++;
+        }
+    }
+}
+
+void mr_json_string(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    MR_BUFFER_LITERAL(out, "\"");
+    mr_json_escaped(out, text, len);
+    MR_BUFFER_LITERAL(out, "\"");
+}
+
+void mr_json_u64(struct mr_buffer *out, uint64_t value)
+{
+    char digits[20];
+    unsigned at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    mr_buffer_append(out, digits + at, sizeof(digits) - at);
+}
+
+void mr_json_i64(struct mr_buffer *out, int64_t value)
+{
+    if (value < 0) {
+        MR_BUFFER_LITERAL(out, "-");
+        mr_json_u64(out, 0 - (uint64_t)value);
+    } else {
+        mr_json_u64(out, (uint64_t)value);
+    }
+}
+
+void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t encoded = (len + 2) / 3 * 4;
+    uint8_t *to = mr_buffer_reserve(out, encoded + 2);
+    if (to == NULL) {
+        return;
+    }
+    *to++ = '"';
+    size_t i = 0;
+    for (; i + 3 <= len; i += 3) {
+        uint32_t group = (uint32_t)bytes[i] << 16 | (uint32_t)bytes[i + 1] << 8 | bytes[i + 2];
+        *to++ = (uint8_t)alphabet[group >> 18];
+        *to++ = (uint8_t)alphabet[group >> 12 & 63];
+        *to++ = (uint8_t)alphabet[group >> 6 & 63];
+        *to++ = (uint8_t)alphabet[group & 63];
+    }
+    if (i < len) {
+        bool two = i + 1 < len;
+        uint32_t group = (uint32_t)bytes[i] << 16 | (two ? (uint32_t)bytes[i + 1] << 8 : 0);
+        *to++ = (uint8_t)alphabet[group >> 18];
+        *to++ = (uint8_t)alphabet[group >> 12 & 63];
+        *to++ = two ? (uint8_t)alphabet[group >> 6 & 63] : '=';
+        *to++ = '=';
+    }
+    *to = '"';
+}

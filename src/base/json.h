@@ -1,0 +1,28 @@
+/* JSON pieces written into a buffer: strings with escapes, numbers, hexadecimal and base64.
+ *
+ * What a string can't hold as it is gets escaped as Jackson does it (two-character escapes, else \u00XX in
+ * upper case), other UTF-8 stays raw, and bytes that are no UTF-8 become U+FFFD, so that the output is
+ * always valid JSON. Any thread.
+ */
+#ifndef MR_BASE_JSON_H
+#define MR_BASE_JSON_H
+
+#include "base/buffer.h"
+
+/* The text in quotes. */
+void mr_json_string(struct mr_buffer *out, const uint8_t *text, size_t len);
+
+/* The text escaped, without quotes: for a string that is written in parts. */
+void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len);
+
+void mr_json_u64(struct mr_buffer *out, uint64_t value);
+void mr_json_i64(struct mr_buffer *out, int64_t value);
+
+/* `bytes` in base64 (standard alphabet, padded) and quotes. */
+void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len);
+
+/* The length of the valid UTF-8 sequence at the beginning of `text`, or 0 when there is none
+ * (overlong forms, surrogates and code points above U+10FFFF are none; RFC 3629). */
+size_t mr_utf8_sequence(const uint8_t *text, size_t len);
+
+#endif

@@ -1,0 +1,166 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+
+enum { LOG_RECORD_MAX = 4096 };
+
+static enum mr_log_level log_level = MR_LOG_INFO;
+static enum mr_log_format log_format = MR_LOG_TEXT;
+static _Atomic uint64_t log_dropped;
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+void mr_log_configure(enum mr_log_level level, enum mr_log_format format)
+{
+    log_level = level;
+    log_format = format;
+}
+
+uint64_t mr_log_dropped(void)
+{
+    return atomic_load_explicit(&log_dropped, memory_order_relaxed);
+}
+
+static void append_text(struct mr_buffer *line, const char *text)
+{
+    mr_buffer_append(line, text, strlen(text));
+}
+
+/* A JSON string. Also used for values of the text form, so that no value can forge a line. */
+static void append_quoted(struct mr_buffer *line, const char *text)
+{
+    append_text(line, "\"");
+    for (const char *c = text; *c != '\0'; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte == '"' || byte == '\\') {
+            mr_buffer_append(line, (const char[]){'\\', (char)byte}, 2);
+        } else if (byte < 0x20) {
+            char escaped[8];
+            snprintf(escaped, sizeof(escaped), "\\u%04x", byte);
+            append_text(line, escaped);
+        } else {
+            mr_buffer_append(line, c, 1);
+        }
+    }
+    append_text(line, "\"");
+}
+
+static void append_value(struct mr_buffer *line, const struct mr_log_field *field)
+{
+    char number[40];
+    switch (field->kind) {
+    case MR_LOG_FIELD_STRING:
+        append_quoted(line, field->string == NULL ? "" : field->string);
+        break;
+    case MR_LOG_FIELD_INT:
+        snprintf(number, sizeof(number), "%lld", (long long)field->number);
+        append_text(line, number);
+        break;
+    case MR_LOG_FIELD_LSN:
+        snprintf(number, sizeof(number), "\"%X/%X\"", (unsigned)(field->lsn >> 32),
+                 (unsigned)field->lsn);
+        append_text(line, number);
+        break;
+    case MR_LOG_FIELD_END:
+        break;
+    }
+}
+
+static void append_time(struct mr_buffer *line)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct tm utc;
+    gmtime_r(&now.tv_sec, &utc);
+    char text[48];
+    size_t len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+    len += (size_t)snprintf(text + len, sizeof(text) - len, ".%03ldZ", now.tv_nsec / 1000000);
+    mr_buffer_append(line, text, len);
+}
+
+static void append_json(struct mr_buffer *line, enum mr_log_level level, const char *event,
+                        const char *sentence, const struct mr_log_field *fields)
+{
+    append_text(line, "{\"time\":\"");
+    append_time(line);
+    append_text(line, "\",\"level\":\"");
+    append_text(line, level_names[level]);
+    append_text(line, "\",\"event\":\"");
+    append_text(line, event);
+    append_text(line, "\",\"message\":");
+    append_quoted(line, sentence);
+    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
+        append_text(line, ",\"");
+        append_text(line, fields->name);
+        append_text(line, "\":");
+        append_value(line, fields);
+    }
+    append_text(line, "}\n");
+}
+
+static void append_plain(struct mr_buffer *line, enum mr_log_level level, const char *event,
+                         const char *sentence, const struct mr_log_field *fields)
+{
+    append_time(line);
+    append_text(line, " ");
+    append_text(line, level_names[level]);
+    append_text(line, " ");
+    append_text(line, event);
+    append_text(line, ": ");
+    for (const char *c = sentence; *c != '\0'; c++) {
+        mr_buffer_append(line, (unsigned char)*c < 0x20 ? " " : c, 1);
+    }
+    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
+        append_text(line, " ");
+        append_text(line, fields->name);
+        append_text(line, "=");
+        append_value(line, fields);
+    }
+    append_text(line, "\n");
+}
+
+/* One write a record, so that records of several threads don't mix. A full pipe is asked, not waited
+ * for: a frozen reader of the log must not stop the data. */
+static void write_line(const char *bytes, size_t len)
+{
+    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0 ||
+        write(STDERR_FILENO, bytes, len) < 0) {
+        atomic_fetch_add_explicit(&log_dropped, 1, memory_order_relaxed);
+    }
+}
+
+void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
+                  const struct mr_log_field *fields)
+{
+    if (level < log_level) {
+        return;
+    }
+    int saved_errno = errno;
+    uint8_t bytes[LOG_RECORD_MAX];
+    struct mr_buffer line = mr_buffer_init(bytes, sizeof(bytes));
+    if (log_format == MR_LOG_JSON) {
+        append_json(&line, level, event, sentence, fields);
+    } else {
+        append_plain(&line, level, event, sentence, fields);
+    }
+    if (line.full) {
+        /* Too long for a line: the event's name survives, its fields don't. */
+        line = mr_buffer_init(bytes, sizeof(bytes));
+        if (log_format == MR_LOG_JSON) {
+            append_json(&line, level, event, "(record too long)", NULL);
+        } else {
+            append_plain(&line, level, event, "(record too long)", NULL);
+        }
+    }
+    write_line((const char *)bytes, (size_t)(line.at - bytes));
+    errno = saved_errno;
+}

@@ -1,0 +1,49 @@
+/* Levelled, structured logging: one line a record on stderr, as text or JSON.
+ *
+ * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold row
+ * data or secrets. Writing never blocks the caller: stderr is written once per record, and what a
+ * stalled reader does not take is dropped and counted. Any thread.
+ */
+#ifndef MR_BASE_LOG_H
+#define MR_BASE_LOG_H
+
+#include "base/base.h"
+
+enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARN, MR_LOG_ERROR };
+enum mr_log_format { MR_LOG_TEXT, MR_LOG_JSON };
+
+/* Before the first thread. The defaults are INFO and TEXT. */
+void mr_log_configure(enum mr_log_level level, enum mr_log_format format);
+
+/* Records dropped because stderr did not take them. */
+uint64_t mr_log_dropped(void);
+
+struct mr_log_field {
+    const char *name;
+    enum { MR_LOG_FIELD_END, MR_LOG_FIELD_STRING, MR_LOG_FIELD_INT, MR_LOG_FIELD_LSN } kind;
+    union {
+        const char *string;
+        int64_t number;
+        uint64_t lsn;
+    };
+};
+
+#define MR_LOG_STR(field_name, value) \
+    ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_STRING, .string = (value)})
+#define MR_LOG_INT(field_name, value)                                              \
+    ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_INT, \
+                           .number = (int64_t)(value)})
+/* Printed as PostgreSQL prints it, 16/B374D848. */
+#define MR_LOG_LSN(field_name, value) \
+    ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_LSN, .lsn = (value)})
+
+/* `fields` ends with a record of kind MR_LOG_FIELD_END, or is NULL. */
+void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
+                  const struct mr_log_field *fields);
+
+/* mr_log(MR_LOG_INFO, "started", "millrace runs", MR_LOG_STR("slot", name)); */
+#define mr_log(level, event, sentence, ...)                                                \
+    mr_log_write((level), (event), (sentence),                                             \
+                 (const struct mr_log_field[]){__VA_ARGS__ __VA_OPT__(, ) {0}})
+
+#endif

@@ -1,0 +1,48 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const struct {
+    const char *name;
+    int exit_code;
+} statuses[] = {
+    [MR_OK] = {"ok", 0},
+    [MR_AGAIN] = {"again", 0},
+    [MR_END] = {"end", 0},
+    [MR_FULL] = {"full", 0},
+    [MR_ERR_USAGE] = {"usage", 64},
+    [MR_ERR_CONFIG] = {"config", 78},
+    [MR_ERR_AUTH] = {"auth", 77},
+    [MR_ERR_TRANSIENT] = {"transient", 69},
+    [MR_ERR_HISTORY] = {"history", 10},
+    [MR_ERR_POISON] = {"poison", 65},
+    [MR_ERR_PROTOCOL] = {"protocol", 70},
+    [MR_ERR_SYSTEM] = {"system", 71},
+    [MR_ERR_DEADLINE] = {"deadline", 3},
+};
+
+int mr_status_exit_code(mr_status status)
+{
+    MR_ASSERT((size_t)status < MR_ARRAY_LEN(statuses));
+    return statuses[status].exit_code;
+}
+
+const char *mr_status_name(mr_status status)
+{
+    MR_ASSERT((size_t)status < MR_ARRAY_LEN(statuses));
+    return statuses[status].name;
+}
+
+mr_status mr_fail(struct mr_error *ret_error, mr_status status, const char *format, ...)
+{
+    if (ret_error != NULL) {
+        va_list args;
+        va_start(args, format);
+        /* A text that is too long is cut; vsnprintf always terminates it. */
+        vsnprintf(ret_error->text, sizeof(ret_error->text), format, args);
+        va_end(args);
+        ret_error->status = status;
+    }
+    return status;
+}

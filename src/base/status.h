@@ -1,0 +1,69 @@
+/* What a function that touches the outside world answers, and the text that goes with a failure.
+ *
+ * `mr_status` says what kind of thing happened; `struct mr_error` (the caller's) says which, why and
+ * what to do about it. Out parameters stay untouched on failure. Any thread.
+ */
+#ifndef MR_BASE_STATUS_H
+#define MR_BASE_STATUS_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum mr_status {
+    MR_OK = 0,
+
+    /* Outcomes, not failures. */
+    MR_AGAIN, /* nothing there now; wait and ask again */
+    MR_END,   /* the other side ended the stream in order */
+    MR_FULL,  /* no room now; make room and ask again */
+
+    /* Failures; see mr_status_exit_code for what each becomes. */
+    MR_ERR_USAGE,     /* command line */
+    MR_ERR_CONFIG,    /* configuration file, environment, or a server not set up for us */
+    MR_ERR_AUTH,      /* refused: password, certificate, privilege */
+    MR_ERR_TRANSIENT, /* away for now: reconnect with backoff, for ever */
+    MR_ERR_HISTORY,   /* rows may be missing behind us: slot lost, re-created, ahead */
+    MR_ERR_POISON,    /* one record that can't be passed on */
+    MR_ERR_PROTOCOL,  /* bytes that the protocol's page does not allow: reconnect */
+    MR_ERR_SYSTEM,    /* the operating system refused a resource */
+    MR_ERR_DEADLINE,  /* stopped before everything in flight was acknowledged */
+} mr_status;
+
+enum { MR_ERROR_TEXT_MAX = 1024 };
+
+/* `text` names thing, reason and remedy, in one or two sentences, without row data. */
+struct mr_error {
+    mr_status status;
+    char text[MR_ERROR_TEXT_MAX];
+};
+
+/* The documented exit code of the process (docs/operations.md):
+ * OK 0, DEADLINE 3, HISTORY 10, USAGE 64, POISON 65, PROTOCOL 70, SYSTEM 71, AUTH 77, CONFIG 78;
+ * TRANSIENT 69 (only where a start-up deadline was given). */
+int mr_status_exit_code(mr_status status);
+
+/* The status as a lower-case word for logs ("transient"). */
+const char *mr_status_name(mr_status status);
+
+/* Fills *ret_error and answers `status`, so that a function can `return mr_fail(...)`.
+ * `ret_error` may be NULL. */
+mr_status mr_fail(struct mr_error *ret_error, mr_status status, const char *format, ...)
+    MR_PRINTF(3, 4);
+
+/* The one control-flow macro: leaves the function with any status that isn't MR_OK. */
+#define MR_TRY(expression)             \
+    do {                               \
+        mr_status try_ = (expression); \
+        if (try_ != MR_OK) {           \
+            return try_;               \
+        }                              \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

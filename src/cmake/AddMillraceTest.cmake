@@ -1,0 +1,13 @@
+# Every src/*/*_test.c is a cmocka program of its own, found by its name so that none is forgotten.
+function(add_millrace_tests)
+    file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/testing/*.c)
+    file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/*_test.c)
+    foreach(test_source ${tests})
+        get_filename_component(name ${test_source} NAME_WE)
+        add_executable(${name} ${test_source} ${support})
+        millrace_compile_options(${name})
+        target_link_libraries(${name} PRIVATE mr_config PkgConfig::CMOCKA)
+        add_test(NAME ${name} COMMAND ${name})
+        set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120)
+    endforeach()
+endfunction()

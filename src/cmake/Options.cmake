@@ -1,0 +1,58 @@
+# Build options and the flags that all of millrace is compiled with.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS ON) # eventfd, signalfd, __VA_OPT__
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(MILLRACE_WERROR "Warnings are errors" OFF)
+option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
+option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
+set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
+option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
+
+# Symbols stay in: profiles and crash addresses name functions; stripping is the packager's choice.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g")
+
+function(millrace_compile_options target)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE MR_VERSION="${PROJECT_VERSION}")
+    target_compile_options(${target} PRIVATE
+        -Wall -Wextra -Wshadow -Wpointer-arith -Wvla -Wformat=2 -Werror=format-security
+        $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings>
+        -fno-omit-frame-pointer -fstack-protector-strong)
+    if(MILLRACE_WERROR)
+        target_compile_options(${target} PRIVATE -Werror)
+    endif()
+    if(MILLRACE_SANITIZE)
+        target_compile_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE}
+                               -fno-sanitize-recover=undefined)
+        target_link_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE})
+    else()
+        target_compile_options(${target} PRIVATE
+            $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+    endif()
+    if(MILLRACE_COVERAGE)
+        target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
+        target_link_options(${target} PRIVATE --coverage)
+    endif()
+    target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--build-id
+                        -Wl,--as-needed)
+endfunction()
+
+# add_millrace_module(NAME [LINK targets...]): src/NAME/*.c, without its tests, as library mr_NAME.
+function(add_millrace_module name)
+    cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c
+         ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+    list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+    add_library(mr_${name} STATIC ${sources})
+    millrace_compile_options(mr_${name})
+    target_link_libraries(mr_${name} PUBLIC ${arg_LINK})
+endfunction()

@@ -1,0 +1,280 @@
+/* Debezium's change events, without schemas: `before, after, source, transaction, op, ts_ms, ts_us, ts_ns`.
+ *
+ * The order of fields and the form of each are those of Debezium 3.6 for PostgreSQL with Kafka Connect's
+ * JsonConverter and schemas.enable=false. */
+#include <inttypes.h>
+
+#include "base/json.h"
+#include "encode/row.h"
+
+static void append_field_u64(struct mr_buffer *out, const char *name, uint64_t value)
+{
+    mr_buffer_append(out, name, strlen(name));
+    mr_json_u64(out, value);
+}
+
+static void append_field_i64(struct mr_buffer *out, const char *name, int64_t value)
+{
+    mr_buffer_append(out, name, strlen(name));
+    mr_json_i64(out, value);
+}
+
+static int64_t floor_div(int64_t value, int64_t by)
+{
+    return value / by - (value % by < 0);
+}
+
+static mr_slice text_since(const struct mr_buffer *out, const uint8_t *begin)
+{
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+/* The source block up to the first place of the change's LSN: inside `"sequence":"[…,\"` */
+static void source_head(struct mr_buffer *out, const struct mr_encoder *encoder,
+                        int64_t commit_time_us, mr_lsn last_commit_lsn)
+{
+    MR_BUFFER_LITERAL(out, ",\"source\":{\"version\":\"" MR_VERSION
+                           "\",\"connector\":\"postgresql\",\"name\":\"");
+    mr_buffer_append(out, encoder->prefix.data, encoder->prefix.len);
+    append_field_i64(out, "\",\"ts_ms\":", floor_div(commit_time_us, 1000));
+    MR_BUFFER_LITERAL(out, ",\"snapshot\":\"false\",\"db\":\"");
+    mr_buffer_append(out, encoder->database.data, encoder->database.len);
+    MR_BUFFER_LITERAL(out, "\",\"sequence\":\"[");
+    if (last_commit_lsn == 0) {
+        MR_BUFFER_LITERAL(out, "null,\\\"");
+    } else {
+        MR_BUFFER_LITERAL(out, "\\\"");
+        mr_json_u64(out, last_commit_lsn);
+        MR_BUFFER_LITERAL(out, "\\\",\\\"");
+    }
+}
+
+/* From there to the second place of the LSN: the value of `"lsn":` */
+static void source_middle(struct mr_buffer *out, const char *schema, const char *table,
+                          int64_t commit_time_us, uint32_t xid, bool has_xid)
+{
+    append_field_i64(out, "\\\"]\",\"ts_us\":", commit_time_us);
+    append_field_i64(out, ",\"ts_ns\":", commit_time_us * 1000);
+    MR_BUFFER_LITERAL(out, ",\"schema\":");
+    mr_json_string(out, (const uint8_t *)schema, strlen(schema));
+    MR_BUFFER_LITERAL(out, ",\"table\":");
+    mr_json_string(out, (const uint8_t *)table, strlen(table));
+    if (has_xid) {
+        append_field_u64(out, ",\"txId\":", xid);
+    } else {
+        MR_BUFFER_LITERAL(out, ",\"txId\":null");
+    }
+    MR_BUFFER_LITERAL(out, ",\"lsn\":");
+}
+
+/* From the LSN to the end of the block. */
+static void source_tail(struct mr_buffer *out, mr_slice origin, mr_lsn origin_lsn)
+{
+    MR_BUFFER_LITERAL(out, ",\"xmin\":null,\"origin\":");
+    if (origin.len == 0) {
+        MR_BUFFER_LITERAL(out, "null,\"origin_lsn\":null}");
+    } else {
+        mr_json_string(out, origin.data, origin.len);
+        append_field_u64(out, ",\"origin_lsn\":", origin_lsn);
+        MR_BUFFER_LITERAL(out, "}");
+    }
+}
+
+/* What all changes of a relation in one transaction share is rendered once a transaction. */
+static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
+                               const struct mr_transaction *transaction)
+{
+    const struct mr_relation *relation = plan->relation;
+    size_t size = 1024 + encoder->prefix.len + encoder->database.len +
+                  6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
+    struct mr_buffer out = mr_text_begin(&plan->rendered, size);
+    const uint8_t *begin = out.at;
+    source_head(&out, encoder, transaction->commit_time_us, transaction->last_commit_lsn);
+    plan->head = text_since(&out, begin);
+    begin = out.at;
+    source_middle(&out, relation->schema, relation->table, transaction->commit_time_us,
+                  transaction->xid, true);
+    plan->middle = text_since(&out, begin);
+    begin = out.at;
+    source_tail(&out, transaction->origin, transaction->origin_lsn);
+    MR_BUFFER_LITERAL(&out, ",\"transaction\":null,\"op\":\"");
+    plan->tail = text_since(&out, begin);
+    MR_ASSERT(!out.full);
+    plan->rendered_commit_lsn = transaction->commit_lsn;
+}
+
+static char op_letter(enum mr_op op)
+{
+    switch (op) {
+    case MR_OP_INSERT:
+        return 'c';
+    case MR_OP_UPDATE:
+        return 'u';
+    case MR_OP_DELETE:
+        return 'd';
+    case MR_OP_TRUNCATE:
+        return 't';
+    case MR_OP_MESSAGE:
+        break;
+    }
+    return 'm';
+}
+
+static const struct mr_tuple no_tuple = {.kind = MR_TUPLE_NONE, .values = NULL};
+
+static void write_row(struct mr_buffer *out, const struct mr_encoder *encoder,
+                      const struct mr_plan *plan, const struct mr_tuple *row,
+                      const struct mr_tuple *old)
+{
+    if (row->kind == MR_TUPLE_NONE) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else {
+        mr_row_object(out, encoder, plan, row, old);
+    }
+}
+
+static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                           const struct mr_change *change, enum mr_op op,
+                           const struct mr_tuple *before, const struct mr_tuple *after)
+{
+    MR_BUFFER_LITERAL(out, "{\"before\":");
+    write_row(out, encoder, plan, before, NULL);
+    MR_BUFFER_LITERAL(out, ",\"after\":");
+    write_row(out, encoder, plan, after, &change->before);
+    mr_buffer_slice(out, plan->head);
+    const uint8_t *lsn_begin = out->at;
+    mr_json_u64(out, change->lsn);
+    size_t lsn_len = (size_t)(out->at - lsn_begin);
+    mr_buffer_slice(out, plan->middle);
+    mr_buffer_append(out, lsn_begin, lsn_len);
+    mr_buffer_slice(out, plan->tail);
+    mr_buffer_append(out, (const char[]){op_letter(op), '"', ','}, 3);
+    mr_buffer_append(out, encoder->clock.data, encoder->clock.len);
+}
+
+/* The key of the row, written once; delete, tombstone and create share or repeat it as they need. */
+static mr_slice write_key(struct mr_buffer *out, const struct mr_encoder *encoder,
+                          const struct mr_plan *plan, const struct mr_tuple *row,
+                          const struct mr_tuple *old)
+{
+    if (plan->key_count == 0 || row->kind == MR_TUPLE_NONE) {
+        return (mr_slice){0};
+    }
+    const uint8_t *begin = out->at;
+    mr_row_key_object(out, encoder, plan, row, old);
+    return text_since(out, begin);
+}
+
+static struct mr_record record_with(const struct mr_plan *plan, const struct mr_change *change,
+                                    uint32_t part, mr_slice key, const uint8_t *value,
+                                    const struct mr_buffer *out)
+{
+    struct mr_record record = mr_record_of(plan, change, part);
+    record.key = key.data;
+    record.key_len = (uint32_t)key.len;
+    record.value = value;
+    record.value_len = value == NULL ? 0 : (uint32_t)(out->at - value);
+    return record;
+}
+
+static bool datum_equal(const struct mr_datum *a, const struct mr_datum *b)
+{
+    if (a->kind == MR_DATUM_UNCHANGED || b->kind == MR_DATUM_UNCHANGED) {
+        return true; /* not sent because it did not change */
+    }
+    return a->kind == b->kind &&
+           (a->kind == MR_DATUM_NULL ||
+            (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
+}
+
+static bool key_changed(const struct mr_plan *plan, const struct mr_change *change)
+{
+    if (change->before.kind == MR_TUPLE_NONE) {
+        return false;
+    }
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        uint32_t column = plan->key_columns[i];
+        if (!datum_equal(&change->before.values[column], &change->after.values[column])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A delete and, if wanted, its tombstone. */
+static uint32_t write_delete(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records)
+{
+    mr_slice key = write_key(out, encoder, plan, &change->before, NULL);
+    const uint8_t *value = out->at;
+    write_envelope(out, encoder, plan, change, MR_OP_DELETE, &change->before, &no_tuple);
+    ret_records[0] = record_with(plan, change, 0, key, value, out);
+    /* A tombstone without a key means nothing, and a compacted topic refuses it. */
+    if (!encoder->options.tombstones || key.data == NULL) {
+        return 1;
+    }
+    ret_records[1] = record_with(plan, change, 1, key, NULL, out);
+    return 2;
+}
+
+uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                            const struct mr_change *change, struct mr_buffer *out,
+                            struct mr_record *ret_records)
+{
+    if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
+        render_transaction(encoder, plan, change->transaction);
+    }
+    if (change->op == MR_OP_DELETE) {
+        return write_delete(encoder, plan, change, out, ret_records);
+    }
+    enum mr_op op = change->op;
+    const struct mr_tuple *before = &change->before;
+    uint32_t count = 0;
+    if (op == MR_OP_UPDATE && key_changed(plan, change)) {
+        /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
+        count = write_delete(encoder, plan, change, out, ret_records);
+        op = MR_OP_INSERT;
+        before = &no_tuple;
+    }
+    mr_slice key = write_key(out, encoder, plan, &change->after, &change->before);
+    const uint8_t *value = out->at;
+    write_envelope(out, encoder, plan, change, op, before, &change->after);
+    ret_records[count] = record_with(plan, change, count, key, value, out);
+    return count + 1;
+}
+
+uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                             struct mr_buffer *out, struct mr_record *ret_records)
+{
+    const struct mr_transaction *transaction = message->transaction;
+    int64_t time_us = transaction != NULL ? transaction->commit_time_us : encoder->now_ns / 1000;
+    const uint8_t *key = out->at;
+    MR_BUFFER_LITERAL(out, "{\"prefix\":");
+    mr_json_string(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, "}");
+    const uint8_t *value = out->at;
+    append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", floor_div(encoder->now_ns, 1000000));
+    source_head(out, encoder, time_us, transaction != NULL ? transaction->last_commit_lsn : 0);
+    mr_json_u64(out, message->lsn);
+    source_middle(out, "", "", time_us, transaction != NULL ? transaction->xid : 0,
+                  transaction != NULL);
+    mr_json_u64(out, message->lsn);
+    source_tail(out, (mr_slice){0}, 0);
+    MR_BUFFER_LITERAL(out, ",\"transaction\":null,\"message\":{\"prefix\":");
+    mr_json_string(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, ",\"content\":");
+    mr_json_base64(out, message->content.data, message->content.len);
+    MR_BUFFER_LITERAL(out, "}}");
+    ret_records[0] = (struct mr_record){
+        .topic = encoder->message_topic,
+        .key = key,
+        .key_len = (uint32_t)(value - key),
+        .value = value,
+        .value_len = (uint32_t)(out->at - value),
+        .position = message->position,
+        .commit_time_us = time_us,
+        .xid = transaction != NULL ? transaction->xid : 0,
+    };
+    return 1;
+}

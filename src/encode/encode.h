@@ -1,0 +1,79 @@
+/* From a change to the records a consumer reads: one plan a relation version, then only appends.
+ *
+ * A plan holds everything that does not differ from row to row (topic, key columns, column names already
+ * escaped, how each type is written), so that a row costs copies and escapes and nothing else. Keys and
+ * values are written once, straight into the batch. Source thread; knows neither libpq nor librdkafka.
+ *
+ * The form of `debezium` events is that of Debezium 3.6 for PostgreSQL without schemas; `flat` is Outboxx's.
+ */
+#ifndef MR_ENCODE_ENCODE_H
+#define MR_ENCODE_ENCODE_H
+
+#include "base/status.h"
+#include "event/batch.h"
+#include "event/event.h"
+
+enum mr_format {
+    MR_FORMAT_DEBEZIUM,
+    MR_FORMAT_FLAT,
+};
+
+/* Bits of `operations` and `skipped_operations`: 1 << enum mr_op. */
+#define MR_OPERATIONS_ALL 0xffu
+
+/* What one configured stream (a table, in Outboxx's words a stream) wants. Strings are the caller's. */
+struct mr_route {
+    const char *schema;
+    const char *table;
+    const char *topic;      /* NULL: "<prefix>.<schema>.<table>" */
+    const char *key_column; /* flat format: the column whose text is the key; NULL: the primary key */
+    uint32_t operations;    /* bits of the operations that are passed on */
+};
+
+struct mr_encode_options {
+    enum mr_format format;
+    const char *topic_prefix; /* also the `name` of the source block */
+    const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
+    bool tombstones;               /* a null value after each delete (debezium) */
+    uint32_t skipped_operations;
+    const struct mr_route *routes; /* tables without a route are passed on with the defaults, unless … */
+    uint32_t route_count;
+    bool routes_only; /* … this is set: then only routed tables are */
+};
+
+enum { MR_RECORDS_PER_CHANGE_MAX = 3 };
+
+/* Answers the primary key of a relation, which its own flags tell only in part. Asked once a version. */
+typedef struct mr_key_columns (*mr_encode_keys_fn)(void *context,
+                                                   const struct mr_relation *relation);
+
+struct mr_encoder;
+
+struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics,
+                                  mr_encode_keys_fn keys, void *keys_context);
+void mr_encoder_free(struct mr_encoder *encoder);
+
+/* Database name of the source block; before the first change and after each reconnect. */
+void mr_encoder_set_database(struct mr_encoder *encoder, const char *database);
+
+/* `now_ns`: the wall clock that the next events carry as the time they were made. */
+void mr_encoder_set_clock(struct mr_encoder *encoder, int64_t now_ns);
+
+/* Appends key and value of the change to `buffer` and fills up to MR_RECORDS_PER_CHANGE_MAX records.
+ *
+ * MR_OK: `*ret_count` records (0 when the change is filtered) point into the buffer's memory.
+ * MR_FULL: it does not fit; the buffer is spoilt and the same change may be encoded again elsewhere.
+ * Any other status: the change can't be encoded (unknown key column, binary datum, …). */
+mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
+                           struct mr_buffer *buffer, struct mr_record *ret_records,
+                           uint32_t *ret_count, struct mr_error *ret_error);
+
+/* The same for a logical message; the flat format has none and answers 0 records. */
+mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                            struct mr_buffer *buffer, struct mr_record *ret_records,
+                            uint32_t *ret_count, struct mr_error *ret_error);
+
+/* Frees the plan of a relation that ends. */
+void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);
+
+#endif

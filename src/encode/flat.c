@@ -1,0 +1,120 @@
+/* Outboxx's events: `{"op":…,"data":{…},"meta":{…}}`, keyed by the bare text of one column. */
+#include <stdio.h>
+
+#include "base/json.h"
+#include "encode/row.h"
+
+/* Everything of `meta` but the change's LSN is the same for a relation in one transaction. */
+static void render_meta(struct mr_plan *plan, const struct mr_transaction *transaction)
+{
+    const struct mr_relation *relation = plan->relation;
+    size_t size = 128 + 6 * (strlen(relation->schema) + strlen(relation->table));
+    struct mr_buffer out = mr_text_begin(&plan->rendered, size);
+    const uint8_t *begin = out.at;
+    MR_BUFFER_LITERAL(&out, ",\"meta\":{\"source\":\"postgres\",\"resource\":\"");
+    mr_json_escaped(&out, (const uint8_t *)relation->schema, strlen(relation->schema));
+    MR_BUFFER_LITERAL(&out, ".");
+    mr_json_escaped(&out, (const uint8_t *)relation->table, strlen(relation->table));
+    MR_BUFFER_LITERAL(&out, "\",\"timestamp\":");
+    mr_json_i64(&out, transaction->commit_time_us / 1000000);
+    MR_BUFFER_LITERAL(&out, ",\"lsn\":\"");
+    MR_ASSERT(!out.full);
+    plan->head = (mr_slice){.data = begin, .len = (size_t)(out.at - begin)};
+    plan->rendered_commit_lsn = transaction->commit_lsn;
+}
+
+static mr_slice write_bare_key(struct mr_buffer *out, const struct mr_plan *plan,
+                               const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    uint32_t column = plan->key_columns[0];
+    const struct mr_datum *value = &row->values[column];
+    if (value->kind == MR_DATUM_UNCHANGED && old->kind != MR_TUPLE_NONE) {
+        value = &old->values[column];
+    }
+    const uint8_t *begin = out->at;
+    if (value->kind != MR_DATUM_TEXT) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else if (plan->columns[column].writer == MR_WRITE_BOOL) {
+        bool is_true = value->len == 1 && value->data[0] == 't';
+        mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
+    } else {
+        mr_buffer_append(out, value->data, value->len);
+    }
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+static mr_slice write_flat_key(struct mr_buffer *out, const struct mr_encoder *encoder,
+                               const struct mr_plan *plan, const struct mr_tuple *row,
+                               const struct mr_tuple *old)
+{
+    if (plan->key_is_text) {
+        return write_bare_key(out, plan, row, old);
+    }
+    if (plan->key_count == 0) {
+        return (mr_slice){0};
+    }
+    const uint8_t *begin = out->at;
+    mr_row_key_object(out, encoder, plan, row, old);
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+/* A key tuple holds only the identity's columns; the others are not null, they are not known. */
+static void write_identity(struct mr_buffer *out, const struct mr_encoder *encoder,
+                           const struct mr_plan *plan, const struct mr_tuple *row)
+{
+    bool first = true;
+    for (uint32_t i = 0; i < plan->relation->column_count; i++) {
+        if (!plan->relation->columns[i].in_identity) {
+            continue;
+        }
+        mr_slice prefix = plan->columns[i].prefix;
+        mr_buffer_append(out, first ? "{" : ",", 1);
+        mr_buffer_append(out, prefix.data + 1, prefix.len - 1);
+        mr_row_value(out, encoder, plan->columns[i].writer, &row->values[i], NULL);
+        first = false;
+    }
+    mr_buffer_slice(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
+}
+
+static mr_slice op_text(enum mr_op op)
+{
+    switch (op) {
+    case MR_OP_INSERT:
+        return MR_SLICE("{\"op\":\"INSERT\",\"data\":");
+    case MR_OP_UPDATE:
+        return MR_SLICE("{\"op\":\"UPDATE\",\"data\":");
+    default:
+        return MR_SLICE("{\"op\":\"DELETE\",\"data\":");
+    }
+}
+
+uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                        const struct mr_change *change, struct mr_buffer *out,
+                        struct mr_record *ret_records)
+{
+    if (change->op == MR_OP_TRUNCATE) {
+        return 0; /* the form has no event for it */
+    }
+    if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
+        render_meta(plan, change->transaction);
+    }
+    const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
+    mr_slice key = write_flat_key(out, encoder, plan, row, &change->before);
+    const uint8_t *value = out->at;
+    mr_buffer_slice(out, op_text(change->op));
+    if (row->kind == MR_TUPLE_KEY) {
+        write_identity(out, encoder, plan, row);
+    } else {
+        mr_row_object(out, encoder, plan, row, &change->before);
+    }
+    mr_buffer_slice(out, plan->head);
+    char lsn[24];
+    int lsn_len = snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT "\"}}", MR_LSN_ARGS(change->lsn));
+    mr_buffer_append(out, lsn, (size_t)lsn_len);
+    ret_records[0] = mr_record_of(plan, change, 0);
+    ret_records[0].key = key.data;
+    ret_records[0].key_len = (uint32_t)key.len;
+    ret_records[0].value = value;
+    ret_records[0].value_len = (uint32_t)(out->at - value);
+    return 1;
+}

@@ -1,0 +1,252 @@
+#include "encode/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+
+/* Kafka refuses longer topic names. */
+enum { TOPIC_NAME_MAX = 249 };
+
+/* An escaped byte takes six at the most (\u00XX). */
+enum { ESCAPE_FACTOR = 6 };
+
+enum mr_writer mr_plan_writer(uint32_t type_oid)
+{
+    /* Type OIDs are fixed: src/include/catalog/pg_type.dat of PostgreSQL. */
+    switch (type_oid) {
+    case 16: /* bool */
+        return MR_WRITE_BOOL;
+    case 20: /* int8 */
+    case 21: /* int2 */
+    case 23: /* int4 */
+    case 26: /* oid */
+        return MR_WRITE_NUMBER;
+    case 700: /* float4 */
+    case 701: /* float8 */
+        return MR_WRITE_FLOAT;
+    case 1082: /* date */
+    case 1083: /* time */
+    case 1114: /* timestamp */
+    case 1184: /* timestamptz */
+    case 1266: /* timetz */
+    case 1700: /* numeric */
+    case 2950: /* uuid */
+        return MR_WRITE_PLAIN;
+    default:
+        return MR_WRITE_STRING;
+    }
+}
+
+char *mr_topic_name(const char *prefix, const char *schema, const char *table)
+{
+    size_t size = strlen(prefix) + strlen(schema) + strlen(table) + 3;
+    char *name = MR_ALLOC(size);
+    snprintf(name, size, "%s%s%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", schema,
+             schema[0] == '\0' ? "" : ".", table);
+    for (char *c = name; *c != '\0'; c++) {
+        bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                       (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
+        if (!allowed) {
+            *c = '_';
+        }
+    }
+    return name;
+}
+
+struct mr_buffer mr_text_begin(struct mr_text *text, size_t size)
+{
+    if (text->capacity < size) {
+        text->data = MR_REALLOC(text->data, size);
+        text->capacity = size;
+    }
+    return mr_buffer_init(text->data, text->capacity);
+}
+
+static const struct mr_route *find_route(const struct mr_encode_options *options,
+                                         const struct mr_relation *relation)
+{
+    for (uint32_t i = 0; i < options->route_count; i++) {
+        const struct mr_route *route = &options->routes[i];
+        if (strcmp(route->schema, relation->schema) == 0 &&
+            strcmp(route->table, relation->table) == 0) {
+            return route;
+        }
+    }
+    return NULL;
+}
+
+static bool find_column(const struct mr_relation *relation, const char *name, uint32_t *ret_index)
+{
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        if (strcmp(relation->columns[i].name, name) == 0) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keys_from_names(struct mr_plan *plan, struct mr_key_columns keys)
+{
+    for (uint32_t i = 0; i < keys.count; i++) {
+        if (!find_column(plan->relation, keys.names[i], &plan->key_columns[i])) {
+            /* The catalog is newer than this part of the stream (a column was renamed), or the column is
+             * not published: these keys say nothing of the rows at hand. */
+            plan->key_count = 0;
+            return;
+        }
+        plan->key_count = i + 1;
+    }
+}
+
+static void keys_from_identity(struct mr_plan *plan)
+{
+    const struct mr_relation *relation = plan->relation;
+    if (relation->identity == MR_IDENTITY_FULL) {
+        return; /* every column is flagged; that is no key */
+    }
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        if (relation->columns[i].in_identity) {
+            plan->key_columns[plan->key_count++] = i;
+        }
+    }
+}
+
+/* The stream's own flags win where they name the primary key (identity DEFAULT): they are of the same
+ * moment as the rows. The catalog's list then only gives the order, if it has the same columns. */
+static bool names_match_identity(const struct mr_relation *relation, struct mr_key_columns keys)
+{
+    if (relation->identity != MR_IDENTITY_DEFAULT) {
+        return keys.count > 0;
+    }
+    uint32_t flagged = 0;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        flagged += relation->columns[i].in_identity;
+    }
+    for (uint32_t i = 0; i < keys.count; i++) {
+        uint32_t index;
+        if (!find_column(relation, keys.names[i], &index) ||
+            !relation->columns[index].in_identity) {
+            return false;
+        }
+    }
+    return flagged == keys.count;
+}
+
+static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options *options,
+                           struct mr_key_columns keys, struct mr_error *ret_error)
+{
+    const struct mr_relation *relation = plan->relation;
+    uint32_t most = relation->column_count > keys.count ? relation->column_count : keys.count;
+    plan->key_columns = MR_NEW_ARRAY(uint32_t, most + 1);
+    if (plan->route != NULL && plan->route->key_column != NULL) {
+        if (!find_column(relation, plan->route->key_column, &plan->key_columns[0])) {
+            return mr_fail(ret_error, MR_ERR_CONFIG,
+                           "routing key \"%s\" is no published column of table %s.%s; set "
+                           "streams.sink.routing_key to one that is",
+                           plan->route->key_column, relation->schema, relation->table);
+        }
+        plan->key_count = 1;
+        plan->key_is_text = true;
+        return MR_OK;
+    }
+    if (names_match_identity(relation, keys)) {
+        keys_from_names(plan, keys);
+    }
+    if (plan->key_count == 0) {
+        keys_from_identity(plan);
+    }
+    plan->key_is_text = options->format == MR_FORMAT_FLAT && plan->key_count == 1;
+    return MR_OK;
+}
+
+/* `{"name":` or `,"name":` */
+static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool first)
+{
+    const uint8_t *begin = out->at;
+    mr_buffer_append(out, first ? "{" : ",", 1);
+    mr_json_string(out, (const uint8_t *)name, strlen(name));
+    MR_BUFFER_LITERAL(out, ":");
+    MR_ASSERT(!out->full);
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+static void plan_columns(struct mr_plan *plan)
+{
+    const struct mr_relation *relation = plan->relation;
+    size_t size = 0;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        size += ESCAPE_FACTOR * strlen(relation->columns[i].name) + 4;
+    }
+    plan->names = MR_ALLOC(2 * size);
+    struct mr_buffer names = mr_buffer_init(plan->names, 2 * size);
+    plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        plan->columns[i] = (struct mr_plan_column){
+            .prefix = render_prefix(&names, relation->columns[i].name, i == 0),
+            .writer = mr_plan_writer(relation->columns[i].type_oid),
+        };
+    }
+    plan->key_prefixes = MR_NEW_ARRAY(mr_slice, plan->key_count);
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        const char *name = relation->columns[plan->key_columns[i]].name;
+        plan->key_prefixes[i] = render_prefix(&names, name, i == 0);
+    }
+}
+
+static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options *options,
+                            struct mr_topics *topics, struct mr_error *ret_error)
+{
+    const struct mr_relation *relation = plan->relation;
+    if (plan->route != NULL && plan->route->topic != NULL) {
+        plan->topic = mr_topics_intern(topics, plan->route->topic);
+        return MR_OK;
+    }
+    char *name = mr_topic_name(options->topic_prefix, relation->schema, relation->table);
+    if (strlen(name) > TOPIC_NAME_MAX) {
+        mr_status status = mr_fail(ret_error, MR_ERR_CONFIG,
+                                   "topic \"%s\" is longer than the %d characters Kafka allows; set a "
+                                   "shorter topic_prefix or a destination for this table",
+                                   name, TOPIC_NAME_MAX);
+        free(name);
+        return status;
+    }
+    plan->topic = mr_topics_intern(topics, name);
+    free(name);
+    return MR_OK;
+}
+
+struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
+                            const struct mr_relation *relation, struct mr_key_columns keys,
+                            struct mr_error *ret_error)
+{
+    struct mr_plan *plan = MR_NEW(struct mr_plan);
+    plan->relation = relation;
+    plan->route = find_route(options, relation);
+    if (plan->route == NULL && options->routes_only) {
+        return plan; /* no topic: nothing is passed on */
+    }
+    plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
+    plan->operations &= ~options->skipped_operations;
+    if (plan_keys(plan, options, keys, ret_error) != MR_OK ||
+        plan_topic(plan, options, topics, ret_error) != MR_OK) {
+        mr_plan_free(plan);
+        return NULL;
+    }
+    plan_columns(plan);
+    return plan;
+}
+
+void mr_plan_free(struct mr_plan *plan)
+{
+    if (plan == NULL) {
+        return;
+    }
+    free(plan->columns);
+    free(plan->key_columns);
+    free(plan->key_prefixes);
+    free(plan->names);
+    free(plan->rendered.data);
+    free(plan);
+}

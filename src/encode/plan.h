@@ -1,0 +1,64 @@
+/* What a relation version needs, worked out once: topic, key columns, column names already escaped, and
+ * how each type is written. Inside encode/ only. */
+#ifndef MR_ENCODE_PLAN_H
+#define MR_ENCODE_PLAN_H
+
+#include "encode/encode.h"
+
+/* Bytes on the heap that are rendered now and then and copied often. */
+struct mr_text {
+    uint8_t *data;
+    size_t len;
+    size_t capacity;
+};
+
+/* How a value's text becomes JSON. */
+enum mr_writer {
+    MR_WRITE_STRING, /* quoted and escaped */
+    MR_WRITE_PLAIN,  /* quoted; the type's text can't hold anything to escape */
+    MR_WRITE_NUMBER, /* as it is */
+    MR_WRITE_FLOAT,  /* as it is, but NaN and the infinities quoted */
+    MR_WRITE_BOOL,   /* t, f */
+};
+
+struct mr_plan_column {
+    mr_slice prefix; /* `{"name":` of the first column, `,"name":` of the others */
+    enum mr_writer writer;
+};
+
+struct mr_plan {
+    const struct mr_relation *relation;
+    const struct mr_topic *topic; /* NULL: nothing of this relation is passed on */
+    const struct mr_route *route; /* NULL: none configured */
+    uint32_t operations;          /* bits that are passed on */
+    struct mr_plan_column *columns;
+    uint32_t *key_columns; /* indexes, in key order */
+    mr_slice *key_prefixes;
+    uint32_t key_count;
+    bool key_is_text; /* flat format: the key is the first key column's bare text */
+    uint8_t *names;   /* memory of all prefixes */
+
+    /* The parts of an event that stay the same for all changes of a relation in one transaction, around
+     * the two places where the change's own LSN stands. */
+    mr_lsn rendered_commit_lsn;
+    mr_slice head, middle, tail;
+    struct mr_text rendered;
+};
+
+/* `error` is filled when the relation can't be passed on as configured (NULL plan). */
+struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
+                            const struct mr_relation *relation, struct mr_key_columns keys,
+                            struct mr_error *ret_error);
+void mr_plan_free(struct mr_plan *plan);
+
+/* How text of that type is written. */
+enum mr_writer mr_plan_writer(uint32_t type_oid);
+
+/* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
+ * an empty schema leaves its part out. The caller frees it. */
+char *mr_topic_name(const char *prefix, const char *schema, const char *table);
+
+/* An empty buffer over `text` with at least `size` bytes, and its end. */
+struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
+
+#endif

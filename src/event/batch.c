@@ -1,0 +1,141 @@
+#include "event/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
+{
+    for (uint32_t i = 0; i < topics->count; i++) {
+        if (strcmp(topics->items[i]->name, name) == 0) {
+            return topics->items[i];
+        }
+    }
+    if (topics->count == topics->capacity) {
+        topics->capacity = topics->capacity == 0 ? 16 : topics->capacity * 2;
+        topics->items = MR_REALLOC(topics->items, topics->capacity * sizeof(*topics->items));
+    }
+    struct mr_topic *topic = MR_NEW(struct mr_topic);
+    topic->name = MR_STRDUP(name);
+    topic->index = topics->count;
+    topics->items[topics->count++] = topic;
+    return topic;
+}
+
+void mr_topics_done(struct mr_topics *topics)
+{
+    for (uint32_t i = 0; i < topics->count; i++) {
+        free(topics->items[i]->name);
+        free(topics->items[i]);
+    }
+    free(topics->items);
+    *topics = (struct mr_topics){0};
+}
+
+/* Bytes grow up to here: the lowest record in use. */
+static uint8_t *batch_ceiling(const struct mr_batch *batch)
+{
+    return batch->block + batch->block_size - batch->record_count * sizeof(struct mr_record);
+}
+
+struct mr_buffer mr_batch_buffer(const struct mr_batch *batch)
+{
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
+    return mr_buffer_init(batch->bytes_at, (size_t)(batch_ceiling(batch) - batch->bytes_at));
+}
+
+bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at, const struct mr_record *records,
+                     uint32_t count)
+{
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
+    MR_ASSERT(bytes_at >= batch->bytes_at);
+    uint8_t *ceiling = batch_ceiling(batch);
+    if ((size_t)(ceiling - bytes_at) < count * sizeof(struct mr_record)) {
+        return false;
+    }
+    struct mr_record *top = (struct mr_record *)ceiling;
+    for (uint32_t i = 0; i < count; i++) {
+        *--top = records[i];
+    }
+    batch->record_count += count;
+    batch->bytes_at = bytes_at;
+    return true;
+}
+
+size_t mr_batch_used(const struct mr_batch *batch)
+{
+    return (size_t)(batch->bytes_at - batch->block) +
+           batch->record_count * sizeof(struct mr_record);
+}
+
+/* Records sit at the block's end, so its size keeps their alignment. */
+static size_t block_round(size_t size)
+{
+    size_t unit = _Alignof(struct mr_record);
+    return (size + unit - 1) / unit * unit;
+}
+
+bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
+{
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
+    MR_ASSERT(batch->record_count == 0);
+    if (size > pool->block_size_max) {
+        return false;
+    }
+    free(batch->block);
+    batch->block_size = block_round(size);
+    batch->block = MR_ALLOC(batch->block_size);
+    batch->bytes_at = batch->block;
+    return true;
+}
+
+void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max)
+{
+    pool->batches = MR_NEW_ARRAY(struct mr_batch, count);
+    pool->count = count;
+    pool->block_size = block_round(block_size);
+    pool->block_size_max = block_size_max < pool->block_size ? pool->block_size : block_size_max;
+    mr_ring_init(&pool->free, count);
+    for (uint32_t i = 0; i < count; i++) {
+        MR_ASSERT(mr_ring_push(&pool->free, &pool->batches[i]));
+    }
+}
+
+void mr_pool_done(struct mr_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->count; i++) {
+        free(pool->batches[i].block);
+    }
+    free(pool->batches);
+    mr_ring_done(&pool->free);
+}
+
+struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
+{
+    struct mr_batch *batch = mr_ring_pop(&pool->free);
+    if (batch == NULL) {
+        return NULL;
+    }
+    MR_ASSERT(batch->state == MR_BATCH_FREE);
+    if (batch->block == NULL) {
+        batch->block_size = pool->block_size;
+        batch->block = MR_ALLOC(batch->block_size);
+    }
+    batch->state = MR_BATCH_FILLING;
+    batch->bytes_at = batch->block;
+    batch->record_count = 0;
+    batch->pending = 0;
+    batch->confirm_lsn = 0;
+    batch->sequence = 0;
+    return batch;
+}
+
+void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch)
+{
+    MR_ASSERT(batch->state != MR_BATCH_FREE);
+    batch->state = MR_BATCH_FREE;
+    if (batch->block_size != pool->block_size) {
+        free(batch->block);
+        batch->block = NULL;
+    }
+    MR_ASSERT(mr_ring_push(&pool->free, batch));
+}

@@ -1,0 +1,107 @@
+/* Batches: the only thing that moves between threads, and the pool that bounds all memory of the flow.
+ *
+ * A batch is one block of memory: keys and values grow up from its beginning, the records that point at
+ * them grow down from its end. Kafka gets pointers into the block, so a batch comes home only after its
+ * last delivery report. Passing a batch passes ownership:
+ *
+ *   free (pool) -> filling (source thread) -> sealed (in the ring) -> sending (sink thread) -> free
+ *
+ * An empty pool is the flow's only backpressure.
+ */
+#ifndef MR_EVENT_BATCH_H
+#define MR_EVENT_BATCH_H
+
+#include "base/buffer.h"
+#include "base/ring.h"
+#include "event/event.h"
+
+/* A destination. Interned: one object a name, alive until the end of the process, so records and sinks
+ * keep the pointer; `index` counts from 0 and addresses whatever a sink keeps a topic. */
+struct mr_topic {
+    char *name;
+    uint32_t index;
+};
+
+struct mr_topics {
+    struct mr_topic **items;
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* The topic of that name, made on first use. Source thread. */
+const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
+void mr_topics_done(struct mr_topics *topics);
+
+/* One message for the sink. `key` NULL is a null key, `value` NULL a tombstone. */
+struct mr_record {
+    const struct mr_topic *topic;
+    const uint8_t *key;
+    const uint8_t *value;
+    uint32_t key_len;
+    uint32_t value_len;
+    struct mr_position position;
+    int64_t commit_time_us; /* since 1970 */
+    uint32_t xid;           /* 0: none */
+    uint32_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
+};
+
+enum mr_batch_state {
+    MR_BATCH_FREE,
+    MR_BATCH_FILLING,
+    MR_BATCH_SEALED,
+    MR_BATCH_SENDING,
+};
+
+struct mr_batch {
+    enum mr_batch_state state;
+    uint32_t session;    /* the sink session it was filled for; the sink drops what is of an old one */
+    uint64_t sequence;   /* 1, 2, 3 … in order of hand-over within a session */
+    mr_lsn confirm_lsn;  /* may be confirmed once this batch and all before it are delivered; 0: none */
+    uint8_t *block;
+    size_t block_size;
+    uint8_t *bytes_at;   /* end of what is written */
+    uint32_t record_count;
+    uint32_t pending;    /* delivery reports still out; sink thread */
+};
+
+/* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into
+ * `buffer`; mr_batch_commit then keeps what was written. */
+struct mr_buffer mr_batch_buffer(const struct mr_batch *batch);
+
+/* Adds `count` records and the bytes written up to `bytes_at` (the buffer's `at`). False, with the
+ * batch as it was, when the records don't fit above those bytes. Source thread. */
+MR_MUST_USE bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at,
+                                 const struct mr_record *records, uint32_t count);
+
+/* The i-th record in order of addition. */
+static inline const struct mr_record *mr_batch_record(const struct mr_batch *batch, uint32_t i)
+{
+    return (const struct mr_record *)(batch->block + batch->block_size) - 1 - i;
+}
+
+/* Replaces the block of an empty filling batch by one of at least `size` bytes, for a single change
+ * that no standard block holds. False when `size` passes the pool's maximum. Source thread. */
+struct mr_pool;
+MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
+
+/* Bytes and records in use. */
+size_t mr_batch_used(const struct mr_batch *batch);
+
+struct mr_pool {
+    struct mr_batch *batches;
+    uint32_t count;
+    size_t block_size;     /* of a standard block */
+    size_t block_size_max; /* of a grown one */
+    struct mr_ring free;   /* released by the sink thread, acquired by the source thread */
+};
+
+void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max);
+void mr_pool_done(struct mr_pool *pool);
+
+/* An empty batch in state filling, or NULL when all are out. Source thread. */
+struct mr_batch *mr_pool_acquire(struct mr_pool *pool);
+
+/* Takes a batch back in any state; a grown block is given up. Sink thread. */
+void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch);
+
+#endif

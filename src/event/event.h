@@ -1,0 +1,135 @@
+/* The domain: positions, relations and row changes, as every stage understands them.
+ *
+ * Values only; no libpq, no librdkafka. Slices in a change point into the message it was decoded from
+ * and live exactly as long as the callback that gets it.
+ */
+#ifndef MR_EVENT_EVENT_H
+#define MR_EVENT_EVENT_H
+
+#include "base/base.h"
+
+/* A place in PostgreSQL's write-ahead log; 0 is "none". */
+typedef uint64_t mr_lsn;
+
+#define MR_LSN_FORMAT "%X/%X"
+#define MR_LSN_ARGS(lsn) (unsigned)((lsn) >> 32), (unsigned)(lsn)
+
+/* Where a change stands in the stream: order of positions is order of emission. A change's own LSN
+ * would not do: several rows of one COPY share one, and it interleaves between transactions. */
+struct mr_position {
+    mr_lsn commit_lsn; /* of the change's transaction; a non-transactional message's own LSN */
+    uint64_t ordinal;  /* 1, 2, 3 … over all changes of the transaction; 0 for such a message */
+};
+
+/* Negative, zero or positive as `a` stands before, at or behind `b`. */
+static inline int mr_position_compare(struct mr_position a, struct mr_position b)
+{
+    if (a.commit_lsn != b.commit_lsn) {
+        return a.commit_lsn < b.commit_lsn ? -1 : 1;
+    }
+    return (a.ordinal > b.ordinal) - (a.ordinal < b.ordinal);
+}
+
+enum mr_op {
+    MR_OP_INSERT,
+    MR_OP_UPDATE,
+    MR_OP_DELETE,
+    MR_OP_TRUNCATE,
+    MR_OP_MESSAGE,
+};
+
+enum {
+    MR_COLUMNS_MAX = 1664,   /* MaxTupleAttributeNumber of PostgreSQL */
+    MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
+};
+
+/* The transaction a change belongs to. */
+struct mr_transaction {
+    mr_lsn commit_lsn;      /* from Begin: the commit record's LSN */
+    mr_lsn end_lsn;         /* from Commit: where the next record begins; 0 before it is known */
+    mr_lsn last_commit_lsn; /* end LSN of the transaction before; 0 when none was seen yet */
+    int64_t commit_time_us; /* since 1970 */
+    uint32_t xid;
+    mr_slice origin; /* replication origin's name; empty for a local transaction */
+    mr_lsn origin_lsn;
+};
+
+struct mr_column {
+    char *name;
+    uint32_t type_oid;
+    int32_t type_modifier;
+    bool in_identity; /* flagged by the server as part of the replica identity */
+};
+
+enum mr_replica_identity {
+    MR_IDENTITY_DEFAULT = 'd',
+    MR_IDENTITY_NOTHING = 'n',
+    MR_IDENTITY_FULL = 'f',
+    MR_IDENTITY_INDEX = 'i',
+};
+
+/* One version of a table's shape, as the stream describes it. Immutable; a change of the table makes a
+ * new one. Owned by the decoder's cache, valid until the cache announces its end. */
+struct mr_relation {
+    uint32_t oid;
+    char *schema;
+    char *table;
+    enum mr_replica_identity identity;
+    uint32_t column_count;
+    struct mr_column *columns;
+};
+
+/* Names of the columns of a relation's primary key, in key order; none when it has no key or none is known.
+ * Whoever hands it out says how long it is valid. */
+struct mr_key_columns {
+    const char *const *names;
+    uint32_t count;
+};
+
+enum mr_datum_kind {
+    MR_DATUM_NULL = 'n',
+    MR_DATUM_UNCHANGED = 'u', /* a TOASTed value that the update did not touch and the server did not send */
+    MR_DATUM_TEXT = 't',
+    MR_DATUM_BINARY = 'b', /* not asked for; a value of this kind is an error upstream */
+};
+
+struct mr_datum {
+    const uint8_t *data;
+    uint32_t len;
+    enum mr_datum_kind kind;
+};
+
+enum mr_tuple_kind {
+    MR_TUPLE_NONE = 0,
+    MR_TUPLE_KEY = 'K',  /* identity columns only; the rest are nulls that mean nothing */
+    MR_TUPLE_FULL = 'O', /* the whole old row */
+    MR_TUPLE_NEW = 'N',
+};
+
+/* `count` values, one a column of the relation; none when `kind` is MR_TUPLE_NONE. */
+struct mr_tuple {
+    enum mr_tuple_kind kind;
+    const struct mr_datum *values;
+};
+
+/* One row change (or one table of a TRUNCATE). */
+struct mr_change {
+    enum mr_op op;
+    mr_lsn lsn; /* of the change's own record; not a position */
+    struct mr_position position;
+    const struct mr_transaction *transaction;
+    const struct mr_relation *relation;
+    struct mr_tuple before;
+    struct mr_tuple after;
+};
+
+/* A message written with pg_logical_emit_message. */
+struct mr_message_event {
+    mr_lsn lsn;
+    struct mr_position position;
+    const struct mr_transaction *transaction; /* NULL for a non-transactional message */
+    mr_slice prefix;
+    mr_slice content;
+};
+
+#endif

@@ -1,0 +1,37 @@
+/* The acknowledgement window: batches come home in any order, the confirmed position moves only over the
+ * oldest complete ones.
+ *
+ * Pure bookkeeping of one thread (the sink's). Sequences are 1, 2, 3 … without gaps.
+ */
+#ifndef MR_PIPELINE_ACK_H
+#define MR_PIPELINE_ACK_H
+
+#include "event/event.h"
+
+struct mr_ack_entry {
+    mr_lsn confirm_lsn;
+    bool done;
+};
+
+struct mr_ack {
+    struct mr_ack_entry *entries; /* by sequence modulo capacity */
+    uint32_t capacity;
+    uint64_t next;   /* the sequence that is added next */
+    uint64_t oldest; /* the oldest that is not done, or `next` */
+    mr_lsn confirmed;
+};
+
+void mr_ack_init(struct mr_ack *ack, uint32_t capacity);
+void mr_ack_done(struct mr_ack *ack);
+
+/* Forgets what is open (the session failed); `first` is the sequence that comes next. What was confirmed
+ * stays. */
+void mr_ack_reset(struct mr_ack *ack, uint64_t first);
+
+/* A batch sets out. `confirm_lsn` 0: it ends no transaction. At most `capacity` are open. */
+void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn);
+
+/* A batch is delivered. True when the prefix moved: `confirmed` and `oldest` then tell how far. */
+bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence);
+
+#endif

@@ -1,0 +1,219 @@
+/* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
+ * to the pool. */
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "base/log.h"
+#include "pipeline/pipeline_internal.h"
+
+struct delivery {
+    struct mr_pipeline *pipeline;
+    struct mr_ack ack;
+    uint32_t session;
+    struct mr_batch *current;    /* popped, not sent as a whole yet */
+    struct mr_batch **in_flight; /* by sequence modulo pool size; NULL where none is */
+    uint32_t attempt;            /* failed sessions in a row */
+    bool ever_connected;
+};
+
+static void wake_source(struct mr_pipeline *pipeline)
+{
+    if (atomic_load(&pipeline->source_waits)) {
+        mr_wake(pipeline->source_wake);
+    }
+}
+
+static void give_back(struct delivery *delivery, struct mr_batch *batch)
+{
+    mr_pool_release(&delivery->pipeline->pool, batch);
+    wake_source(delivery->pipeline);
+}
+
+static struct mr_batch **in_flight_slot(struct delivery *delivery, uint64_t sequence)
+{
+    return &delivery->in_flight[sequence % delivery->pipeline->pool.count];
+}
+
+/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position told. */
+static void batch_done(void *context, struct mr_batch *batch)
+{
+    struct delivery *delivery = context;
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
+    if (mr_ack_complete(&delivery->ack, batch->sequence)) {
+        atomic_store(&pipeline->confirmed, delivery->ack.confirmed);
+        atomic_store(&pipeline->delivered, delivery->ack.oldest - 1);
+    }
+    *in_flight_slot(delivery, batch->sequence) = NULL;
+    delivery->attempt = 0;
+    delivery->ever_connected = true;
+    atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
+    give_back(delivery, batch);
+}
+
+/* Takes the next batch of this session; those filled for an older one are given back. */
+static struct mr_batch *next_batch(struct delivery *delivery)
+{
+    struct mr_batch *batch;
+    while ((batch = mr_ring_pop(&delivery->pipeline->to_sink)) != NULL) {
+        MR_ASSERT(batch->state == MR_BATCH_SEALED);
+        if (batch->session == delivery->session) {
+            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);
+            *in_flight_slot(delivery, batch->sequence) = batch;
+            return batch;
+        }
+        give_back(delivery, batch);
+    }
+    return NULL;
+}
+
+static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_sink *sink = delivery->pipeline->sink;
+    for (;;) {
+        if (delivery->current == NULL) {
+            delivery->current = next_batch(delivery);
+        }
+        if (delivery->current == NULL) {
+            return MR_OK;
+        }
+        mr_status status = sink->ops->send(sink, delivery->current, ret_error);
+        if (status != MR_OK) {
+            return status == MR_FULL ? MR_OK : status;
+        }
+        delivery->current = NULL;
+    }
+}
+
+static bool must_leave(const struct mr_pipeline *pipeline)
+{
+    return atomic_load(&pipeline->source_ended);
+}
+
+/* Serves one session until it fails or the thread is to leave (MR_END). */
+static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
+    struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
+    for (;;) {
+        MR_TRY(sink->ops->poll(sink, ret_error));
+        MR_TRY(send_batches(delivery, ret_error));
+        if (must_leave(pipeline)) {
+            return MR_END;
+        }
+        /* A full sink queue empties without a wake-up of ours. */
+        int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
+        if (poll(&wake, 1, timeout_ms) > 0) {
+            mr_wake_clear(pipeline->sink_wake);
+        }
+    }
+}
+
+/* The session is over: what it held comes home undelivered, and the next one begins. The source thread
+ * sees the number, drops what it was filling, and starts again at the confirmed position. */
+static void end_session(struct delivery *delivery)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    pipeline->sink->ops->close(pipeline->sink);
+    atomic_store_explicit(&pipeline->sink_connected, false, memory_order_relaxed);
+    delivery->current = NULL;
+    delivery->session++;
+    mr_ack_reset(&delivery->ack, 1);
+    atomic_store(&pipeline->delivered, 0);
+    atomic_store(&pipeline->session, delivery->session);
+    for (uint32_t i = 0; i < pipeline->pool.count; i++) {
+        if (delivery->in_flight[i] != NULL) {
+            struct mr_batch *batch = delivery->in_flight[i];
+            delivery->in_flight[i] = NULL;
+            give_back(delivery, batch);
+        }
+    }
+    mr_wake(pipeline->source_wake);
+}
+
+/* Errors that a new session can't mend. Refused credentials may have been rotated while we ran. */
+static bool is_fatal(const struct delivery *delivery, mr_status status)
+{
+    switch (status) {
+    case MR_ERR_AUTH:
+        return !delivery->ever_connected;
+    case MR_ERR_CONFIG:
+    case MR_ERR_POISON:
+    case MR_ERR_SYSTEM:
+    case MR_AGAIN: /* the sink gave up waiting because it was told to */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Waits before the next session; false when the thread is to leave. */
+static bool back_off(struct delivery *delivery)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->abandon, .events = POLLIN},
+        {.fd = pipeline->sink_wake, .events = POLLIN},
+    };
+    uint32_t wait_ms = mr_backoff_ms(delivery->attempt++, pipeline->options.backoff_max_ms);
+    while (!must_leave(pipeline)) {
+        int ready = poll(fds, 2, (int)wait_ms);
+        if (ready == 0) {
+            return true;
+        }
+        if (fds[0].revents != 0) {
+            return false;
+        }
+        mr_wake_clear(pipeline->sink_wake);
+        wait_ms = wait_ms / 2 + 1;
+    }
+    return false;
+}
+
+static mr_status run_session(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
+    mr_status status = sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake,
+                                       pipeline->abandon, ret_error);
+    return status == MR_OK ? serve(delivery, ret_error) : status;
+}
+
+static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    for (;;) {
+        mr_status status = run_session(delivery, ret_error);
+        end_session(delivery);
+        if (status == MR_END) {
+            return MR_OK;
+        }
+        if (is_fatal(delivery, status)) {
+            return status;
+        }
+        atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
+        mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
+               MR_LOG_INT("session", delivery->session),
+               MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
+        if (!back_off(delivery)) {
+            return MR_OK;
+        }
+    }
+}
+
+void *mr_delivery_main(void *context)
+{
+    struct mr_pipeline *pipeline = context;
+    prctl(PR_SET_NAME, "mr-sink");
+    struct delivery delivery = {.pipeline = pipeline};
+    mr_ack_init(&delivery.ack, pipeline->pool.count);
+    delivery.in_flight = MR_NEW_ARRAY(struct mr_batch *, pipeline->pool.count);
+    pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
+    free(delivery.in_flight);
+    mr_ack_done(&delivery.ack);
+    atomic_store(&pipeline->sink_ended, true);
+    mr_wake(pipeline->source_wake);
+    return NULL;
+}

@@ -1,0 +1,675 @@
+/* The source thread: receives, encodes into batches, hands them over, and tells PostgreSQL how far delivery
+ * has come. */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pipeline/pipeline_internal.h"
+
+/* With nothing new to tell, a status update still goes out so often: well below any sane
+ * wal_sender_timeout, and the server's own question is answered anyway. */
+#define STATUS_IDLE_NS (INT64_C(10) * 1000000000)
+/* A server that asks again and again at one position (it is shutting down) is answered no faster. */
+#define REPLY_INTERVAL_NS (INT64_C(100) * 1000000)
+/* No byte for so long although we asked: the connection is dead. */
+#define SILENCE_NS (INT64_C(60) * 1000000000)
+/* The same message refused so often is no accident of the wire. */
+#define PROTOCOL_FAILURES_MAX 3
+/* Below this many changes a wake-up, the socket is not worth waiting for. */
+#define COALESCE_CHANGES_MIN 2
+
+struct intake {
+    struct mr_pipeline *pipeline;
+    struct mr_source_handler handler;
+    struct mr_batch *filling;
+    uint32_t session;
+    uint64_t sequence;           /* of the batch handed over last in this session */
+    struct mr_position appended; /* of the change appended last: anything up to it is a repetition */
+    bool in_transaction;
+    bool appended_in_transaction; /* part of the running transaction is in a batch */
+
+    /* A position that may be confirmed once all batches up to `marker_sequence` are delivered. */
+    mr_lsn marker_lsn;
+    uint64_t marker_sequence;
+
+    mr_lsn confirmed; /* the most we may tell */
+    mr_lsn told;      /* what the server was told last on this connection */
+    int64_t told_ns;
+    bool reply_wanted;
+    int64_t heard_ns;
+
+    uint32_t attempt; /* failed connections in a row */
+    uint32_t protocol_failures;
+    bool connected;
+    bool ever_connected;
+    uint64_t changes_at_wait; /* `changes` when the thread last waited */
+    int64_t stop_deadline_ns; /* 0: not stopping */
+
+    /* Own counts, published after each round. */
+    uint64_t changes, records, bytes, skipped, transactions;
+};
+
+/* ---- batches ---- */
+
+static void hand_over(struct intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_batch *batch = intake->filling;
+    MR_ASSERT(batch->record_count > 0);
+    intake->filling = NULL;
+    intake->records += batch->record_count;
+    intake->bytes += (size_t)(batch->bytes_at - batch->block);
+    batch->session = intake->session;
+    batch->sequence = ++intake->sequence;
+    batch->state = MR_BATCH_SEALED;
+    atomic_store_explicit(&pipeline->handed_over, intake->sequence, memory_order_relaxed);
+    MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
+    mr_wake(pipeline->sink_wake);
+}
+
+static bool filling_has_records(const struct intake *intake)
+{
+    return intake->filling != NULL && intake->filling->record_count > 0;
+}
+
+/* Notes that everything before `lsn` is appended; once that is delivered, `lsn` may be confirmed. */
+static void mark(struct intake *intake, mr_lsn lsn)
+{
+    if (filling_has_records(intake)) {
+        if (lsn > intake->filling->confirm_lsn) {
+            intake->filling->confirm_lsn = lsn;
+        }
+    } else if (lsn > intake->marker_lsn) {
+        intake->marker_lsn = lsn;
+        intake->marker_sequence = intake->sequence;
+    }
+}
+
+/* Encodes one change or message into a batch. */
+struct item {
+    const struct mr_change *change; /* or */
+    const struct mr_message_event *message;
+};
+
+static mr_status encode_item(struct intake *intake, const struct item *item,
+                             struct mr_buffer *buffer, struct mr_record *records,
+                             uint32_t *ret_count, struct mr_error *ret_error)
+{
+    struct mr_encoder *encoder = intake->pipeline->encoder;
+    return item->change != NULL
+               ? mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error)
+               : mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error);
+}
+
+/* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
+static mr_status make_room(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (filling_has_records(intake)) {
+        hand_over(intake);
+        return MR_OK;
+    }
+    size_t size = intake->filling->block_size;
+    size_t most = pipeline->pool.block_size_max;
+    if (size >= most || !mr_batch_grow(&pipeline->pool, intake->filling,
+                                       size > most / 2 ? most : 2 * size)) {
+        return mr_fail(ret_error, MR_ERR_POISON,
+                       "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
+                       "(and the broker's and topic's message sizes), or take the table out",
+                       most);
+    }
+    return MR_OK;
+}
+
+static mr_status append(struct intake *intake, const struct item *item, struct mr_error *ret_error)
+{
+    for (;;) {
+        if (intake->filling == NULL) {
+            intake->filling = mr_pool_acquire(&intake->pipeline->pool);
+        }
+        if (intake->filling == NULL) {
+            return MR_FULL;
+        }
+        struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
+        uint32_t count = 0;
+        struct mr_buffer buffer = mr_batch_buffer(intake->filling);
+        mr_status status = encode_item(intake, item, &buffer, records, &count, ret_error);
+        if (status == MR_OK && (count == 0 || mr_batch_commit(intake->filling, buffer.at, records,
+                                                              count))) {
+            return MR_OK;
+        }
+        if (status != MR_OK && status != MR_FULL) {
+            return status;
+        }
+        MR_TRY(make_room(intake, ret_error));
+    }
+}
+
+/* ---- what the source calls ---- */
+
+static void heard(struct intake *intake)
+{
+    intake->protocol_failures = 0;
+    intake->attempt = 0;
+}
+
+static bool is_repeated(struct intake *intake, struct mr_position position)
+{
+    intake->changes++;
+    if (MR_UNLIKELY(mr_position_compare(position, intake->appended) <= 0)) {
+        intake->skipped++;
+        return true;
+    }
+    return false;
+}
+
+static mr_status on_change(void *context, const struct mr_change *change,
+                           struct mr_error *ret_error)
+{
+    struct intake *intake = context;
+    if (is_repeated(intake, change->position)) {
+        return MR_OK;
+    }
+    struct item item = {.change = change};
+    mr_status status = append(intake, &item, ret_error);
+    if (MR_LIKELY(status == MR_OK)) {
+        intake->appended = change->position;
+        intake->appended_in_transaction = true;
+    } else {
+        intake->changes--; /* it comes again */
+    }
+    return status;
+}
+
+static mr_status on_message(void *context, const struct mr_message_event *message,
+                            struct mr_error *ret_error)
+{
+    struct intake *intake = context;
+    if (is_repeated(intake, message->position)) {
+        return MR_OK;
+    }
+    struct item item = {.message = message};
+    mr_status status = append(intake, &item, ret_error);
+    if (status != MR_OK) {
+        intake->changes--;
+        return status;
+    }
+    intake->appended = message->position;
+    if (message->transaction != NULL) {
+        intake->appended_in_transaction = true;
+    } else {
+        /* The server repeats a message whose record begins at or behind the confirmed position. */
+        mark(intake, message->lsn + 1);
+    }
+    return MR_OK;
+}
+
+static void on_begin(void *context, const struct mr_transaction *transaction)
+{
+    (void)transaction;
+    struct intake *intake = context;
+    intake->in_transaction = true;
+    intake->appended_in_transaction = false;
+}
+
+static void on_commit(void *context, const struct mr_transaction *transaction)
+{
+    struct intake *intake = context;
+    heard(intake);
+    intake->in_transaction = false;
+    intake->appended_in_transaction = false;
+    intake->transactions++;
+    mark(intake, transaction->end_lsn);
+    atomic_store_explicit(&intake->pipeline->received, transaction->end_lsn, memory_order_relaxed);
+}
+
+static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+{
+    struct intake *intake = context;
+    heard(intake);
+    intake->reply_wanted = intake->reply_wanted || reply_requested;
+    /* All that commits before server_end was sent before this message; nothing may be said of a
+     * transaction that is on its way. */
+    if (!intake->in_transaction) {
+        mark(intake, server_end);
+        atomic_store_explicit(&intake->pipeline->received, server_end, memory_order_relaxed);
+    }
+}
+
+static void on_relation_end(void *context, const struct mr_relation *relation)
+{
+    struct intake *intake = context;
+    mr_encoder_forget(intake->pipeline->encoder, relation);
+}
+
+/* ---- feedback ---- */
+
+static bool all_delivered(const struct intake *intake)
+{
+    return !filling_has_records(intake) &&
+           atomic_load(&intake->pipeline->delivered) == intake->sequence;
+}
+
+/* What may be confirmed now. Only meaningful while the session is the one the sink runs. */
+static void update_confirmed(struct intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    uint64_t delivered = atomic_load(&pipeline->delivered);
+    mr_lsn lsn = atomic_load(&pipeline->confirmed);
+    if (intake->marker_sequence <= delivered && intake->marker_lsn > lsn &&
+        atomic_load(&pipeline->session) == intake->session) {
+        lsn = intake->marker_lsn;
+    }
+    if (lsn > intake->confirmed) {
+        intake->confirmed = lsn;
+    }
+}
+
+static mr_status tell(struct intake *intake, int64_t now_ns, struct mr_error *ret_error)
+{
+    struct mr_source *source = intake->pipeline->source;
+    bool ping = now_ns - intake->heard_ns > STATUS_IDLE_NS;
+    MR_TRY(source->ops->confirm(source, intake->confirmed, ping, ret_error));
+    intake->told = intake->confirmed;
+    intake->told_ns = now_ns;
+    intake->reply_wanted = false;
+    return MR_OK;
+}
+
+/* Nanoseconds until a status update is due; 0 or less: now. */
+static int64_t feedback_due_in(const struct intake *intake, int64_t now_ns)
+{
+    int64_t since_ns = now_ns - intake->told_ns;
+    bool news = intake->confirmed > intake->told;
+    if (intake->reply_wanted) {
+        return news ? 0 : REPLY_INTERVAL_NS - since_ns;
+    }
+    int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
+    return (news ? status_ns : STATUS_IDLE_NS) - since_ns;
+}
+
+static mr_status feedback(struct intake *intake, int64_t now_ns, struct mr_error *ret_error)
+{
+    update_confirmed(intake);
+    if (now_ns - intake->heard_ns > SILENCE_NS) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "PostgreSQL has been silent for a minute although it was asked to answer");
+    }
+    return feedback_due_in(intake, now_ns) <= 0 ? tell(intake, now_ns, ret_error) : MR_OK;
+}
+
+/* ---- waiting ---- */
+
+static int timeout_ms_of(int64_t wait_ns)
+{
+    return wait_ns <= 0 ? 0 : (int)(wait_ns / 1000000) + 1;
+}
+
+static int64_t wait_limit_ns(const struct intake *intake, int64_t now_ns)
+{
+    int64_t wait_ns = feedback_due_in(intake, now_ns);
+    int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
+    /* Batches in flight may come home any time, and then there is something to tell. */
+    if (!all_delivered(intake) && wait_ns > status_ns) {
+        wait_ns = status_ns;
+    }
+    if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
+        wait_ns = intake->stop_deadline_ns - now_ns;
+    }
+    return wait_ns;
+}
+
+/* Sleeps until the source has something, the sink thread wakes us, a stop comes, or time is up. */
+static void sleep_for(struct intake *intake, int source_fd, int64_t wait_ns)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = source_fd, .events = POLLIN}, /* -1 is passed over */
+    };
+    if (poll(fds, 2, timeout_ms_of(wait_ns)) > 0 && fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+}
+
+/* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each wake-up
+ * costs both sides more than the message it is for. */
+static void coalesce(struct intake *intake)
+{
+    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
+    struct timespec pause = {.tv_nsec = (long)intake->pipeline->options.coalesce_us * 1000};
+    if (intake->stop_deadline_ns == 0) {
+        ppoll(&stop, 1, &pause, NULL);
+    } else {
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* A partial batch goes out at once while enough others are free; when they run short it fills up first, so
+ * a slow sink gets few large batches instead of many small ones. */
+static bool may_hand_over_partial(const struct intake *intake)
+{
+    const struct mr_pool *pool = &intake->pipeline->pool;
+    return mr_ring_count(&pool->free) >= pool->count / 4 || intake->stop_deadline_ns != 0;
+}
+
+static void wait_for_source(struct intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    bool busy = intake->changes - intake->changes_at_wait >= COALESCE_CHANGES_MIN;
+    intake->changes_at_wait = intake->changes;
+    if (filling_has_records(intake) && may_hand_over_partial(intake)) {
+        hand_over(intake);
+    }
+    if (busy && pipeline->options.coalesce_us > 0) {
+        coalesce(intake);
+        return;
+    }
+    int fd = pipeline->source->ops->descriptor(pipeline->source);
+    bool holds_back = filling_has_records(intake);
+    atomic_store(&pipeline->source_waits, holds_back);
+    /* Asked once more after the flag is up: a batch that came home just before woke nobody. */
+    if (!holds_back || !may_hand_over_partial(intake)) {
+        sleep_for(intake, fd, wait_limit_ns(intake, mr_monotonic_ns()));
+    }
+    atomic_store(&pipeline->source_waits, false);
+}
+
+/* Waits for the sink thread to give something back. */
+static void wait_for_sink(struct intake *intake, int64_t limit_ns)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    int64_t begin_ns = mr_monotonic_ns();
+    atomic_store(&pipeline->source_waits, true);
+    int64_t wait_ns = wait_limit_ns(intake, begin_ns);
+    sleep_for(intake, -1, wait_ns < limit_ns ? wait_ns : limit_ns);
+    atomic_store(&pipeline->source_waits, false);
+    atomic_fetch_add_explicit(&pipeline->backpressure_ns, (uint64_t)(mr_monotonic_ns() - begin_ns),
+                              memory_order_relaxed);
+}
+
+static void wait_for_batch(struct intake *intake)
+{
+    struct mr_pool *pool = &intake->pipeline->pool;
+    atomic_store(&intake->pipeline->source_waits, true);
+    if (mr_ring_count(&pool->free) == 0) {
+        wait_for_sink(intake, STATUS_IDLE_NS);
+    }
+}
+
+/* ---- sessions and connections ---- */
+
+static void publish_counts(struct intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    atomic_store_explicit(&pipeline->changes, intake->changes, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->records, intake->records, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->bytes, intake->bytes, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->skipped, intake->skipped, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->transactions, intake->transactions, memory_order_relaxed);
+}
+
+static void disconnect(struct intake *intake, int64_t deadline_ns)
+{
+    struct mr_source *source = intake->pipeline->source;
+    source->ops->close(source, deadline_ns);
+    intake->connected = false;
+    intake->in_transaction = false;
+    intake->appended_in_transaction = false;
+    intake->reply_wanted = false;
+    atomic_store_explicit(&intake->pipeline->source_connected, false, memory_order_relaxed);
+}
+
+/* The sink began a new session: what is in batches now is void, and so is what was handed over but not
+ * delivered. The stream begins again at the confirmed position. */
+static void follow_session(struct intake *intake)
+{
+    uint32_t session = atomic_load(&intake->pipeline->session);
+    if (session == intake->session) {
+        return;
+    }
+    intake->session = session;
+    intake->sequence = 0;
+    atomic_store_explicit(&intake->pipeline->handed_over, 0, memory_order_relaxed);
+    intake->marker_lsn = 0;
+    intake->marker_sequence = 0;
+    intake->appended = (struct mr_position){0};
+    if (intake->filling != NULL) {
+        intake->filling->record_count = 0;
+        intake->filling->bytes_at = intake->filling->block;
+        intake->filling->confirm_lsn = 0;
+    }
+    if (intake->connected) {
+        disconnect(intake, 0);
+    }
+}
+
+static mr_status connect_source(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    update_confirmed(intake);
+    MR_TRY(pipeline->source->ops->open(pipeline->source, intake->confirmed, pipeline->stop,
+                                       ret_error));
+    intake->connected = true;
+    intake->ever_connected = true;
+    intake->heard_ns = mr_monotonic_ns();
+    intake->told = 0;
+    intake->told_ns = intake->heard_ns;
+    atomic_store_explicit(&pipeline->source_connected, true, memory_order_relaxed);
+    if (pipeline->on_open != NULL) {
+        pipeline->on_open(pipeline->on_open_context);
+    }
+    mr_log(MR_LOG_INFO, "source_connected", "streaming from PostgreSQL",
+           MR_LOG_LSN("start", intake->confirmed));
+    return MR_OK;
+}
+
+static bool is_fatal(struct intake *intake, mr_status status)
+{
+    switch (status) {
+    case MR_ERR_AUTH:
+        return !intake->ever_connected; /* later: credentials may be being rotated */
+    case MR_ERR_PROTOCOL:
+        return ++intake->protocol_failures >= PROTOCOL_FAILURES_MAX;
+    case MR_ERR_TRANSIENT:
+    case MR_END:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Waits before the next try; ends early on a stop. */
+static void back_off(struct intake *intake)
+{
+    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
+    poll(&stop, 1, (int)mr_backoff_ms(intake->attempt, intake->pipeline->options.backoff_max_ms));
+    intake->attempt++;
+}
+
+/* MR_OK: try again. Logs the first failure of a row only. */
+static mr_status source_failed(struct intake *intake, mr_status status, struct mr_error *error)
+{
+    if (intake->connected) {
+        disconnect(intake, 0);
+    }
+    if (status == MR_AGAIN) {
+        return MR_OK; /* a stop cut it short */
+    }
+    if (status == MR_END) {
+        mr_fail(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
+    }
+    if (is_fatal(intake, status)) {
+        return status;
+    }
+    if (intake->attempt == 0) {
+        mr_log(MR_LOG_WARN, "source_lost", error->text,
+               MR_LOG_LSN("confirmed", intake->confirmed));
+    }
+    atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
+    back_off(intake);
+    return MR_OK;
+}
+
+/* ---- the loop ---- */
+
+/* One round of receiving; MR_OK whatever there was to receive. */
+static mr_status receive_round(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    mr_encoder_set_clock(pipeline->encoder, mr_wall_ns());
+    mr_status status =
+        pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
+    publish_counts(intake);
+    if (status == MR_AGAIN) {
+        wait_for_source(intake);
+    } else if (status == MR_FULL) {
+        intake->heard_ns = mr_monotonic_ns(); /* the server waits for us, not we for it */
+        wait_for_batch(intake);
+    } else if (status != MR_OK) {
+        return status;
+    }
+    return MR_OK;
+}
+
+static mr_status stream_round(struct intake *intake, struct mr_error *ret_error)
+{
+    uint64_t activity = intake->changes + intake->transactions;
+    mr_lsn received = atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed);
+    int64_t now_ns = mr_monotonic_ns();
+    MR_TRY(feedback(intake, now_ns, ret_error));
+    MR_TRY(receive_round(intake, ret_error));
+    if (activity != intake->changes + intake->transactions || intake->reply_wanted ||
+        received != atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed)) {
+        intake->heard_ns = now_ns;
+    }
+    return MR_OK;
+}
+
+static bool stop_asked(struct intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    uint64_t limit = pipeline->options.stop_after_events;
+    if (limit != 0 && intake->records >= limit) {
+        atomic_store(&pipeline->stop_level, MR_STOP_ORDERLY);
+    }
+    if (atomic_load(&pipeline->stop_level) == MR_STOP_NONE) {
+        return false;
+    }
+    if (intake->stop_deadline_ns == 0) {
+        intake->stop_deadline_ns =
+            mr_monotonic_ns() + (int64_t)pipeline->options.shutdown_deadline_ms * 1000000;
+    }
+    return true;
+}
+
+static bool deadline_passed(const struct intake *intake)
+{
+    return atomic_load(&intake->pipeline->stop_level) == MR_STOP_NOW ||
+           (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > intake->stop_deadline_ns);
+}
+
+/* Streams until a stop finds a moment between transactions, or something fatal happens. */
+static mr_status stream(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    for (;;) {
+        follow_session(intake);
+        if (atomic_load(&pipeline->sink_ended)) {
+            return MR_OK;
+        }
+        /* Part of a transaction is out: its rest must follow, or a restart would repeat that part. */
+        if (stop_asked(intake) &&
+            (!intake->connected || !intake->appended_in_transaction || deadline_passed(intake))) {
+            return MR_OK;
+        }
+        mr_status status = intake->connected ? stream_round(intake, ret_error)
+                                             : connect_source(intake, ret_error);
+        if (status != MR_OK) {
+            MR_TRY(source_failed(intake, status, ret_error));
+        }
+    }
+}
+
+/* Waits until all that was handed over is delivered, while the server keeps hearing of us. */
+static mr_status drain(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (filling_has_records(intake) && !intake->appended_in_transaction) {
+        hand_over(intake);
+    }
+    while (!all_delivered(intake)) {
+        bool sink_lost = atomic_load(&pipeline->session) != intake->session ||
+                         atomic_load(&pipeline->sink_ended);
+        if (sink_lost || deadline_passed(intake)) {
+            return mr_fail(ret_error, MR_ERR_DEADLINE,
+                           "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
+                           "but some rows will come twice after the next start");
+        }
+        if (intake->connected && feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
+            disconnect(intake, 0);
+        }
+        if (!all_delivered(intake)) {
+            wait_for_sink(intake, REPLY_INTERVAL_NS);
+        }
+    }
+    return MR_OK;
+}
+
+/* The last word to the server, and its answer. */
+static mr_status confirm_end(struct intake *intake, struct mr_error *ret_error)
+{
+    update_confirmed(intake);
+    if (!intake->connected) {
+        if (intake->confirmed == intake->told || intake->confirmed == 0) {
+            return MR_OK;
+        }
+        return mr_fail(ret_error, MR_ERR_DEADLINE,
+                       "stopped while PostgreSQL was away, so it could not be told what is delivered; "
+                       "nothing is lost, but some rows will come twice after the next start");
+    }
+    mr_status status = tell(intake, mr_monotonic_ns(), ret_error);
+    disconnect(intake, intake->stop_deadline_ns);
+    return status == MR_OK ? MR_OK : MR_ERR_DEADLINE;
+}
+
+static mr_status run(struct intake *intake, struct mr_error *ret_error)
+{
+    MR_TRY(stream(intake, ret_error));
+    if (intake->stop_deadline_ns == 0) {
+        intake->stop_deadline_ns = mr_monotonic_ns(); /* the sink has ended: nothing to wait for */
+    }
+    MR_TRY(drain(intake, ret_error));
+    return confirm_end(intake, ret_error);
+}
+
+void *mr_intake_main(void *context)
+{
+    struct mr_pipeline *pipeline = context;
+    prctl(PR_SET_NAME, "mr-source");
+    /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+    struct intake intake = {
+        .pipeline = pipeline,
+        .handler = {.change = on_change,
+                    .message = on_message,
+                    .begin = on_begin,
+                    .commit = on_commit,
+                    .keepalive = on_keepalive,
+                    .relation_end = on_relation_end},
+    };
+    intake.handler.context = &intake;
+    pipeline->source_status = run(&intake, &pipeline->source_error);
+    if (intake.connected) {
+        disconnect(&intake, 0);
+    }
+    publish_counts(&intake);
+    atomic_store(&pipeline->source_ended, true);
+    mr_wake(pipeline->abandon);
+    mr_wake(pipeline->sink_wake);
+    mr_wake(pipeline->done_fd);
+    return NULL;
+}

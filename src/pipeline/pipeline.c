@@ -1,0 +1,150 @@
+#include "pipeline/pipeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "pipeline/pipeline_internal.h"
+
+enum { BACKOFF_MIN_MS = 100 };
+
+void mr_wake(int fd)
+{
+    uint64_t one = 1;
+    /* Fails only when the counter would overflow; it is readable then anyway. */
+    ssize_t written = write(fd, &one, sizeof(one));
+    (void)written;
+}
+
+void mr_wake_clear(int fd)
+{
+    uint64_t count;
+    ssize_t taken = read(fd, &count, sizeof(count));
+    (void)taken;
+}
+
+uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms)
+{
+    uint64_t wait_ms = BACKOFF_MIN_MS;
+    while (attempt-- > 0 && wait_ms < max_ms) {
+        wait_ms *= 2;
+    }
+    if (wait_ms > max_ms) {
+        wait_ms = max_ms;
+    }
+    uint64_t jitter = (uint64_t)mr_monotonic_ns() / 1000 % (wait_ms / 4 + 1);
+    return (uint32_t)(wait_ms - jitter);
+}
+
+struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
+                                    struct mr_source *source, struct mr_sink *sink,
+                                    struct mr_encoder *encoder, void (*on_open)(void *context),
+                                    void *on_open_context)
+{
+    /* Over-aligned members want aligned memory, which calloc does not promise. */
+    struct mr_pipeline *pipeline = aligned_alloc(_Alignof(struct mr_pipeline), sizeof(*pipeline));
+    MR_ASSERT(pipeline != NULL);
+    memset(pipeline, 0, sizeof(*pipeline));
+    pipeline->options = *options;
+    pipeline->source = source;
+    pipeline->sink = sink;
+    pipeline->encoder = encoder;
+    pipeline->on_open = on_open;
+    pipeline->on_open_context = on_open_context;
+    mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
+                 options->change_bytes_max);
+    mr_ring_init(&pipeline->to_sink, options->batches);
+    pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(pipeline->abandon >= 0);
+    return pipeline;
+}
+
+void mr_pipeline_free(struct mr_pipeline *pipeline)
+{
+    if (pipeline == NULL) {
+        return;
+    }
+    MR_ASSERT(!pipeline->started);
+    mr_pool_done(&pipeline->pool);
+    mr_ring_done(&pipeline->to_sink);
+    close(pipeline->source_wake);
+    close(pipeline->sink_wake);
+    close(pipeline->stop);
+    close(pipeline->abandon);
+    free(pipeline);
+}
+
+mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)
+{
+    pipeline->done_fd = done_fd;
+    int failed = pthread_create(&pipeline->sink_thread, NULL, mr_delivery_main, pipeline);
+    if (failed == 0) {
+        failed = pthread_create(&pipeline->source_thread, NULL, mr_intake_main, pipeline);
+        if (failed != 0) {
+            atomic_store(&pipeline->source_ended, true);
+            mr_wake(pipeline->sink_wake);
+            pthread_join(pipeline->sink_thread, NULL);
+        }
+    }
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    pipeline->started = true;
+    return MR_OK;
+}
+
+void mr_pipeline_stop(struct mr_pipeline *pipeline)
+{
+    int expected = MR_STOP_NONE;
+    if (!atomic_compare_exchange_strong(&pipeline->stop_level, &expected, MR_STOP_ORDERLY)) {
+        atomic_store(&pipeline->stop_level, MR_STOP_NOW);
+        mr_wake(pipeline->abandon);
+    }
+    mr_wake(pipeline->stop);
+    mr_wake(pipeline->source_wake);
+}
+
+mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)
+{
+    MR_ASSERT(pipeline->started);
+    pthread_join(pipeline->source_thread, NULL);
+    pthread_join(pipeline->sink_thread, NULL);
+    pipeline->started = false;
+    /* A fatal error of the sink is the cause of whatever the source then says. */
+    if (pipeline->sink_status != MR_OK && pipeline->sink_status != MR_AGAIN) {
+        *ret_error = pipeline->sink_error;
+        return pipeline->sink_status;
+    }
+    if (pipeline->source_status != MR_OK) {
+        *ret_error = pipeline->source_error;
+    }
+    return pipeline->source_status;
+}
+
+struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
+{
+    uint64_t delivered = atomic_load(&pipeline->delivered);
+    uint64_t handed_over = atomic_load(&pipeline->handed_over);
+    return (struct mr_pipeline_stats){
+        .changes = atomic_load(&pipeline->changes),
+        .records = atomic_load(&pipeline->records),
+        .records_acked = atomic_load(&pipeline->records_acked),
+        .bytes = atomic_load(&pipeline->bytes),
+        .skipped = atomic_load(&pipeline->skipped),
+        .transactions = atomic_load(&pipeline->transactions),
+        .reconnects = atomic_load(&pipeline->reconnects),
+        .rebuilds = atomic_load(&pipeline->rebuilds),
+        .backpressure_ns = atomic_load(&pipeline->backpressure_ns),
+        .received_lsn = atomic_load(&pipeline->received),
+        .confirmed_lsn = atomic_load(&pipeline->confirmed),
+        .in_flight_batches = handed_over > delivered ? (uint32_t)(handed_over - delivered) : 0,
+        .source_connected = atomic_load(&pipeline->source_connected),
+        .sink_connected = atomic_load(&pipeline->sink_connected),
+    };
+}

@@ -1,0 +1,72 @@
+/* The flow: two threads, a pool and a ring between them, and the position that PostgreSQL is told.
+ *
+ *     pool -> source thread: receive, decode, encode -> ring -> sink thread: produce, delivery reports
+ *       ^                                                             |
+ *       +----------------- ack window <-------------------------------+
+ *
+ * The source thread alone talks to PostgreSQL, so status updates never wait for Kafka. The sink thread
+ * alone talks to Kafka. When a sink session fails, the sink thread drops all it holds and opens the next
+ * one; the source thread sees the session number change, drops what it was filling and starts the stream
+ * again at the confirmed position. When the source goes away, what is in flight stays in flight: the
+ * stream is opened again at the confirmed position and changes at or before the last one handed over are
+ * skipped by position.
+ */
+#ifndef MR_PIPELINE_PIPELINE_H
+#define MR_PIPELINE_PIPELINE_H
+
+#include "encode/encode.h"
+#include "sink/sink.h"
+#include "source/source.h"
+
+struct mr_pipeline_options {
+    uint32_t batches;         /* in the pool */
+    size_t batch_bytes;       /* of a standard batch */
+    size_t change_bytes_max;  /* of one change's records */
+    uint32_t coalesce_us;     /* how long a busy socket may fill before it is read again */
+    uint32_t status_interval_ms;
+    uint32_t shutdown_deadline_ms;
+    uint32_t backoff_max_ms;
+    uint64_t stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
+};
+
+struct mr_pipeline;
+
+/* Everything handed in stays the caller's and outlives the pipeline. `on_open` (may be NULL) is called on
+ * the source thread after each successful open of the source. */
+struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
+                                    struct mr_source *source, struct mr_sink *sink,
+                                    struct mr_encoder *encoder, void (*on_open)(void *context),
+                                    void *on_open_context);
+void mr_pipeline_free(struct mr_pipeline *pipeline);
+
+/* Starts both threads. `done_fd` (an eventfd) is written when the pipeline has ended by itself or after a
+ * stop. */
+mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error);
+
+/* Asks for an orderly end: read to the end of the running transaction, deliver, confirm, leave. Asked a
+ * second time it ends at once (MR_ERR_DEADLINE). Any thread. */
+void mr_pipeline_stop(struct mr_pipeline *pipeline);
+
+/* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
+mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);
+
+/* A recent view for logs and the control plane. Any thread. */
+struct mr_pipeline_stats {
+    uint64_t changes;          /* received from the source, skipped ones included */
+    uint64_t records;          /* handed to the sink */
+    uint64_t records_acked;
+    uint64_t bytes;            /* of keys and values handed to the sink */
+    uint64_t skipped;          /* received again and dropped by position */
+    uint64_t transactions;
+    uint64_t reconnects;       /* of the source */
+    uint64_t rebuilds;         /* of the sink session */
+    uint64_t backpressure_ns;  /* spent with an empty pool */
+    mr_lsn received_lsn;
+    mr_lsn confirmed_lsn;
+    uint32_t in_flight_batches;
+    bool source_connected;
+    bool sink_connected;
+};
+struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
+
+#endif

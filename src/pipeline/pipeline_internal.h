@@ -1,0 +1,85 @@
+/* What the two threads of a pipeline share. Inside pipeline/ only. */
+#ifndef MR_PIPELINE_INTERNAL_H
+#define MR_PIPELINE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "pipeline/ack.h"
+#include "pipeline/pipeline.h"
+
+enum mr_stop {
+    MR_STOP_NONE = 0,
+    MR_STOP_ORDERLY = 1, /* finish the transaction, deliver, confirm */
+    MR_STOP_NOW = 2,     /* give up what is in flight */
+};
+
+struct mr_pipeline {
+    struct mr_pipeline_options options;
+    struct mr_source *source;
+    struct mr_sink *sink;
+    struct mr_encoder *encoder;
+    void (*on_open)(void *context);
+    void *on_open_context;
+
+    struct mr_pool pool;
+    struct mr_ring to_sink; /* sealed batches */
+
+    /* eventfds. `stop` and `abandon` stay readable once written. */
+    int source_wake;
+    int sink_wake;
+    int stop;    /* the source's: an orderly stop was asked for */
+    int abandon; /* the sink's: don't wait for anything any more */
+    int done_fd; /* the caller's */
+
+    pthread_t source_thread;
+    pthread_t sink_thread;
+    bool started;
+
+    _Atomic int stop_level;   /* enum mr_stop */
+    _Atomic bool source_ended; /* nothing more will be handed over; the sink thread may leave */
+    _Atomic bool sink_ended;   /* the sink thread has left, because it was told to or by a fatal error */
+
+    /* Written by the sink thread. `session` is published last: who sees a new one sees the rest reset. */
+    _Alignas(64) _Atomic uint32_t session;
+    _Atomic uint64_t delivered; /* sequence of the session up to which all batches are done */
+    _Atomic mr_lsn confirmed;   /* end of the oldest complete prefix */
+    _Atomic uint64_t records_acked;
+    _Atomic uint64_t rebuilds;
+    _Atomic bool sink_connected;
+
+    /* Set by the source thread before it sleeps for a batch or for the end of delivery. */
+    _Alignas(64) _Atomic bool source_waits;
+
+    /* Written by the source thread, read by whoever looks. */
+    _Alignas(64) _Atomic uint64_t changes;
+    _Atomic uint64_t records;
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t skipped;
+    _Atomic uint64_t transactions;
+    _Atomic uint64_t reconnects;
+    _Atomic uint64_t backpressure_ns;
+    _Atomic mr_lsn received;
+    _Atomic uint64_t handed_over; /* sequence of the session */
+    _Atomic bool source_connected;
+
+    /* Each thread's own end; read after both are joined. */
+    mr_status source_status;
+    struct mr_error source_error;
+    mr_status sink_status;
+    struct mr_error sink_error;
+};
+
+/* Thread functions. */
+void *mr_intake_main(void *pipeline);
+void *mr_delivery_main(void *pipeline);
+
+/* Writes an eventfd / empties it. */
+void mr_wake(int fd);
+void mr_wake_clear(int fd);
+
+/* Milliseconds to wait before the `attempt`-th try (0, 1, …): from 100 ms doubling up to `max_ms`, each with
+ * up to a quarter taken off at random, so that many instances don't come back in step. */
+uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms);
+
+#endif

@@ -1,0 +1,201 @@
+/* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
+ *
+ * Keys and values are JSON already, except a flat event's bare key, which is written as a string. A batch is
+ * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader: that
+ * is the sink thread's to do, and the pool then fills up behind it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "sink/sink.h"
+
+enum { WRITE_BYTES = 64 * 1024 };
+
+struct file_sink {
+    struct mr_sink base;
+    struct mr_file_options options;
+    int fd;
+    mr_sink_done_fn done;
+    void *done_context;
+    uint8_t bytes[WRITE_BYTES];
+    size_t used;
+    uint8_t *scratch; /* a string being escaped */
+    size_t scratch_size;
+};
+
+static struct file_sink *file_of(struct mr_sink *sink)
+{
+    return (struct file_sink *)sink;
+}
+
+static bool is_stdout(const struct file_sink *file)
+{
+    return file->options.path == NULL || strcmp(file->options.path, "-") == 0;
+}
+
+static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
+                           int stop_fd, struct mr_error *ret_error)
+{
+    (void)wake_fd;
+    (void)stop_fd;
+    struct file_sink *file = file_of(sink);
+    file->done = done;
+    file->done_context = context;
+    file->used = 0;
+    file->fd = is_stdout(file)
+                   ? STDOUT_FILENO
+                   : open(file->options.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (file->fd < 0) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, "file \"%s\" can't be opened: %s; set sink.file.path",
+                       file->options.path, strerror(errno));
+    }
+    return MR_OK;
+}
+
+static mr_status write_failed(const struct file_sink *file, struct mr_error *ret_error)
+{
+    const char *name = is_stdout(file) ? "standard output" : file->options.path;
+    if (errno == EPIPE) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "%s: the reader has gone", name);
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT, "%s can't be written: %s", name, strerror(errno));
+}
+
+static mr_status file_flush(struct file_sink *file, struct mr_error *ret_error)
+{
+    size_t written = 0;
+    while (written < file->used) {
+        ssize_t count = write(file->fd, file->bytes + written, file->used - written);
+        if (count >= 0) {
+            written += (size_t)count;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            return write_failed(file, ret_error);
+        }
+    }
+    file->used = 0;
+    return MR_OK;
+}
+
+static mr_status file_append(struct file_sink *file, mr_slice bytes, struct mr_error *ret_error)
+{
+    while (bytes.len > 0) {
+        if (file->used == WRITE_BYTES) {
+            MR_TRY(file_flush(file, ret_error));
+        }
+        size_t room = WRITE_BYTES - file->used;
+        size_t part = bytes.len < room ? bytes.len : room;
+        memcpy(file->bytes + file->used, bytes.data, part);
+        file->used += part;
+        bytes.data += part;
+        bytes.len -= part;
+    }
+    return MR_OK;
+}
+
+/* `text` as a JSON string. */
+static mr_status append_string(struct file_sink *file, mr_slice text, struct mr_error *ret_error)
+{
+    size_t size = 6 * text.len + 2;
+    if (file->scratch_size < size) {
+        file->scratch = MR_REALLOC(file->scratch, size);
+        file->scratch_size = size;
+    }
+    struct mr_buffer out = mr_buffer_init(file->scratch, file->scratch_size);
+    mr_json_string(&out, text.data, text.len);
+    mr_slice quoted = {.data = file->scratch, .len = (size_t)(out.at - file->scratch)};
+    return file_append(file, quoted, ret_error);
+}
+
+static mr_status append_key(struct file_sink *file, const struct mr_record *record,
+                            struct mr_error *ret_error)
+{
+    mr_slice key = {.data = record->key, .len = record->key_len};
+    if (record->key == NULL) {
+        return file_append(file, MR_SLICE("null"), ret_error);
+    }
+    if (key.len > 0 && key.data[0] == '{') {
+        return file_append(file, key, ret_error);
+    }
+    return append_string(file, key, ret_error);
+}
+
+static mr_status write_record(struct file_sink *file, const struct mr_record *record,
+                              struct mr_error *ret_error)
+{
+    mr_slice value = {.data = record->value, .len = record->value_len};
+    MR_TRY(file_append(file, MR_SLICE("{\"topic\":"), ret_error));
+    MR_TRY(append_string(file, mr_slice_of(record->topic->name), ret_error));
+    MR_TRY(file_append(file, MR_SLICE(",\"key\":"), ret_error));
+    MR_TRY(append_key(file, record, ret_error));
+    MR_TRY(file_append(file, MR_SLICE(",\"value\":"), ret_error));
+    MR_TRY(file_append(file, record->value == NULL ? MR_SLICE("null") : value, ret_error));
+    return file_append(file, MR_SLICE("}\n"), ret_error);
+}
+
+static mr_status file_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
+{
+    struct file_sink *file = file_of(sink);
+    for (uint32_t i = 0; i < batch->record_count; i++) {
+        MR_TRY(write_record(file, mr_batch_record(batch, i), ret_error));
+    }
+    MR_TRY(file_flush(file, ret_error));
+    if (file->options.sync && fdatasync(file->fd) != 0 && errno != EINVAL) {
+        return write_failed(file, ret_error);
+    }
+    file->done(file->done_context, batch);
+    return MR_OK;
+}
+
+static mr_status file_poll(struct mr_sink *sink, struct mr_error *ret_error)
+{
+    (void)sink;
+    (void)ret_error;
+    return MR_OK;
+}
+
+static int file_timeout_ms(const struct mr_sink *sink)
+{
+    (void)sink;
+    return -1;
+}
+
+static void file_close(struct mr_sink *sink)
+{
+    struct file_sink *file = file_of(sink);
+    if (file->fd >= 0 && !is_stdout(file)) {
+        close(file->fd);
+    }
+    file->fd = -1;
+}
+
+static void file_free(struct mr_sink *sink)
+{
+    file_close(sink);
+    free(file_of(sink)->scratch);
+    free(sink);
+}
+
+struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
+{
+    static const struct mr_sink_ops ops = {
+        .name = "file",
+        .open = file_open,
+        .send = file_send,
+        .poll = file_poll,
+        .timeout_ms = file_timeout_ms,
+        .close = file_close,
+        .free = file_free,
+    };
+    struct file_sink *file = MR_NEW(struct file_sink);
+    file->base.ops = &ops;
+    file->options = *options;
+    file->fd = -1;
+    return &file->base;
+}

@@ -1,0 +1,78 @@
+/* Where records go: a table of functions, so that a test or a benchmark slides in its own.
+ *
+ * A sink gets sealed batches in order and owns each until it hands it to `done`, once every record of it
+ * is safe. Batches may be done out of order. The first failure ends the session: the sink then gives up
+ * all it holds and is closed; nothing is sent again one by one, because a hole in a partition that is
+ * filled later would defeat consumers that drop by position. Sink thread only.
+ */
+#ifndef MR_SINK_SINK_H
+#define MR_SINK_SINK_H
+
+#include "base/status.h"
+#include "event/batch.h"
+
+/* Every record of `batch` is safe with the sink; the batch is the receiver's again. */
+typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
+
+struct mr_sink;
+
+struct mr_sink_ops {
+    const char *name;
+
+    /* Starts a session. `wake_fd` (an eventfd) is written when `poll` has something to do. */
+    mr_status (*open)(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
+                      int stop_fd, struct mr_error *ret_error);
+
+    /* Takes a batch. MR_FULL: not now; the batch stays the caller's and comes again after a poll. */
+    mr_status (*send)(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error);
+
+    /* Serves what came back, without waiting. An error is the end of the session. */
+    mr_status (*poll)(struct mr_sink *sink, struct mr_error *ret_error);
+
+    /* Milliseconds after which `poll` wants to be called even if nobody woke it; -1: never. */
+    int (*timeout_ms)(const struct mr_sink *sink);
+
+    /* Ends the session at once. Batches not done are no longer touched when it returns. */
+    void (*close)(struct mr_sink *sink);
+
+    void (*free)(struct mr_sink *sink);
+};
+
+struct mr_sink {
+    const struct mr_sink_ops *ops;
+};
+
+/* Kafka. Strings are the caller's and outlive the sink. */
+struct mr_kafka_property {
+    const char *name;
+    const char *value;
+};
+
+struct mr_kafka_options {
+    const char *brokers;                        /* "host:port,host:port" */
+    const struct mr_kafka_property *properties; /* librdkafka's, applied last */
+    uint32_t property_count;
+    const char *compression; /* none, gzip, snappy, lz4, zstd */
+    uint32_t linger_ms;
+    size_t batch_bytes;      /* of one produce request and partition */
+    size_t message_bytes_max;
+    bool create_topics;
+    int32_t partitions;        /* of a topic that is created */
+    int32_t replication;       /* of a topic that is created; -1: the broker's default */
+    bool headers;              /* position, xid and commit time as record headers */
+};
+
+struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
+
+/* JSON lines, one a record, to a descriptor: `{"topic":…,"key":…,"value":…}` or the value alone. */
+struct mr_file_options {
+    const char *path; /* NULL or "-": standard output */
+    bool sync;        /* fdatasync before records count as safe */
+};
+
+struct mr_sink *mr_file_sink_new(const struct mr_file_options *options);
+
+/* Counts and drops. */
+struct mr_sink *mr_discard_sink_new(void);
+
+#endif

@@ -1,0 +1,102 @@
+#include "source/pg_errors.h"
+
+#include <string.h>
+
+/* First match wins; a code of two characters stands for its class, a part of a message narrows it. Codes:
+ * PostgreSQL documentation, appendix A. */
+static const struct {
+    const char *sqlstate;
+    const char *part;
+    mr_status status;
+    const char *remedy;
+} by_code[] = {
+    {"28", NULL, MR_ERR_AUTH, "check user, password and pg_hba.conf"},
+    {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
+    {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {"57P01", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P02", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P03", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P05", NULL, MR_ERR_TRANSIENT, ""},
+    {"08", NULL, MR_ERR_TRANSIENT, ""},
+    {"53", NULL, MR_ERR_TRANSIENT, ""}, /* connections, slots, disk, memory: may be there again later */
+    {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
+    {"40", NULL, MR_ERR_TRANSIENT, ""},
+    {"58P01", "has already been removed", MR_ERR_HISTORY,
+     "rows since the slot's position are gone; drop the slot, let millrace make a new one, and copy the "
+     "tables again"},
+    {"55000", "can no longer", MR_ERR_HISTORY,
+     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a new one, "
+     "and copy the tables again"},
+    {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
+     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a new one, "
+     "and copy the tables again"},
+    {"55000", "wal_level", MR_ERR_CONFIG,
+     "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
+    {"42704", "publication", MR_ERR_HISTORY,
+     "the publication is younger than the slot's position or was dropped, and the stream can't be read "
+     "without it; drop the slot and let millrace make both anew"},
+    {"42704", "replication slot", MR_ERR_HISTORY,
+     "the slot is gone and with it the rows since its position; start with a new slot and copy the tables "
+     "again"},
+    {"22021", NULL, MR_ERR_POISON,
+     "a row holds bytes that are not valid in the database's encoding, so the server can't send it as "
+     "UTF-8"},
+    {"XX", NULL, MR_ERR_TRANSIENT, ""},
+    {"58", NULL, MR_ERR_TRANSIENT, ""},
+};
+
+mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+{
+    *ret_remedy = "";
+    for (size_t i = 0; i < MR_ARRAY_LEN(by_code); i++) {
+        bool same = strncmp(sqlstate, by_code[i].sqlstate, strlen(by_code[i].sqlstate)) == 0;
+        bool part = by_code[i].part == NULL || strstr(message, by_code[i].part) != NULL;
+        if (same && part) {
+            *ret_remedy = by_code[i].remedy;
+            return by_code[i].status;
+        }
+    }
+    return MR_ERR_CONFIG;
+}
+
+static const struct {
+    const char *part;
+    mr_status status;
+    const char *remedy;
+} by_text[] = {
+    {"the database system is starting up", MR_ERR_TRANSIENT, ""},
+    {"the database system is shutting down", MR_ERR_TRANSIENT, ""},
+    {"recovery", MR_ERR_TRANSIENT, ""},
+    {"password authentication failed", MR_ERR_AUTH, "check user and password"},
+    {"no password supplied", MR_ERR_AUTH,
+     "set source.postgres.password_env or password_file, or a password in the connection variable"},
+    {"no pg_hba.conf entry", MR_ERR_AUTH,
+     "allow the role in pg_hba.conf; logical replication uses the line of the database"},
+    {"authentication failed", MR_ERR_AUTH, "check user and password"},
+    {"permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {"must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {"is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
+    {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
+    {"does not support SSL", MR_ERR_CONFIG,
+     "switch TLS on in the server, or choose a weaker sslmode on purpose"},
+    {"SSL error", MR_ERR_TRANSIENT, ""},
+    {"channel binding", MR_ERR_AUTH, ""},
+    {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
+    {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"invalid URI", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"invalid sslmode", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"missing \"=\"", MR_ERR_CONFIG, "see libpq's connection strings"},
+};
+
+mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy)
+{
+    *ret_remedy = "";
+    for (size_t i = 0; i < MR_ARRAY_LEN(by_text); i++) {
+        if (strstr(message, by_text[i].part) != NULL) {
+            *ret_remedy = by_text[i].remedy;
+            return by_text[i].status;
+        }
+    }
+    return MR_ERR_TRANSIENT;
+}

@@ -1,0 +1,14 @@
+/* What each failure of PostgreSQL means to us, in one table. Inside source/ only. */
+#ifndef MR_SOURCE_PG_ERRORS_H
+#define MR_SOURCE_PG_ERRORS_H
+
+#include "base/status.h"
+
+/* The class of an error that the server reported; `message` is its primary message, for the few codes that
+ * stand for several things. `ret_remedy` gets a sentence to append, or "". */
+mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy);
+
+/* The same for a connection attempt that failed: libpq gives a text and no code. */
+mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy);
+
+#endif

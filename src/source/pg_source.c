@@ -1,0 +1,213 @@
+#include "source/pg_source.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/reader.h"
+#include "source/pg_setup.h"
+#include "source/pgoutput.h"
+
+/* After so many messages the caller gets its turn: feedback, clock, a stop. */
+enum { RECEIVE_SHARE = 256 };
+
+struct pg_source {
+    struct mr_source base;
+    struct mr_pg_source_options options;
+    struct mr_pg_conn *conn;
+    struct mr_pgoutput *decoder;
+    const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
+    struct mr_key_list keys;
+    char *database;
+    mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
+    bool pending;
+    uint64_t reads;
+};
+
+static struct pg_source *source_of(const struct mr_source *source)
+{
+    return (struct pg_source *)(uintptr_t)source;
+}
+
+static void remember_database(struct pg_source *source)
+{
+    free(source->database);
+    source->database = MR_STRDUP(mr_pg_database(source->conn));
+}
+
+static mr_status open_stream(struct pg_source *source, mr_lsn start, int stop_fd,
+                             struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    MR_TRY(mr_pg_setup(source->conn, options, stop_fd, ret_error));
+    mr_key_list_done(&source->keys);
+    MR_TRY(mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys,
+                           ret_error));
+    remember_database(source);
+    return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
+                                   start, ret_error);
+}
+
+static mr_status pg_source_open(struct mr_source *base, mr_lsn start, int stop_fd,
+                                struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn == NULL);
+    MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
+    mr_status status = open_stream(source, start, stop_fd, ret_error);
+    if (status != MR_OK) {
+        mr_pg_close(source->conn);
+        source->conn = NULL;
+    }
+    return status;
+}
+
+/* XLogData: Byte1('w') Int64(start of the data) Int64(end of WAL) Int64(time) Bytes
+ * Primary keepalive: Byte1('k') Int64(end of WAL) Int64(time) Byte1(reply requested)
+ * PostgreSQL documentation, "Streaming Replication Protocol". */
+static mr_status take_payload(struct pg_source *source, const struct mr_source_handler *handler,
+                              struct mr_error *ret_error)
+{
+    struct mr_reader reader = mr_reader_init(source->message);
+    uint8_t type = mr_reader_u8(&reader);
+    if (MR_LIKELY(type == 'w')) {
+        mr_lsn lsn = mr_reader_u64(&reader);
+        mr_reader_take(&reader, 16);
+        mr_slice message = {.data = reader.at, .len = mr_reader_left(&reader)};
+        if (!reader.failed) {
+            return mr_pgoutput_decode(source->decoder, lsn, message, handler, ret_error);
+        }
+    } else if (type == 'k') {
+        mr_lsn server_end = mr_reader_u64(&reader);
+        mr_reader_take(&reader, 8);
+        bool reply = mr_reader_u8(&reader) != 0;
+        if (!reader.failed) {
+            handler->keepalive(handler->context, server_end, reply);
+            return MR_OK;
+        }
+    }
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "the replication stream holds a message that is neither data nor keepalive");
+}
+
+static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
+                                   struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL);
+    source->handler = handler;
+    for (int i = 0; i < RECEIVE_SHARE; i++) {
+        if (!source->pending) {
+            MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
+            source->pending = true;
+        }
+        MR_TRY(take_payload(source, handler, ret_error));
+        source->pending = false;
+    }
+    return MR_OK;
+}
+
+static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool ping,
+                                   struct mr_error *ret_error)
+{
+    return mr_pg_send_status(source_of(base)->conn, flushed, ping, ret_error);
+}
+
+static int pg_source_descriptor(const struct mr_source *base)
+{
+    return mr_pg_socket(source_of(base)->conn);
+}
+
+static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
+{
+    struct pg_source *source = source_of(base);
+    if (source->conn == NULL) {
+        return;
+    }
+    if (deadline_ns > 0 && mr_pg_end_replication(source->conn, deadline_ns) != MR_OK) {
+        mr_log(MR_LOG_WARN, "confirm_unanswered",
+               "the server did not answer the last confirmation in time; some rows may come twice");
+    }
+    mr_pg_close(source->conn);
+    source->conn = NULL;
+    source->pending = false;
+    if (source->handler != NULL) {
+        mr_pgoutput_reset(source->decoder, source->handler);
+    }
+}
+
+struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
+{
+    static const struct mr_source_ops ops = {
+        .name = "postgres",
+        .open = pg_source_open,
+        .receive = pg_source_receive,
+        .confirm = pg_source_confirm,
+        .descriptor = pg_source_descriptor,
+        .close = pg_source_close,
+    };
+    struct pg_source *source = MR_NEW(struct pg_source);
+    source->base.ops = &ops;
+    source->options = *options;
+    source->decoder = mr_pgoutput_new();
+    source->database = MR_STRDUP("");
+    return &source->base;
+}
+
+void mr_pg_source_free(struct mr_source *base)
+{
+    if (base == NULL) {
+        return;
+    }
+    struct pg_source *source = source_of(base);
+    mr_pg_close(source->conn);
+    mr_pgoutput_free(source->decoder);
+    mr_key_list_done(&source->keys);
+    free(source->database);
+    free(source);
+}
+
+static const struct mr_table_keys *find_keys(const struct pg_source *source, uint32_t oid)
+{
+    for (uint32_t i = 0; i < source->keys.count; i++) {
+        if (source->keys.tables[i].oid == oid) {
+            return &source->keys.tables[i];
+        }
+    }
+    return NULL;
+}
+
+/* A table that joined the publication after the stream began. The stream's own connection can't be asked
+ * while it streams. */
+static void look_up_keys(struct pg_source *source, uint32_t oid)
+{
+    struct mr_pg_conn *conn;
+    struct mr_error error;
+    mr_status status = mr_pg_connect(&source->options.connection, false, -1, &conn, &error);
+    if (status == MR_OK) {
+        status = mr_pg_read_keys(conn, -1, source->options.publication, oid, &source->keys, &error);
+        mr_pg_close(conn);
+    }
+    if (status != MR_OK) {
+        mr_log(MR_LOG_WARN, "key_unknown", error.text, MR_LOG_INT("relation", oid));
+    }
+}
+
+struct mr_key_columns mr_pg_source_key_columns(struct mr_source *base,
+                                               const struct mr_relation *relation)
+{
+    struct pg_source *source = source_of(base);
+    const struct mr_table_keys *keys = find_keys(source, relation->oid);
+    if (keys == NULL && relation->identity != MR_IDENTITY_DEFAULT) {
+        look_up_keys(source, relation->oid);
+        keys = find_keys(source, relation->oid);
+    }
+    if (keys == NULL) {
+        return (struct mr_key_columns){0};
+    }
+    return (struct mr_key_columns){.names = (const char *const *)keys->names, .count = keys->count};
+}
+
+const char *mr_pg_source_database(const struct mr_source *base)
+{
+    return source_of(base)->database;
+}

@@ -1,0 +1,34 @@
+/* Decoder for pgoutput, protocol version 1: the payload of one XLogData message to handler calls.
+ *
+ * Source of the layouts: PostgreSQL documentation, "Logical Replication Message Formats" (53.9 in the
+ * manual of version 15), and "Streaming Replication Protocol" for what surrounds them.
+ * The decoder owns the relation cache and the state of the running transaction; it knows nothing of
+ * connections. One thread.
+ */
+#ifndef MR_SOURCE_PGOUTPUT_H
+#define MR_SOURCE_PGOUTPUT_H
+
+#include "source/source.h"
+
+struct mr_pgoutput;
+
+struct mr_pgoutput *mr_pgoutput_new(void);
+void mr_pgoutput_free(struct mr_pgoutput *decoder);
+
+/* Forgets transaction and relations, as after a reconnect. relation_end is called for each relation. */
+void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handler *handler);
+
+/* Decodes one message (without the XLogData header) whose record begins at `lsn`.
+ *
+ * MR_OK: done. MR_FULL: the handler had no room; call again with the same message, nothing has changed
+ * but what the handler itself keeps. MR_ERR_PROTOCOL: not what the manual allows (unknown type, length
+ * that lies, change outside a transaction, unknown relation, trailing bytes); the text names the
+ * message type and LSN and holds no row data. Whatever the handler answers otherwise is passed on.
+ * No allocation but for Relation messages that bring a new shape. */
+mr_status mr_pgoutput_decode(struct mr_pgoutput *decoder, mr_lsn lsn, mr_slice message,
+                             const struct mr_source_handler *handler, struct mr_error *ret_error);
+
+/* True between Begin and Commit. */
+bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder);
+
+#endif

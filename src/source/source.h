@@ -1,0 +1,61 @@
+/* Where changes come from: a table of functions, so that a test or a benchmark slides in its own.
+ *
+ * A source decodes and calls the handler, in stream order, on the thread that calls `receive`. It never
+ * confirms anything by itself: the pipeline owns the confirmed position. All functions are called by the
+ * source thread only.
+ */
+#ifndef MR_SOURCE_SOURCE_H
+#define MR_SOURCE_SOURCE_H
+
+#include "base/status.h"
+#include "event/event.h"
+
+/* What the pipeline does with the stream. Every function may be called again with the same arguments
+ * after it answered MR_FULL; positions tell what was done already. */
+struct mr_source_handler {
+    void *context;
+    mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
+    mr_status (*message)(void *context, const struct mr_message_event *message,
+                         struct mr_error *ret_error);
+    void (*begin)(void *context, const struct mr_transaction *transaction);
+    void (*commit)(void *context, const struct mr_transaction *transaction);
+    /* The server has sent all that lies before `server_end`; it may want a status update now. */
+    void (*keepalive)(void *context, mr_lsn server_end, bool reply_requested);
+    /* `relation` is about to be freed; forget what was derived from it. */
+    void (*relation_end)(void *context, const struct mr_relation *relation);
+};
+
+struct mr_source;
+
+struct mr_source_ops {
+    const char *name;
+
+    /* Connects, sets up or verifies publication and slot, and starts the stream at `start` (0: where the
+     * slot stands). Returns early with MR_AGAIN once `stop_fd` is readable. Safe to call again after
+     * `close`. */
+    mr_status (*open)(struct mr_source *source, mr_lsn start, int stop_fd,
+                      struct mr_error *ret_error);
+
+    /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK), the
+     * handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or error). */
+    mr_status (*receive)(struct mr_source *source, const struct mr_source_handler *handler,
+                         struct mr_error *ret_error);
+
+    /* Tells the server that all before `flushed` is safe, and asks for an answer if `ping`. Does not
+     * block. */
+    mr_status (*confirm)(struct mr_source *source, mr_lsn flushed, bool ping,
+                         struct mr_error *ret_error);
+
+    /* The descriptor that gets readable when there is something to receive. */
+    int (*descriptor)(const struct mr_source *source);
+
+    /* Ends the stream. With a `deadline_ns` (monotonic) above 0 it first makes sure, up to that moment,
+     * that the server has taken the last confirm. */
+    void (*close)(struct mr_source *source, int64_t deadline_ns);
+};
+
+struct mr_source {
+    const struct mr_source_ops *ops;
+};
+
+#endif
