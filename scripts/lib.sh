@@ -52,15 +52,22 @@ wait_for() {
 
 # Sets AS_ROOT, the prefix for commands that change the system.
 need_root_or_sudo() {
+    # shellcheck disable=SC2034 # for the scripts that source this file
     AS_ROOT=()
     is_root && return 0
     have sudo || die "this step installs system packages: run it as root or install sudo"
+    # shellcheck disable=SC2034
     AS_ROOT=(sudo)
+}
+
+absolute_path() {
+    case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac
 }
 
 # Programs and jars (big, the same for every stand) live apart from the data of
 # one stand, so that several stands (--dir) share one set.
-default_stand_dir() { printf '%s\n' "${MILLRACE_STAND_DIR:-$REPO_ROOT/.stand}"; }
-# For the scripts that source this file.
-# shellcheck disable=SC2034
-TOOLS_DIR=${MILLRACE_TOOLS_DIR:-$(default_stand_dir)}
+# shellcheck disable=SC2034 # for the scripts that source this file
+{
+    DEFAULT_STAND_DIR=$(absolute_path "${MILLRACE_STAND_DIR:-$REPO_ROOT/.stand}")
+    TOOLS_DIR=$(absolute_path "${MILLRACE_TOOLS_DIR:-$DEFAULT_STAND_DIR}")
+}

@@ -17,7 +17,7 @@ bool mr_slice_equal(mr_slice a, mr_slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-_Noreturn void mr_assert_failed(const char *condition, const char *file, int line)
+void mr_assert_failed(const char *condition, const char *file, int line)
 {
     fprintf(stderr, "millrace: invariant broken at %s:%d: %s\n", file, line, condition);
     abort();

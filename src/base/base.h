@@ -37,7 +37,7 @@ mr_slice mr_slice_of(const char *text);
 bool mr_slice_equal(mr_slice a, mr_slice b);
 
 /* Ends the process after one line on stderr. For bugs of ours, never for what the world does. */
-_Noreturn void mr_assert_failed(const char *condition, const char *file, int line);
+void mr_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
 /* On in every build: a broken invariant must not go on to confirm a position. */
 #define MR_ASSERT(condition)                                   \

@@ -6,14 +6,8 @@
 #ifndef MR_SOURCE_PG_SETUP_H
 #define MR_SOURCE_PG_SETUP_H
 
+#include "base/finding.h"
 #include "source/pg_source.h"
-
-enum mr_finding_level { MR_FINDING_OK, MR_FINDING_WARNING, MR_FINDING_ERROR };
-
-/* Gets one finding of a check: what was looked at ("publication millrace"), what is true of it, and how
- * to mend it (NULL when there is nothing to mend). */
-typedef void (*mr_finding_fn)(void *context, enum mr_finding_level level, mr_status status,
-                              const char *subject, const char *finding, const char *remedy);
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a

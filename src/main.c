@@ -1,0 +1,249 @@
+/* Arguments, wiring, signals and exit status; the only file that knows every module. */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "config/config.h"
+
+struct arguments {
+    const char *command; /* run, check, config-reference */
+    const char *config_path;
+    uint64_t stop_after;
+};
+
+static void print_help(FILE *to)
+{
+    fputs("millrace " MR_VERSION ": streams row changes from PostgreSQL to Kafka\n"
+          "\n"
+          "usage: millrace [run] --config FILE    stream until SIGTERM\n"
+          "       millrace check --config FILE    look at everything that could stand in the way; changes "
+          "nothing\n"
+          "       millrace config-reference       print docs/configuration.md\n"
+          "\n"
+          "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON lines to "
+          "stdout\n"
+          "      --stop-after N     stop in order after N records (for benchmarks)\n"
+          "  -h, --help             this text\n"
+          "      --version          version\n"
+          "\n"
+          "exit codes: 0 stopped in order; 3 stopped before all was acknowledged (nothing lost, repeats\n"
+          "possible); 10 rows may be missing behind the slot's position; 64 usage; 65 a record that can't\n"
+          "be passed on; 70 protocol broken; 71 operating system; 77 refused (password, grants); 78\n"
+          "configuration\n"
+          "\n"
+          "options of the file, with their defaults:\n",
+          to);
+    mr_config_print_options(to);
+}
+
+/* MR_END: answered already. */
+static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
+{
+    enum { OPTION_VERSION = 256, OPTION_STOP_AFTER };
+    static const struct option long_options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, OPTION_VERSION},
+        {"stop-after", required_argument, NULL, OPTION_STOP_AFTER},
+        {0},
+    };
+    int option;
+    while ((option = getopt_long(argc, argv, "c:h", long_options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            ret->config_path = optarg;
+            break;
+        case 'h':
+            print_help(stdout);
+            return MR_END;
+        case OPTION_VERSION:
+            puts("millrace " MR_VERSION);
+            return MR_END;
+        case OPTION_STOP_AFTER:
+            ret->stop_after = strtoull(optarg, NULL, 10);
+            break;
+        default:
+            fputs("millrace: try millrace --help\n", stderr);
+            return MR_ERR_USAGE;
+        }
+    }
+    ret->command = optind < argc ? argv[optind++] : "run";
+    if (optind < argc) {
+        fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n", argv[optind]);
+        return MR_ERR_USAGE;
+    }
+    return MR_OK;
+}
+
+/* ---- wiring ---- */
+
+struct app {
+    struct mr_config *config;
+    struct mr_source *source;
+    struct mr_sink *sink;
+    struct mr_topics topics;
+    struct mr_encoder *encoder;
+    struct mr_pipeline *pipeline;
+};
+
+static struct mr_key_columns key_columns(void *context, const struct mr_relation *relation)
+{
+    struct app *app = context;
+    return mr_pg_source_key_columns(app->source, relation);
+}
+
+/* The database's name is known once the source is open. */
+static void source_opened(void *context)
+{
+    struct app *app = context;
+    mr_encoder_set_database(app->encoder, mr_pg_source_database(app->source));
+}
+
+static struct mr_sink *make_sink(const struct mr_config *config)
+{
+    switch (config->sink_kind) {
+    case MR_SINK_KAFKA:
+        return mr_kafka_sink_new(&config->kafka);
+    case MR_SINK_DISCARD:
+        return mr_discard_sink_new();
+    case MR_SINK_STDOUT:
+    case MR_SINK_FILE:
+        break;
+    }
+    return mr_file_sink_new(&config->file);
+}
+
+static void app_wire(struct app *app)
+{
+    app->source = mr_pg_source_new(&app->config->source);
+    app->sink = make_sink(app->config);
+    app->encoder = mr_encoder_new(&app->config->encode, &app->topics, key_columns, app);
+    app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
+                                    source_opened, app);
+}
+
+static void app_free(struct app *app)
+{
+    mr_pipeline_free(app->pipeline);
+    mr_encoder_free(app->encoder);
+    app->sink->ops->free(app->sink);
+    mr_pg_source_free(app->source);
+    mr_topics_done(&app->topics);
+}
+
+/* ---- running ---- */
+
+/* Signals come as reads, so that nothing of ours runs inside a handler. */
+static int open_signals(void)
+{
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Passes stop signals on until the pipeline has ended. */
+static void wait_for_end(struct mr_pipeline *pipeline, int signal_fd, int done_fd)
+{
+    struct pollfd fds[2] = {
+        {.fd = done_fd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    while (fds[0].revents == 0) {
+        if (poll(fds, 2, -1) < 0) {
+            continue;
+        }
+        struct signalfd_siginfo info;
+        while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+            mr_log(MR_LOG_INFO, "stopping", "asked to stop: delivering what was read",
+                   MR_LOG_INT("signal", info.ssi_signo));
+            mr_pipeline_stop(pipeline);
+        }
+    }
+}
+
+static void log_end(const struct mr_pipeline *pipeline, mr_status status, const struct mr_error *error)
+{
+    struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
+    mr_log(status == MR_OK ? MR_LOG_INFO : MR_LOG_ERROR, "stopped",
+           status == MR_OK ? "everything read is delivered and confirmed" : error->text,
+           MR_LOG_INT("exit_code", mr_status_exit_code(status)),
+           MR_LOG_INT("changes", stats.changes), MR_LOG_INT("records", stats.records),
+           MR_LOG_INT("acknowledged", stats.records_acked), MR_LOG_INT("skipped", stats.skipped),
+           MR_LOG_INT("transactions", stats.transactions),
+           MR_LOG_INT("reconnects", stats.reconnects), MR_LOG_INT("rebuilds", stats.rebuilds),
+           MR_LOG_INT("allocations", mr_alloc_count()),
+           MR_LOG_INT("backpressure_ms", stats.backpressure_ns / 1000000),
+           MR_LOG_LSN("confirmed", stats.confirmed_lsn));
+}
+
+static mr_status run(struct app *app, struct mr_error *ret_error)
+{
+    int signal_fd = open_signals();
+    int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (signal_fd < 0 || done_fd < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
+    }
+    app_wire(app);
+    mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION, MR_LOG_STR("slot", app->config->source.slot),
+           MR_LOG_STR("publication", app->config->source.publication),
+           MR_LOG_STR("sink", app->sink->ops->name));
+    mr_status status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    if (status == MR_OK) {
+        wait_for_end(app->pipeline, signal_fd, done_fd);
+        status = mr_pipeline_join(app->pipeline, ret_error);
+    }
+    log_end(app->pipeline, status, ret_error);
+    app_free(app);
+    close(done_fd);
+    close(signal_fd);
+    return status;
+}
+
+static int run_command(const struct arguments *arguments)
+{
+    struct app app = {0};
+    mr_status status = mr_config_load(arguments->config_path, &app.config);
+    mr_config_print_problems(app.config, stderr);
+    if (status == MR_OK) {
+        mr_log_configure(app.config->log_level, app.config->log_format);
+        app.config->pipeline.stop_after_events = arguments->stop_after;
+        struct mr_error error = {0};
+        status = strcmp(arguments->command, "check") == 0 ? mr_check(app.config, stdout)
+                                                          : run(&app, &error);
+    }
+    mr_config_free(app.config);
+    return mr_status_exit_code(status);
+}
+
+int main(int argc, char **argv)
+{
+    /* A core file would hold rows. */
+    prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
+    struct arguments arguments = {0};
+    mr_status status = parse_arguments(argc, argv, &arguments);
+    if (status != MR_OK) {
+        return mr_status_exit_code(status);
+    }
+    if (strcmp(arguments.command, "config-reference") == 0) {
+        mr_config_print_reference(stdout);
+        return 0;
+    }
+    if (strcmp(arguments.command, "run") != 0 && strcmp(arguments.command, "check") != 0) {
+        fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n", arguments.command);
+        return mr_status_exit_code(MR_ERR_USAGE);
+    }
+    return run_command(&arguments);
+}

@@ -1,0 +1,13 @@
+/* What `millrace check` wants to know of Kafka: does a broker answer, who is the cluster, what topics there
+ * are. Changes nothing. */
+#ifndef MR_SINK_KAFKA_CHECK_H
+#define MR_SINK_KAFKA_CHECK_H
+
+#include "base/finding.h"
+#include "sink/sink.h"
+
+/* `topics`: names the configured tables go to. Main thread. */
+void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
+                    uint32_t topic_count, mr_finding_fn report, void *context);
+
+#endif
