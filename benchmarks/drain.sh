@@ -13,13 +13,5 @@
 #   --keep       leave database and topics for a look
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-case "${1:-}" in -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;; esac
-"$here/../scripts/stand.sh" status > /dev/null 2>&1 || "$here/../scripts/stand.sh" up
-eval "$("$here/../scripts/stand.sh" env)"
-: "${MILLRACE_BIN:=$here/../build/release/millrace}"
-[ -x "$MILLRACE_BIN" ] || {
-    echo "drain.sh: $MILLRACE_BIN is missing; build it with: cmake --preset release && cmake --build --preset release" >&2
-    exit 1
-}
-export MILLRACE_BIN
+. "$here/common.sh"
 exec "$MILLRACE_PYTHON" "$here/drain.py" "$@"

@@ -1,0 +1,102 @@
+"""The work behind latency.sh: an open-loop writer, a consumer, percentiles."""
+
+import argparse
+import json
+import os
+import subprocess
+import threading
+import time
+
+import psycopg
+from confluent_kafka import Consumer, TopicPartition
+
+from bench_stand import INSERT, Stand, dsn
+
+ROWS_PER_TRANSACTION = 10
+WARM_UP_S = 2
+
+
+class Writer(threading.Thread):
+    """Commits at scheduled moments; a late one is not left out, so the rate holds on average."""
+
+    def __init__(self, stand, rate, seconds):
+        super().__init__()
+        self.stand, self.transactions = stand, int(rate * seconds / ROWS_PER_TRANSACTION)
+        self.interval = ROWS_PER_TRANSACTION / rate
+        self.late = 0
+
+    def run(self):
+        with psycopg.connect(dsn(self.stand.name), autocommit=True) as connection:
+            begin = time.monotonic()
+            for i in range(self.transactions):
+                wait = begin + i * self.interval - time.monotonic()
+                if wait > 0:
+                    time.sleep(wait)
+                self.late += wait < -0.1
+                first = i * ROWS_PER_TRANSACTION
+                connection.execute(INSERT, [first + 1, first + ROWS_PER_TRANSACTION])
+
+
+def follow(topic, count, limit_s):
+    """Arrival and commit time of each record."""
+    consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic,
+                         "fetch.wait.max.ms": 5, "fetch.min.bytes": 1})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    arrivals = []
+    deadline = time.monotonic() + limit_s
+    while len(arrivals) < count and time.monotonic() < deadline:
+        messages = consumer.consume(500, timeout=0.002)
+        now = time.time()
+        for message in messages:
+            if message.error() is None:
+                commit_us = int(dict(message.headers())["mr-ts"])
+                arrivals.append((commit_us / 1e6, now))
+    consumer.close()
+    return arrivals
+
+
+def percentile(ordered, share):
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="benchmarks/latency.sh", add_help=False)
+    parser.add_argument("--rate", type=int, default=10000)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--option", action="append", default=[])
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    arguments.keep = False
+    stand = Stand(arguments)
+    try:
+        stand.make_table()
+        slot = stand.make_slot()
+        topic = stand.make_topic(slot)
+        millrace = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", stand.write_config(slot, slot)],
+                                    stderr=subprocess.DEVNULL,
+                                    env={**os.environ, "BENCH_URL": dsn(stand.name)})
+        writer = Writer(stand, arguments.rate, arguments.seconds)
+        writer.start()
+        count = writer.transactions * ROWS_PER_TRANSACTION
+        arrivals = follow(topic, count, arguments.seconds + 30)
+        writer.join()
+        millrace.terminate()
+        millrace.wait(60)
+    finally:
+        stand.close()
+    if len(arrivals) < count:
+        raise SystemExit(f"only {len(arrivals)} of {count} records arrived")
+    start = arrivals[0][0] + WARM_UP_S
+    waits = sorted(arrival - commit for commit, arrival in arrivals if commit >= start)
+    figures = {"rate": arguments.rate, "records": len(waits), "late_transactions": writer.late,
+               **{f"p{name}_ms": percentile(waits, share) * 1000
+                  for name, share in (("50", .5), ("90", .9), ("99", .99), ("99.9", .999))},
+               "max_ms": waits[-1] * 1000}
+    print(f"{figures['records']} records at {figures['rate']}/s, commit to consumer: "
+          + ", ".join(f"{key[:-3]} {value:.1f} ms" for key, value in figures.items() if key.endswith("_ms")))
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=2)
+
+
+main()

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Usage: benchmarks/latency.sh [--rate N] [--seconds N] [--option KEY=VALUE]... [--json FILE]
+#
+# Rows written at a fixed rate (open loop), followed to a Kafka consumer: the time
+# from commit in PostgreSQL to the consumer, as percentiles.
+#
+#   --rate N     rows a second (default 10000), in transactions of 10 rows
+#   --seconds N  how long (default 15; the first two seconds don't count)
+#   --option K=V a line for millrace's configuration
+#   --json FILE  also write the figures as JSON
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/common.sh"
+exec "$MILLRACE_PYTHON" "$here/latency.py" "$@"
