@@ -14,8 +14,9 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
                           const char *subject, const char *finding, const char *remedy)
 {
     struct report *report = context;
-    static const char *const marks[] = {
-        [MR_FINDING_OK] = "ok     ", [MR_FINDING_WARNING] = "warning", [MR_FINDING_ERROR] = "error  "};
+    static const char *const marks[] = {[MR_FINDING_OK] = "ok     ",
+                                        [MR_FINDING_WARNING] = "warning",
+                                        [MR_FINDING_ERROR] = "error  "};
     fprintf(report->to, "%s  %s: %s\n", marks[level], subject, finding);
     if (remedy != NULL) {
         fprintf(report->to, "         remedy: %s\n", remedy);

@@ -22,26 +22,31 @@ struct arguments {
 
 static void print_help(FILE *to)
 {
-    fputs("millrace " MR_VERSION ": streams row changes from PostgreSQL to Kafka\n"
-          "\n"
-          "usage: millrace [run] --config FILE    stream until SIGTERM\n"
-          "       millrace check --config FILE    look at everything that could stand in the way; changes "
-          "nothing\n"
-          "       millrace config-reference       print docs/configuration.md\n"
-          "\n"
-          "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON lines to "
-          "stdout\n"
-          "      --stop-after N     stop in order after N records (for benchmarks)\n"
-          "  -h, --help             this text\n"
-          "      --version          version\n"
-          "\n"
-          "exit codes: 0 stopped in order; 3 stopped before all was acknowledged (nothing lost, repeats\n"
-          "possible); 10 rows may be missing behind the slot's position; 64 usage; 65 a record that can't\n"
-          "be passed on; 70 protocol broken; 71 operating system; 77 refused (password, grants); 78\n"
-          "configuration\n"
-          "\n"
-          "options of the file, with their defaults:\n",
-          to);
+    fputs(
+        "millrace " MR_VERSION ": streams row changes from PostgreSQL to Kafka\n"
+        "\n"
+        "usage: millrace [run] --config FILE    stream until SIGTERM\n"
+        "       millrace check --config FILE    look at everything that could stand in the way; "
+        "changes "
+        "nothing\n"
+        "       millrace config-reference       print docs/configuration.md\n"
+        "\n"
+        "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON "
+        "lines to "
+        "stdout\n"
+        "      --stop-after N     stop in order after N records (for benchmarks)\n"
+        "  -h, --help             this text\n"
+        "      --version          version\n"
+        "\n"
+        "exit codes: 0 stopped in order; 3 stopped before all was acknowledged (nothing lost, "
+        "repeats\n"
+        "possible); 10 rows may be missing behind the slot's position; 64 usage; 65 a record that "
+        "can't\n"
+        "be passed on; 70 protocol broken; 71 operating system; 77 refused (password, grants); 78\n"
+        "configuration\n"
+        "\n"
+        "options of the file, with their defaults:\n",
+        to);
     mr_config_print_options(to);
 }
 
@@ -78,7 +83,8 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
     }
     ret->command = optind < argc ? argv[optind++] : "run";
     if (optind < argc) {
-        fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n", argv[optind]);
+        fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",
+                argv[optind]);
         return MR_ERR_USAGE;
     }
     return MR_OK;
@@ -174,7 +180,8 @@ static void wait_for_end(struct mr_pipeline *pipeline, int signal_fd, int done_f
     }
 }
 
-static void log_end(const struct mr_pipeline *pipeline, mr_status status, const struct mr_error *error)
+static void log_end(const struct mr_pipeline *pipeline, mr_status status,
+                    const struct mr_error *error)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
     mr_log(status == MR_OK ? MR_LOG_INFO : MR_LOG_ERROR, "stopped",
@@ -197,7 +204,8 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
     app_wire(app);
-    mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION, MR_LOG_STR("slot", app->config->source.slot),
+    mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
+           MR_LOG_STR("slot", app->config->source.slot),
            MR_LOG_STR("publication", app->config->source.publication),
            MR_LOG_STR("sink", app->sink->ops->name));
     mr_status status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
@@ -242,7 +250,8 @@ int main(int argc, char **argv)
         return 0;
     }
     if (strcmp(arguments.command, "run") != 0 && strcmp(arguments.command, "check") != 0) {
-        fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n", arguments.command);
+        fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n",
+                arguments.command);
         return mr_status_exit_code(MR_ERR_USAGE);
     }
     return run_command(&arguments);

@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MR_PRINTF(format_index, first_arg) \
+#define MR_PRINTF(format_index, first_arg)                                                         \
     __attribute__((format(printf, (format_index), (first_arg))))
-#define MR_MUST_USE __attribute__((warn_unused_result))
-#define MR_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define MR_MUST_USE            __attribute__((warn_unused_result))
+#define MR_LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define MR_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-#define MR_ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
+#define MR_ARRAY_LEN(array)    (sizeof(array) / sizeof((array)[0]))
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +27,7 @@ typedef struct mr_slice {
 } mr_slice;
 
 /* A string literal as a slice, without its terminating NUL. */
-#define MR_SLICE(literal) \
+#define MR_SLICE(literal)                                                                          \
     ((mr_slice){.data = (const uint8_t *)(literal), .len = sizeof(literal) - 1})
 
 /* A C string as a slice, without its terminating NUL. */
@@ -40,11 +40,11 @@ bool mr_slice_equal(mr_slice a, mr_slice b);
 void mr_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
 /* On in every build: a broken invariant must not go on to confirm a position. */
-#define MR_ASSERT(condition)                                   \
-    do {                                                       \
-        if (MR_UNLIKELY(!(condition))) {                       \
-            mr_assert_failed(#condition, __FILE__, __LINE__);  \
-        }                                                      \
+#define MR_ASSERT(condition)                                                                       \
+    do {                                                                                           \
+        if (MR_UNLIKELY(!(condition))) {                                                           \
+            mr_assert_failed(#condition, __FILE__, __LINE__);                                      \
+        }                                                                                          \
     } while (0)
 
 /* malloc and friends that never return NULL: they say size and place and abort, and the slot
@@ -53,12 +53,12 @@ void *mr_alloc(size_t size, const char *file, int line);
 void *mr_realloc(void *old, size_t size, const char *file, int line);
 char *mr_strndup(const char *text, size_t len, const char *file, int line);
 
-#define MR_ALLOC(size) mr_alloc((size), __FILE__, __LINE__)
-#define MR_NEW(type) ((type *)mr_alloc(sizeof(type), __FILE__, __LINE__))
+#define MR_ALLOC(size)            mr_alloc((size), __FILE__, __LINE__)
+#define MR_NEW(type)              ((type *)mr_alloc(sizeof(type), __FILE__, __LINE__))
 #define MR_NEW_ARRAY(type, count) ((type *)mr_alloc(sizeof(type) * (count), __FILE__, __LINE__))
-#define MR_REALLOC(old, size) mr_realloc((old), (size), __FILE__, __LINE__)
-#define MR_STRDUP(text) mr_strndup((text), __builtin_strlen(text), __FILE__, __LINE__)
-#define MR_STRNDUP(text, len) mr_strndup((text), (len), __FILE__, __LINE__)
+#define MR_REALLOC(old, size)     mr_realloc((old), (size), __FILE__, __LINE__)
+#define MR_STRDUP(text)           mr_strndup((text), __builtin_strlen(text), __FILE__, __LINE__)
+#define MR_STRNDUP(text, len)     mr_strndup((text), (len), __FILE__, __LINE__)
 
 /* How often our own code asked for memory since the start (all threads). The drain benchmark reads
  * it to show that a row costs none. */

@@ -48,7 +48,7 @@ static inline void mr_buffer_slice(struct mr_buffer *buffer, mr_slice bytes)
     }
 }
 
-#define MR_BUFFER_LITERAL(buffer, literal) \
+#define MR_BUFFER_LITERAL(buffer, literal)                                                         \
     mr_buffer_append((buffer), (literal), sizeof(literal) - 1)
 
 #endif

@@ -99,8 +99,8 @@ static void escape_byte(struct mr_buffer *out, uint8_t byte)
     } else if (short_forms[byte] != 0) {
         mr_buffer_append(out, (const char[]){'\\', short_forms[byte]}, 2);
     } else {
-        mr_buffer_append(out, (const char[]){'\\', 'u', '0', '0', digits[byte >> 4],
-                                             digits[byte & 0xF]}, 6);
+        mr_buffer_append(
+            out, (const char[]){'\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 0xF]}, 6);
     }
 }
 

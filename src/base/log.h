@@ -28,13 +28,13 @@ struct mr_log_field {
     };
 };
 
-#define MR_LOG_STR(field_name, value) \
+#define MR_LOG_STR(field_name, value)                                                              \
     ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_STRING, .string = (value)})
-#define MR_LOG_INT(field_name, value)                                              \
-    ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_INT, \
-                           .number = (int64_t)(value)})
+#define MR_LOG_INT(field_name, value)                                                              \
+    ((struct mr_log_field){                                                                        \
+        .name = (field_name), .kind = MR_LOG_FIELD_INT, .number = (int64_t)(value)})
 /* Printed as PostgreSQL prints it, 16/B374D848. */
-#define MR_LOG_LSN(field_name, value) \
+#define MR_LOG_LSN(field_name, value)                                                              \
     ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_LSN, .lsn = (value)})
 
 /* `fields` ends with a record of kind MR_LOG_FIELD_END, or is NULL. */
@@ -42,8 +42,8 @@ void mr_log_write(enum mr_log_level level, const char *event, const char *senten
                   const struct mr_log_field *fields);
 
 /* mr_log(MR_LOG_INFO, "started", "millrace runs", MR_LOG_STR("slot", name)); */
-#define mr_log(level, event, sentence, ...)                                                \
-    mr_log_write((level), (event), (sentence),                                             \
-                 (const struct mr_log_field[]){__VA_ARGS__ __VA_OPT__(, ) {0}})
+#define mr_log(level, event, sentence, ...)                                                        \
+    mr_log_write((level), (event), (sentence),                                                     \
+                 (const struct mr_log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
 
 #endif

@@ -54,12 +54,12 @@ mr_status mr_fail(struct mr_error *ret_error, mr_status status, const char *form
     MR_PRINTF(3, 4);
 
 /* The one control-flow macro: leaves the function with any status that isn't MR_OK. */
-#define MR_TRY(expression)             \
-    do {                               \
-        mr_status try_ = (expression); \
-        if (try_ != MR_OK) {           \
-            return try_;               \
-        }                              \
+#define MR_TRY(expression)                                                                         \
+    do {                                                                                           \
+        mr_status try_ = (expression);                                                             \
+        if (try_ != MR_OK) {                                                                       \
+            return try_;                                                                           \
+        }                                                                                          \
     } while (0)
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ enum {
 
 #define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
 #define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
-#define LINE(config, field) MR_VALUE_LINE(&(config)->values, field)
+#define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
 
 /* ---- memory behind the option structs ---- */
 
@@ -106,14 +106,14 @@ static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_t
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
-    struct mr_table_name *tables =
-        keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
+    struct mr_table_name *tables = keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
     uint32_t count = 0;
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_name table;
         if (!parse_table(config, names->items[i], false, &table)) {
             PROBLEM(config, LINE(config, tables),
-                    "tables: \"%s\" is no table name; write \"schema.table\", and quote parts that hold "
+                    "tables: \"%s\" is no table name; write \"schema.table\", and quote parts that "
+                    "hold "
                     "dots",
                     names->items[i]);
         } else if (!add_table(tables, &count, table)) {
@@ -131,13 +131,13 @@ static const struct {
     const char *name;
     uint32_t bits;
 } operations[] = {
-    {"insert", 1u << MR_OP_INSERT},     {"update", 1u << MR_OP_UPDATE},
-    {"delete", 1u << MR_OP_DELETE},     {"truncate", 1u << MR_OP_TRUNCATE},
+    {"insert", 1u << MR_OP_INSERT},   {"update", 1u << MR_OP_UPDATE},
+    {"delete", 1u << MR_OP_DELETE},   {"truncate", 1u << MR_OP_TRUNCATE},
     {"message", 1u << MR_OP_MESSAGE},
 };
 
-static uint32_t operation_bits(struct mr_config *config, const struct mr_strings *names, uint32_t line,
-                               bool outboxx)
+static uint32_t operation_bits(struct mr_config *config, const struct mr_strings *names,
+                               uint32_t line, bool outboxx)
 {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < names->count; i++) {
@@ -149,10 +149,12 @@ static uint32_t operation_bits(struct mr_config *config, const struct mr_strings
         }
         if (found == 0 && outboxx && strcmp(names->items[i], "read") == 0) {
             WARNING(config, line,
-                    "operation \"read\": rows that are in the table before the slot is made are not copied "
+                    "operation \"read\": rows that are in the table before the slot is made are "
+                    "not copied "
                     "yet; the stream begins with the slot");
         } else if (found == 0) {
-            PROBLEM(config, line, "\"%s\" is no operation; known are insert, update, delete, truncate%s",
+            PROBLEM(config, line,
+                    "\"%s\" is no operation; known are insert, update, delete, truncate%s",
                     names->items[i], outboxx ? " and read" : " and message");
         }
         bits |= found;
@@ -178,8 +180,8 @@ static void build_routes_from_streams(struct mr_config *config)
         }
         uint32_t bits = operation_bits(config, &stream->operations, stream->line, true);
         if (!add_table(tables, &count, table)) {
-            PROBLEM(config, stream->line, "table %s.%s has two streams; one is enough", table.schema,
-                    table.table);
+            PROBLEM(config, stream->line, "table %s.%s has two streams; one is enough",
+                    table.schema, table.table);
             continue;
         }
         routes[count - 1] = (struct mr_route){
@@ -224,8 +226,8 @@ static void build_encode(struct mr_config *config)
     const char *fallback = flat ? "__outboxx_unknown_value__" : "__debezium_unavailable_value";
     config->encode.unavailable_value =
         LINE(config, unavailable_value) == 0 ? fallback : values->unavailable_value;
-    config->encode.skipped_operations = operation_bits(
-        config, &values->skipped_operations, LINE(config, skipped_operations), false);
+    config->encode.skipped_operations = operation_bits(config, &values->skipped_operations,
+                                                       LINE(config, skipped_operations), false);
     if (values->stream_count > 0 && values->tables.count > 0) {
         PROBLEM(config, LINE(config, tables),
                 "tables and [[streams]] both say what is streamed; keep one of the two");
@@ -249,19 +251,21 @@ static void build_connection(struct mr_config *config)
     struct mr_pg_options *connection = &config->source.connection;
     if (LINE(config, connection) != 0) {
         if (LINE(config, connection_env) != 0) {
-            PROBLEM(config, LINE(config, connection),
-                    "source.postgres.connection and connection_env are both set; keep one of the two");
+            PROBLEM(
+                config, LINE(config, connection),
+                "source.postgres.connection and connection_env are both set; keep one of the two");
         }
         if (mr_secret_in_conninfo(values->connection)) {
-            PROBLEM(config, LINE(config, connection),
-                    "source.postgres.connection holds a password; take it out and set password_env or "
-                    "password_file");
+            PROBLEM(
+                config, LINE(config, connection),
+                "source.postgres.connection holds a password; take it out and set password_env or "
+                "password_file");
         }
         connection->conninfo = values->connection;
     } else {
-        connection->conninfo = keep_secret(
-            config, mr_secret_read("connection string", values->connection_env, "",
-                                   LINE(config, connection_env), &config->problems));
+        connection->conninfo =
+            keep_secret(config, mr_secret_read("connection string", values->connection_env, "",
+                                               LINE(config, connection_env), &config->problems));
     }
     connection->password = keep_secret(
         config, mr_secret_read("PostgreSQL password", values->password_env, values->password_file,
@@ -328,15 +332,16 @@ static void check_property(struct mr_config *config, const struct mr_property *p
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(refused); i++) {
         if (strcmp(property->name, refused[i].name) == 0) {
-            PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
-                    refused[i].reason);
+            PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s",
+                    property->name, refused[i].reason);
         }
     }
     if (mr_secret_property(property->name)) {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file or "
-                "tls_key_password_env",
-                property->name);
+        PROBLEM(
+            config, property->line,
+            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file or "
+            "tls_key_password_env",
+            property->name);
     }
     bool off = strcmp(property->value, "false") == 0 || strcmp(property->value, "none") == 0;
     bool check = strcmp(property->name, "enable.ssl.certificate.verification") == 0 ||
@@ -384,8 +389,9 @@ static void check_sasl(struct mr_config *config)
                 "sink.kafka.sasl needs username and password_env or password_file");
     }
     if (strcmp(mechanism, "PLAIN") == 0 && !values->tls) {
-        WARNING(config, LINE(config, sasl_mechanism),
-                "SASL PLAIN without TLS sends the password in the clear; set sink.kafka.tls = true");
+        WARNING(
+            config, LINE(config, sasl_mechanism),
+            "SASL PLAIN without TLS sends the password in the clear; set sink.kafka.tls = true");
     }
 }
 
@@ -393,24 +399,24 @@ static void build_kafka_properties(struct mr_config *config)
 {
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
-    struct mr_kafka_property *properties =
-        keep(config, MR_NEW_ARRAY(struct mr_kafka_property, values->property_count + OWN_PROPERTIES));
+    struct mr_kafka_property *properties = keep(
+        config, MR_NEW_ARRAY(struct mr_kafka_property, values->property_count + OWN_PROPERTIES));
     uint32_t count = 0;
     add_property(properties, &count, "security.protocol", security_protocol(values));
     add_property(properties, &count, "ssl.ca.location", values->tls_ca_location);
     add_property(properties, &count, "ssl.certificate.location", values->tls_certificate_location);
     add_property(properties, &count, "ssl.key.location", values->tls_key_location);
-    add_property(properties, &count, "ssl.key.password",
-                 keep_secret(config, mr_secret_read("TLS key's password", values->tls_key_password_env,
-                                                    "", LINE(config, tls_key_password_env),
-                                                    &config->problems)));
+    add_property(
+        properties, &count, "ssl.key.password",
+        keep_secret(config, mr_secret_read("TLS key's password", values->tls_key_password_env, "",
+                                           LINE(config, tls_key_password_env), &config->problems)));
     add_property(properties, &count, "sasl.mechanism", values->sasl_mechanism);
     add_property(properties, &count, "sasl.username", values->sasl_username);
-    add_property(properties, &count, "sasl.password",
-                 keep_secret(config, mr_secret_read("Kafka password", values->sasl_password_env,
-                                                    values->sasl_password_file,
-                                                    LINE(config, sasl_password_env),
-                                                    &config->problems)));
+    add_property(
+        properties, &count, "sasl.password",
+        keep_secret(config, mr_secret_read("Kafka password", values->sasl_password_env,
+                                           values->sasl_password_file,
+                                           LINE(config, sasl_password_env), &config->problems)));
     for (uint32_t i = 0; i < values->property_count; i++) {
         check_property(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
@@ -441,8 +447,8 @@ static void build_kafka(struct mr_config *config)
         PROBLEM(config, LINE(config, sink_type),
                 "sink.kafka.brokers is missing; set brokers = [\"host:9092\"]");
     }
-    if (values->tls == 0 && (values->tls_ca_location[0] != '\0' ||
-                             values->tls_certificate_location[0] != '\0')) {
+    if (values->tls == 0 &&
+        (values->tls_ca_location[0] != '\0' || values->tls_certificate_location[0] != '\0')) {
         PROBLEM(config, LINE(config, tls_ca_location),
                 "TLS certificates are configured but sink.kafka.tls is not true");
     }
@@ -472,8 +478,7 @@ static void build_sink(struct mr_config *config)
     if (config->sink_kind == MR_SINK_FILE && values->file_path[0] == '\0') {
         PROBLEM(config, LINE(config, sink_type), "sink.file.path is missing");
     }
-    config->file.path =
-        config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
+    config->file.path = config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
     config->file.sync = values->file_sync != 0;
 }
 
@@ -546,14 +551,16 @@ static mr_status load_environment(struct mr_config **ret_config)
     char *list = MR_STRDUP(names == NULL ? "" : names);
     char *rest = NULL;
     struct mr_strings *tables = &config->values.tables;
-    for (char *name = strtok_r(list, ", ", &rest); name != NULL; name = strtok_r(NULL, ", ", &rest)) {
+    for (char *name = strtok_r(list, ", ", &rest); name != NULL;
+         name = strtok_r(NULL, ", ", &rest)) {
         tables->items = MR_REALLOC(tables->items, (tables->count + 1) * sizeof(*tables->items));
         tables->items[tables->count++] = MR_STRDUP(name);
     }
     free(list);
     if (tables->count == 0) {
         PROBLEM(config, 0,
-                "no configuration file is given and MILLRACE_TABLES is not set; run millrace --config FILE, "
+                "no configuration file is given and MILLRACE_TABLES is not set; run millrace "
+                "--config FILE, "
                 "or set MILLRACE_TABLES=public.orders and DATABASE_URL");
     }
     return build(config);
@@ -580,8 +587,8 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
     if (file != NULL) {
         fclose(file);
     }
-    mr_status status = *ret_config == NULL ? mr_config_load_text(path, text, len, ret_config)
-                                           : MR_ERR_CONFIG;
+    mr_status status =
+        *ret_config == NULL ? mr_config_load_text(path, text, len, ret_config) : MR_ERR_CONFIG;
     free(text);
     return status;
 }

@@ -44,9 +44,12 @@ void mr_config_print_reference(FILE *to)
 {
     fputs("# Configuration\n\n"
           "<!-- Made by `millrace config-reference`; a test compares the two. -->\n\n"
-          "millrace reads one TOML file: `millrace --config config.toml`. Without a file it takes the\n"
-          "connection string from `DATABASE_URL` and the tables from `MILLRACE_TABLES` and writes JSON lines\n"
-          "to standard output. Unknown keys are errors, and all errors of a file are told at once.\n\n"
+          "millrace reads one TOML file: `millrace --config config.toml`. Without a file it takes "
+          "the\n"
+          "connection string from `DATABASE_URL` and the tables from `MILLRACE_TABLES` and writes "
+          "JSON lines\n"
+          "to standard output. Unknown keys are errors, and all errors of a file are told at "
+          "once.\n\n"
           "```toml\n"
           "tables = [\"public.orders\", \"public.customers\"]\n"
           "topic_prefix = \"shop\"\n\n"
@@ -57,9 +60,11 @@ void mr_config_print_reference(FILE *to)
           "[sink.kafka]\n"
           "brokers = [\"localhost:9092\"]\n"
           "```\n\n"
-          "Durations are written `\"500us\"`, `\"10ms\"`, `\"1s\"`, `\"2m\"`; sizes `\"64KiB\"`, `\"1MiB\"`, "
+          "Durations are written `\"500us\"`, `\"10ms\"`, `\"1s\"`, `\"2m\"`; sizes `\"64KiB\"`, "
+          "`\"1MiB\"`, "
           "`\"10MB\"`.\n"
-          "Secrets come from environment variables or from files that only their owner may read, never from\n"
+          "Secrets come from environment variables or from files that only their owner may read, "
+          "never from\n"
           "the configuration file.\n\n"
           "| option | kind | default | meaning |\n|---|---|---|---|\n",
           to);
@@ -68,13 +73,18 @@ void mr_config_print_reference(FILE *to)
     }
     fputs("\n## Kafka properties\n\n"
           "Under `[sink.kafka.properties]` any property of librdkafka can be set, for example\n"
-          "`\"client.rack\" = \"a\"`. Those that the delivery promise stands on (`acks`, `enable.idempotence`,\n"
+          "`\"client.rack\" = \"a\"`. Those that the delivery promise stands on (`acks`, "
+          "`enable.idempotence`,\n"
           "`message.timeout.ms`, `partitioner` and a few more) are refused with the reason.\n\n"
           "## Files written for Outboxx\n\n"
-          "A file with `[metadata] version = \"v0\"` and `[[streams]]` runs as it is: events then have\n"
-          "Outboxx's form (`format = \"flat\"`), each stream names its topic (`sink.destination`) and key\n"
-          "column (`sink.routing_key`). Differences: the publication is made for the named tables only, and\n"
-          "the operation `read` (a first copy of the table) is accepted with a warning but not done yet.\n",
+          "A file with `[metadata] version = \"v0\"` and `[[streams]]` runs as it is: events then "
+          "have\n"
+          "Outboxx's form (`format = \"flat\"`), each stream names its topic (`sink.destination`) "
+          "and key\n"
+          "column (`sink.routing_key`). Differences: the publication is made for the named tables "
+          "only, and\n"
+          "the operation `read` (a first copy of the table) is accepted with a warning but not "
+          "done yet.\n",
           to);
 }
 

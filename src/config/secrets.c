@@ -10,13 +10,14 @@
 
 enum { SECRET_FILE_MAX = 64 * 1024 };
 
-static char *read_env(const char *what, const char *name, uint32_t line, struct mr_problems *problems)
+static char *read_env(const char *what, const char *name, uint32_t line,
+                      struct mr_problems *problems)
 {
     char *value = getenv(name);
     if (value == NULL || value[0] == '\0') {
         mr_problem_add(problems, true, line,
-                       "environment variable %s, which should hold the %s, is not set; export %s=…", name,
-                       what, name);
+                       "environment variable %s, which should hold the %s, is not set; export %s=…",
+                       name, what, name);
         return NULL;
     }
     char *copy = MR_STRDUP(value);
@@ -40,13 +41,14 @@ static char *read_open_file(int fd, size_t size)
     return text;
 }
 
-static char *read_file(const char *what, const char *path, uint32_t line, struct mr_problems *problems)
+static char *read_file(const char *what, const char *path, uint32_t line,
+                       struct mr_problems *problems)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
-        mr_problem_add(problems, true, line, "file %s, which should hold the %s, can't be read: %s", path,
-                       what, strerror(errno));
+        mr_problem_add(problems, true, line, "file %s, which should hold the %s, can't be read: %s",
+                       path, what, strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -55,7 +57,8 @@ static char *read_file(const char *what, const char *path, uint32_t line, struct
     char *text = NULL;
     if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         mr_problem_add(problems, true, line,
-                       "file %s holds the %s but others may read it; run chmod 600 %s", path, what, path);
+                       "file %s holds the %s but others may read it; run chmod 600 %s", path, what,
+                       path);
     } else if (about.st_size > SECRET_FILE_MAX) {
         mr_problem_add(problems, true, line, "file %s is too large to be the %s", path, what);
     } else {

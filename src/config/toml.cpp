@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-namespace {
+namespace
+{
 
 char *copy_string(const std::string &text)
 {
@@ -27,8 +28,8 @@ void fill(mr_toml_node *node, const toml::value &value);
 
 mr_toml_node *new_children(mr_toml_node *node, size_t count)
 {
-    node->children = static_cast<mr_toml_node *>(
-        mr_alloc(sizeof(mr_toml_node) * count, __FILE__, __LINE__));
+    node->children =
+        static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node) * count, __FILE__, __LINE__));
     node->count = static_cast<uint32_t>(count);
     return node->children;
 }
@@ -116,7 +117,8 @@ extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint
     try {
         std::istringstream stream(std::string(text, len));
         const toml::value root = toml::parse(stream, "configuration");
-        auto *node = static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node), __FILE__, __LINE__));
+        auto *node =
+            static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node), __FILE__, __LINE__));
         fill(node, root);
         return node;
     } catch (const toml::exception &error) {
@@ -137,7 +139,8 @@ extern "C" void mr_toml_free(struct mr_toml_node *root)
     }
 }
 
-extern "C" const struct mr_toml_node *mr_toml_find(const struct mr_toml_node *table, const char *key)
+extern "C" const struct mr_toml_node *mr_toml_find(const struct mr_toml_node *table,
+                                                   const char *key)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         if (table->children[i].key != nullptr && std::strcmp(table->children[i].key, key) == 0) {

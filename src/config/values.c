@@ -7,17 +7,17 @@
 #include <string.h>
 
 /* CHOICE lines hold their words where the others hold the lower bound. */
-#define LOW_STRING(low) NULL, 0
-#define LOW_BOOL(low) NULL, 0
-#define LOW_STRINGS(low) NULL, 0
-#define LOW_CHOICE(low) (low), 0
-#define LOW_COUNT(low) NULL, (low)
-#define LOW_DURATION(low) NULL, (low)
+#define LOW_STRING(low)      NULL, 0
+#define LOW_BOOL(low)        NULL, 0
+#define LOW_STRINGS(low)     NULL, 0
+#define LOW_CHOICE(low)      (low), 0
+#define LOW_COUNT(low)       NULL, (low)
+#define LOW_DURATION(low)    NULL, (low)
 #define LOW_DURATION_US(low) NULL, (low)
-#define LOW_SIZE(low) NULL, (low)
+#define LOW_SIZE(low)        NULL, (low)
 
 static const struct mr_option options[] = {
-#define MR_OPTION(path_, kind_, field_, fallback_, low_, high_, text_) \
+#define MR_OPTION(path_, kind_, field_, fallback_, low_, high_, text_)                             \
     {path_, MR_KIND_##kind_, fallback_, LOW_##kind_(low_), high_, text_},
 #include "config/options.def"
 #undef MR_OPTION
@@ -32,7 +32,7 @@ const struct mr_option *mr_option_at(uint32_t index)
 static void *value_at(struct mr_config_values *values, uint32_t index)
 {
     static const size_t offsets[] = {
-#define MR_OPTION(path, kind, field, fallback, low, high, text) \
+#define MR_OPTION(path, kind, field, fallback, low, high, text)                                    \
     offsetof(struct mr_config_values, field),
 #include "config/options.def"
 #undef MR_OPTION
@@ -42,15 +42,15 @@ static void *value_at(struct mr_config_values *values, uint32_t index)
 
 /* ---- problems ---- */
 
-void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format, ...)
+void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
+                    ...)
 {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    problems->items =
-        MR_REALLOC(problems->items, (problems->count + 1) * sizeof(*problems->items));
+    problems->items = MR_REALLOC(problems->items, (problems->count + 1) * sizeof(*problems->items));
     problems->items[problems->count++] =
         (struct mr_problem){.is_error = is_error, .line = line, .text = MR_STRDUP(text)};
     problems->errors += is_error;
@@ -76,7 +76,7 @@ struct unit {
 };
 
 static const struct unit size_units[] = {
-    {"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824},
+    {"", 1},      {"B", 1},     {"KiB", 1024},   {"MiB", 1048576},  {"GiB", 1073741824},
     {"kB", 1000}, {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000}};
 static const struct unit ms_units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
 static const struct unit us_units[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}};
@@ -196,7 +196,8 @@ static bool read_strings(const struct mr_toml_node *node, struct mr_strings *to)
 }
 
 /* False when the value is not of the option's kind. */
-static bool read_scalar(const struct mr_option *option, const struct mr_toml_node *node, int64_t *ret)
+static bool read_scalar(const struct mr_option *option, const struct mr_toml_node *node,
+                        int64_t *ret)
 {
     bool number = option->kind == MR_KIND_COUNT || option->kind == MR_KIND_SIZE;
     if (node->kind == MR_TOML_INTEGER && number) {
@@ -342,12 +343,12 @@ static void read_properties(struct mr_config_values *values, const struct mr_tom
                             : node->kind == MR_TOML_BOOLEAN ? (node->integer ? "true" : "false")
                                                             : NULL;
         if (value == NULL) {
-            PROBLEM(problems, node->line, "Kafka property \"%s\" must be a string, number or boolean",
-                    node->key);
+            PROBLEM(problems, node->line,
+                    "Kafka property \"%s\" must be a string, number or boolean", node->key);
             continue;
         }
-        values->properties = MR_REALLOC(values->properties, (values->property_count + 1) *
-                                                                sizeof(*values->properties));
+        values->properties = MR_REALLOC(values->properties,
+                                        (values->property_count + 1) * sizeof(*values->properties));
         values->properties[values->property_count++] = (struct mr_property){
             .name = MR_STRDUP(node->key), .value = MR_STRDUP(value), .line = node->line};
     }
@@ -390,7 +391,8 @@ static void read_stream_key(struct mr_stream *stream, const char *table,
         return;
     }
     bool in_source = table != NULL && strcmp(table, "source") == 0;
-    if (in_source && strcmp(node->key, "operations") == 0 && read_strings(node, &stream->operations)) {
+    if (in_source && strcmp(node->key, "operations") == 0 &&
+        read_strings(node, &stream->operations)) {
         return;
     }
     bool is_flow = table != NULL && strcmp(table, "flow") == 0 && strcmp(node->key, "format") == 0;

@@ -54,7 +54,8 @@ struct mr_config_values {
     uint32_t property_count;
     struct mr_stream *streams;
     uint32_t stream_count;
-    uint32_t lines[128]; /* line of each option in the file, by its place in options.def; 0: not there */
+    uint32_t
+        lines[128]; /* line of each option in the file, by its place in options.def; 0: not there */
 };
 
 /* Everything that is wrong, or worth a word. */
@@ -71,8 +72,8 @@ struct mr_problems {
     uint32_t errors;
 };
 
-void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format, ...)
-    MR_PRINTF(4, 5);
+void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
+                    ...) MR_PRINTF(4, 5);
 void mr_problems_done(struct mr_problems *problems);
 
 /* Fills in defaults and reads the tree (NULL: defaults alone). */

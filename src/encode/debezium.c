@@ -85,8 +85,9 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
                                const struct mr_transaction *transaction)
 {
     const struct mr_relation *relation = plan->relation;
-    size_t size = 1024 + encoder->prefix.len + encoder->database.len +
-                  6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
+    size_t size =
+        1024 + encoder->prefix.len + encoder->database.len +
+        6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
     struct mr_buffer out = mr_text_begin(&plan->rendered, size);
     const uint8_t *begin = out.at;
     source_head(&out, encoder, transaction->commit_time_us, transaction->last_commit_lsn);
@@ -182,9 +183,8 @@ static bool datum_equal(const struct mr_datum *a, const struct mr_datum *b)
     if (a->kind == MR_DATUM_UNCHANGED || b->kind == MR_DATUM_UNCHANGED) {
         return true; /* not sent because it did not change */
     }
-    return a->kind == b->kind &&
-           (a->kind == MR_DATUM_NULL ||
-            (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
+    return a->kind == b->kind && (a->kind == MR_DATUM_NULL ||
+                                  (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
 }
 
 static bool key_changed(const struct mr_plan *plan, const struct mr_change *change)

@@ -170,9 +170,10 @@ static mr_status reject_binary(const struct mr_change *change, struct mr_error *
 {
     uint32_t count = change->relation->column_count;
     if (tuple_has_binary(&change->before, count) || tuple_has_binary(&change->after, count)) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "table %s.%s: the server sent a value in binary form, which was not asked for",
-                       change->relation->schema, change->relation->table);
+        return mr_fail(
+            ret_error, MR_ERR_PROTOCOL,
+            "table %s.%s: the server sent a value in binary form, which was not asked for",
+            change->relation->schema, change->relation->table);
     }
     return MR_OK;
 }

@@ -25,18 +25,20 @@ enum mr_format {
 struct mr_route {
     const char *schema;
     const char *table;
-    const char *topic;      /* NULL: "<prefix>.<schema>.<table>" */
-    const char *key_column; /* flat format: the column whose text is the key; NULL: the primary key */
-    uint32_t operations;    /* bits of the operations that are passed on */
+    const char *topic; /* NULL: "<prefix>.<schema>.<table>" */
+    const char
+        *key_column;     /* flat format: the column whose text is the key; NULL: the primary key */
+    uint32_t operations; /* bits of the operations that are passed on */
 };
 
 struct mr_encode_options {
     enum mr_format format;
-    const char *topic_prefix; /* also the `name` of the source block */
+    const char *topic_prefix;      /* also the `name` of the source block */
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
     bool tombstones;               /* a null value after each delete (debezium) */
     uint32_t skipped_operations;
-    const struct mr_route *routes; /* tables without a route are passed on with the defaults, unless … */
+    const struct mr_route
+        *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;
     bool routes_only; /* … this is set: then only routed tables are */
 };

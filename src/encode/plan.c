@@ -205,10 +205,11 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     }
     char *name = mr_topic_name(options->topic_prefix, relation->schema, relation->table);
     if (strlen(name) > TOPIC_NAME_MAX) {
-        mr_status status = mr_fail(ret_error, MR_ERR_CONFIG,
-                                   "topic \"%s\" is longer than the %d characters Kafka allows; set a "
-                                   "shorter topic_prefix or a destination for this table",
-                                   name, TOPIC_NAME_MAX);
+        mr_status status =
+            mr_fail(ret_error, MR_ERR_CONFIG,
+                    "topic \"%s\" is longer than the %d characters Kafka allows; set a "
+                    "shorter topic_prefix or a destination for this table",
+                    name, TOPIC_NAME_MAX);
         free(name);
         return status;
     }

@@ -54,14 +54,15 @@ enum mr_batch_state {
 
 struct mr_batch {
     enum mr_batch_state state;
-    uint32_t session;    /* the sink session it was filled for; the sink drops what is of an old one */
-    uint64_t sequence;   /* 1, 2, 3 … in order of hand-over within a session */
-    mr_lsn confirm_lsn;  /* may be confirmed once this batch and all before it are delivered; 0: none */
+    uint32_t session; /* the sink session it was filled for; the sink drops what is of an old one */
+    uint64_t sequence; /* 1, 2, 3 … in order of hand-over within a session */
+    mr_lsn
+        confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
     uint8_t *block;
     size_t block_size;
-    uint8_t *bytes_at;   /* end of what is written */
+    uint8_t *bytes_at; /* end of what is written */
     uint32_t record_count;
-    uint32_t pending;    /* delivery reports still out; sink thread */
+    uint32_t pending; /* delivery reports still out; sink thread */
 };
 
 /* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into

@@ -11,7 +11,7 @@
 /* A place in PostgreSQL's write-ahead log; 0 is "none". */
 typedef uint64_t mr_lsn;
 
-#define MR_LSN_FORMAT "%X/%X"
+#define MR_LSN_FORMAT    "%X/%X"
 #define MR_LSN_ARGS(lsn) (unsigned)((lsn) >> 32), (unsigned)(lsn)
 
 /* Where a change stands in the stream: order of positions is order of emission. A change's own LSN
@@ -88,7 +88,8 @@ struct mr_key_columns {
 
 enum mr_datum_kind {
     MR_DATUM_NULL = 'n',
-    MR_DATUM_UNCHANGED = 'u', /* a TOASTed value that the update did not touch and the server did not send */
+    MR_DATUM_UNCHANGED =
+        'u', /* a TOASTed value that the update did not touch and the server did not send */
     MR_DATUM_TEXT = 't',
     MR_DATUM_BINARY = 'b', /* not asked for; a value of this kind is an error upstream */
 };

@@ -26,8 +26,9 @@ struct intake {
     struct mr_source_handler handler;
     struct mr_batch *filling;
     uint32_t session;
-    uint64_t sequence;           /* of the batch handed over last in this session */
-    struct mr_position appended; /* of the change appended last: anything up to it is a repetition */
+    uint64_t sequence; /* of the batch handed over last in this session */
+    struct mr_position
+        appended; /* of the change appended last: anything up to it is a repetition */
     bool in_transaction;
     bool appended_in_transaction; /* part of the running transaction is in a batch */
 
@@ -114,12 +115,13 @@ static mr_status make_room(struct intake *intake, struct mr_error *ret_error)
     }
     size_t size = intake->filling->block_size;
     size_t most = pipeline->pool.block_size_max;
-    if (size >= most || !mr_batch_grow(&pipeline->pool, intake->filling,
-                                       size > most / 2 ? most : 2 * size)) {
-        return mr_fail(ret_error, MR_ERR_POISON,
-                       "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
-                       "(and the broker's and topic's message sizes), or take the table out",
-                       most);
+    if (size >= most ||
+        !mr_batch_grow(&pipeline->pool, intake->filling, size > most / 2 ? most : 2 * size)) {
+        return mr_fail(
+            ret_error, MR_ERR_POISON,
+            "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
+            "(and the broker's and topic's message sizes), or take the table out",
+            most);
     }
     return MR_OK;
 }
@@ -137,8 +139,8 @@ static mr_status append(struct intake *intake, const struct item *item, struct m
         uint32_t count = 0;
         struct mr_buffer buffer = mr_batch_buffer(intake->filling);
         mr_status status = encode_item(intake, item, &buffer, records, &count, ret_error);
-        if (status == MR_OK && (count == 0 || mr_batch_commit(intake->filling, buffer.at, records,
-                                                              count))) {
+        if (status == MR_OK &&
+            (count == 0 || mr_batch_commit(intake->filling, buffer.at, records, count))) {
             return MR_OK;
         }
         if (status != MR_OK && status != MR_FULL) {
@@ -506,8 +508,7 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
         return status;
     }
     if (intake->attempt == 0) {
-        mr_log(MR_LOG_WARN, "source_lost", error->text,
-               MR_LOG_LSN("confirmed", intake->confirmed));
+        mr_log(MR_LOG_WARN, "source_lost", error->text, MR_LOG_LSN("confirmed", intake->confirmed));
     }
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
     back_off(intake);
@@ -586,8 +587,8 @@ static mr_status stream(struct intake *intake, struct mr_error *ret_error)
             (!intake->connected || !intake->appended_in_transaction || deadline_passed(intake))) {
             return MR_OK;
         }
-        mr_status status = intake->connected ? stream_round(intake, ret_error)
-                                             : connect_source(intake, ret_error);
+        mr_status status =
+            intake->connected ? stream_round(intake, ret_error) : connect_source(intake, ret_error);
         if (status != MR_OK) {
             MR_TRY(source_failed(intake, status, ret_error));
         }
@@ -605,9 +606,10 @@ static mr_status drain(struct intake *intake, struct mr_error *ret_error)
         bool sink_lost = atomic_load(&pipeline->session) != intake->session ||
                          atomic_load(&pipeline->sink_ended);
         if (sink_lost || deadline_passed(intake)) {
-            return mr_fail(ret_error, MR_ERR_DEADLINE,
-                           "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
-                           "but some rows will come twice after the next start");
+            return mr_fail(
+                ret_error, MR_ERR_DEADLINE,
+                "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
+                "but some rows will come twice after the next start");
         }
         if (intake->connected && feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
             disconnect(intake, 0);
@@ -627,9 +629,10 @@ static mr_status confirm_end(struct intake *intake, struct mr_error *ret_error)
         if (intake->confirmed == intake->told || intake->confirmed == 0) {
             return MR_OK;
         }
-        return mr_fail(ret_error, MR_ERR_DEADLINE,
-                       "stopped while PostgreSQL was away, so it could not be told what is delivered; "
-                       "nothing is lost, but some rows will come twice after the next start");
+        return mr_fail(
+            ret_error, MR_ERR_DEADLINE,
+            "stopped while PostgreSQL was away, so it could not be told what is delivered; "
+            "nothing is lost, but some rows will come twice after the next start");
     }
     mr_status status = tell(intake, mr_monotonic_ns(), ret_error);
     disconnect(intake, intake->stop_deadline_ns);

@@ -19,14 +19,15 @@
 #include "source/source.h"
 
 struct mr_pipeline_options {
-    uint32_t batches;         /* in the pool */
-    size_t batch_bytes;       /* of a standard batch */
-    size_t change_bytes_max;  /* of one change's records */
-    uint32_t coalesce_us;     /* how long a busy socket may fill before it is read again */
+    uint32_t batches;        /* in the pool */
+    size_t batch_bytes;      /* of a standard batch */
+    size_t change_bytes_max; /* of one change's records */
+    uint32_t coalesce_us;    /* how long a busy socket may fill before it is read again */
     uint32_t status_interval_ms;
     uint32_t shutdown_deadline_ms;
     uint32_t backoff_max_ms;
-    uint64_t stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
+    uint64_t
+        stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
 };
 
 struct mr_pipeline;
@@ -52,15 +53,15 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
 
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
-    uint64_t changes;          /* received from the source, skipped ones included */
-    uint64_t records;          /* handed to the sink */
+    uint64_t changes; /* received from the source, skipped ones included */
+    uint64_t records; /* handed to the sink */
     uint64_t records_acked;
-    uint64_t bytes;            /* of keys and values handed to the sink */
-    uint64_t skipped;          /* received again and dropped by position */
+    uint64_t bytes;   /* of keys and values handed to the sink */
+    uint64_t skipped; /* received again and dropped by position */
     uint64_t transactions;
-    uint64_t reconnects;       /* of the source */
-    uint64_t rebuilds;         /* of the sink session */
-    uint64_t backpressure_ns;  /* spent with an empty pool */
+    uint64_t reconnects;      /* of the source */
+    uint64_t rebuilds;        /* of the sink session */
+    uint64_t backpressure_ns; /* spent with an empty pool */
     mr_lsn received_lsn;
     mr_lsn confirmed_lsn;
     uint32_t in_flight_batches;

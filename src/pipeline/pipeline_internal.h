@@ -36,9 +36,10 @@ struct mr_pipeline {
     pthread_t sink_thread;
     bool started;
 
-    _Atomic int stop_level;   /* enum mr_stop */
+    _Atomic int stop_level;    /* enum mr_stop */
     _Atomic bool source_ended; /* nothing more will be handed over; the sink thread may leave */
-    _Atomic bool sink_ended;   /* the sink thread has left, because it was told to or by a fatal error */
+    _Atomic bool
+        sink_ended; /* the sink thread has left, because it was told to or by a fatal error */
 
     /* Written by the sink thread. `session` is published last: who sees a new one sees the rest reset. */
     _Alignas(64) _Atomic uint32_t session;

@@ -9,8 +9,8 @@ struct discard_sink {
     void *done_context;
 };
 
-static mr_status discard_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                              int stop_fd, struct mr_error *ret_error)
+static mr_status discard_open(struct mr_sink *sink, mr_sink_done_fn done, void *context,
+                              int wake_fd, int stop_fd, struct mr_error *ret_error)
 {
     (void)wake_fd;
     (void)stop_fd;

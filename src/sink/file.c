@@ -50,8 +50,9 @@ static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *con
                    ? STDOUT_FILENO
                    : open(file->options.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file->fd < 0) {
-        return mr_fail(ret_error, MR_ERR_CONFIG, "file \"%s\" can't be opened: %s; set sink.file.path",
-                       file->options.path, strerror(errno));
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "file \"%s\" can't be opened: %s; set sink.file.path", file->options.path,
+                       strerror(errno));
     }
     return MR_OK;
 }

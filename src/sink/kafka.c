@@ -84,9 +84,10 @@ static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *v
 {
     char reason[256];
     if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "Kafka property \"%s\" is not accepted: %s; see librdkafka's configuration page",
-                       name, reason);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "Kafka property \"%s\" is not accepted: %s; see librdkafka's configuration page", name,
+            reason);
     }
     return MR_OK;
 }
@@ -133,7 +134,8 @@ static mr_status conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options 
     MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
     for (uint32_t i = 0; i < options->property_count; i++) {
-        MR_TRY(conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));
+        MR_TRY(
+            conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));
     }
     return MR_OK;
 }
@@ -250,7 +252,8 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
 }
 
-static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
+static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
+                            struct mr_error *ret_error)
 {
     struct kafka_sink *kafka = kafka_of(sink);
     MR_TRY(session_status(kafka, ret_error));

@@ -19,8 +19,8 @@ enum {
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options, int stop_fd)
 {
-    *topics = (struct mr_kafka_topics){
-        .producer = producer, .options = options, .stop_fd = stop_fd};
+    *topics =
+        (struct mr_kafka_topics){.producer = producer, .options = options, .stop_fd = stop_fd};
 }
 
 void mr_kafka_topics_done(struct mr_kafka_topics *topics)
@@ -55,8 +55,7 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
 }
 
 /* The result of the one topic that was asked for. */
-static rd_kafka_resp_err_t create_result(rd_kafka_event_t *event, char *reason,
-                                         size_t reason_size)
+static rd_kafka_resp_err_t create_result(rd_kafka_event_t *event, char *reason, size_t reason_size)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
@@ -77,9 +76,8 @@ static rd_kafka_resp_err_t create_result(rd_kafka_event_t *event, char *reason,
 static rd_kafka_resp_err_t topic_create(struct mr_kafka_topics *topics, const char *name,
                                         char *reason, size_t reason_size)
 {
-    rd_kafka_NewTopic_t *wanted =
-        rd_kafka_NewTopic_new(name, topics->options->partitions, topics->options->replication,
-                              reason, reason_size);
+    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(
+        name, topics->options->partitions, topics->options->replication, reason, reason_size);
     if (wanted == NULL) {
         return RD_KAFKA_RESP_ERR__INVALID_ARG;
     }
@@ -114,7 +112,8 @@ static bool stopped_within(const struct mr_kafka_topics *topics, int wait_ms)
 
 static bool is_missing(rd_kafka_resp_err_t err)
 {
-    return err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+    return err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+           err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 }
 
 /* One look, and one attempt to create; `reason` tells what stands in the way. */
@@ -150,9 +149,10 @@ static mr_status topic_wait(struct mr_kafka_topics *topics, const char *name,
         if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
             err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
             err == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
-            return mr_fail(ret_error, MR_ERR_AUTH,
-                           "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it",
-                           name, reason);
+            return mr_fail(
+                ret_error, MR_ERR_AUTH,
+                "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it", name,
+                reason);
         }
         if (err == RD_KAFKA_RESP_ERR__FATAL) {
             return mr_fail(ret_error, MR_ERR_TRANSIENT, "Kafka topic \"%s\": %s", name, reason);

@@ -8,8 +8,8 @@
 
 #include "event/batch.h"
 
-#define MR_HEADER_POSITION "mr-pos"
-#define MR_HEADER_XID "mr-xid"
+#define MR_HEADER_POSITION    "mr-pos"
+#define MR_HEADER_XID         "mr-xid"
 #define MR_HEADER_COMMIT_TIME "mr-ts"
 
 enum { MR_POSITION_TEXT_LEN = 16 + 1 + 10 + 1 + 1 };
@@ -22,6 +22,7 @@ struct mr_record_headers {
     size_t commit_time_len;
 };
 
-void mr_record_headers_format(const struct mr_record *record, struct mr_record_headers *ret_headers);
+void mr_record_headers_format(const struct mr_record *record,
+                              struct mr_record_headers *ret_headers);
 
 #endif

@@ -54,12 +54,12 @@ struct mr_kafka_options {
     uint32_t property_count;
     const char *compression; /* none, gzip, snappy, lz4, zstd */
     uint32_t linger_ms;
-    size_t batch_bytes;      /* of one produce request and partition */
+    size_t batch_bytes; /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
-    int32_t partitions;        /* of a topic that is created */
-    int32_t replication;       /* of a topic that is created; -1: the broker's default */
-    bool headers;              /* position, xid and commit time as record headers */
+    int32_t partitions;  /* of a topic that is created */
+    int32_t replication; /* of a topic that is created; -1: the broker's default */
+    bool headers;        /* position, xid and commit time as record headers */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);

@@ -206,9 +206,10 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
     if (parsed == NULL) {
         /* The reason may quote the string, and with it a password. */
         PQfreemem(reason);
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "the connection string is neither a URI nor a list of key=value pairs that libpq "
-                       "knows; see libpq's connection strings");
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string is neither a URI nor a list of key=value pairs that libpq "
+            "knows; see libpq's connection strings");
     }
     const char *own = conninfo_value(parsed, "options");
     size_t size = sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 2;
@@ -408,8 +409,7 @@ static char *quote_publication(struct mr_pg_conn *conn, const char *publication)
 }
 
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
-                                  const char *publication, mr_lsn start,
-                                  struct mr_error *ret_error)
+                                  const char *publication, mr_lsn start, struct mr_error *ret_error)
 {
     char *slot_name = mr_pg_quote_identifier(conn, slot);
     char *publications = quote_publication(conn, publication);

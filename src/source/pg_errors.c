@@ -18,28 +18,35 @@ static const struct {
     {"57P03", NULL, MR_ERR_TRANSIENT, ""},
     {"57P05", NULL, MR_ERR_TRANSIENT, ""},
     {"08", NULL, MR_ERR_TRANSIENT, ""},
-    {"53", NULL, MR_ERR_TRANSIENT, ""}, /* connections, slots, disk, memory: may be there again later */
+    {"53", NULL, MR_ERR_TRANSIENT,
+     ""}, /* connections, slots, disk, memory: may be there again later */
     {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
     {"40", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
-     "rows since the slot's position are gone; drop the slot, let millrace make a new one, and copy the "
+     "rows since the slot's position are gone; drop the slot, let millrace make a new one, and "
+     "copy the "
      "tables again"},
     {"55000", "can no longer", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a new one, "
+     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a "
+     "new one, "
      "and copy the tables again"},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a new one, "
+     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a "
+     "new one, "
      "and copy the tables again"},
     {"55000", "wal_level", MR_ERR_CONFIG,
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
-     "the publication is younger than the slot's position or was dropped, and the stream can't be read "
+     "the publication is younger than the slot's position or was dropped, and the stream can't be "
+     "read "
      "without it; drop the slot and let millrace make both anew"},
     {"42704", "replication slot", MR_ERR_HISTORY,
-     "the slot is gone and with it the rows since its position; start with a new slot and copy the tables "
+     "the slot is gone and with it the rows since its position; start with a new slot and copy the "
+     "tables "
      "again"},
     {"22021", NULL, MR_ERR_POISON,
-     "a row holds bytes that are not valid in the database's encoding, so the server can't send it as "
+     "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
+     "as "
      "UTF-8"},
     {"XX", NULL, MR_ERR_TRANSIENT, ""},
     {"58", NULL, MR_ERR_TRANSIENT, ""},

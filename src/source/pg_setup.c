@@ -20,8 +20,8 @@ struct setup {
 static mr_status setup_run(struct setup *setup, struct mr_sql *sql,
                            struct mr_pg_result **ret_result)
 {
-    mr_status status = mr_pg_exec(setup->conn, setup->stop_fd, sql->text, ret_result, NULL,
-                                  setup->ret_error);
+    mr_status status =
+        mr_pg_exec(setup->conn, setup->stop_fd, sql->text, ret_result, NULL, setup->ret_error);
     mr_sql_done(sql);
     return status;
 }
@@ -36,10 +36,11 @@ static mr_status check_server(struct setup *setup, const struct mr_pg_result *st
     }
     const char *wal_level = mr_pg_result_value(state, 0, MR_SERVER_WAL_LEVEL);
     if (strcmp(wal_level, "logical") != 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "wal_level is %s, but logical replication needs logical; run ALTER SYSTEM SET "
-                       "wal_level = 'logical' and restart PostgreSQL",
-                       wal_level);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "wal_level is %s, but logical replication needs logical; run ALTER SYSTEM SET "
+            "wal_level = 'logical' and restart PostgreSQL",
+            wal_level);
     }
     return MR_OK;
 }
@@ -52,8 +53,8 @@ static mr_status check_table_exists(struct setup *setup, const struct mr_pg_resu
     const char *kind = mr_pg_result_value(tables, row, MR_TABLE_KIND);
     if (kind == NULL) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "table %s does not exist in database %s; create it or correct \"tables\"", name,
-                       mr_pg_database(setup->conn));
+                       "table %s does not exist in database %s; create it or correct \"tables\"",
+                       name, mr_pg_database(setup->conn));
     }
     if (strcmp(kind, "r") != 0 && strcmp(kind, "p") != 0) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
@@ -62,10 +63,11 @@ static mr_status check_table_exists(struct setup *setup, const struct mr_pg_resu
                        name, kind);
     }
     if (strcmp(mr_pg_result_value(tables, row, MR_TABLE_PERSISTENCE), "p") != 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "table %s is unlogged or temporary, so its changes are in no log; take it out of "
-                       "\"tables\" or run ALTER TABLE %s SET LOGGED",
-                       name, name);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "table %s is unlogged or temporary, so its changes are in no log; take it out of "
+            "\"tables\" or run ALTER TABLE %s SET LOGGED",
+            name, name);
     }
     return MR_OK;
 }
@@ -78,11 +80,12 @@ static mr_status check_table_identity(struct setup *setup, const struct mr_pg_re
     const char *identity = mr_pg_result_value(tables, row, MR_TABLE_IDENTITY);
     bool has_key = mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_HAS_KEY));
     if (identity[0] == 'n' || (identity[0] == 'd' && !has_key)) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "table %s has no replica identity, so the application's own UPDATE and DELETE "
-                       "would fail once it is published; add a primary key, or run ALTER TABLE %s REPLICA "
-                       "IDENTITY FULL",
-                       name, name);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "table %s has no replica identity, so the application's own UPDATE and DELETE "
+            "would fail once it is published; add a primary key, or run ALTER TABLE %s REPLICA "
+            "IDENTITY FULL",
+            name, name);
     }
     return MR_OK;
 }
@@ -109,23 +112,26 @@ static mr_status publication_missing(struct setup *setup, bool slot_exists)
 {
     const char *name = setup->options->publication;
     if (slot_exists) {
-        return mr_fail(setup->ret_error, MR_ERR_HISTORY,
-                       "publication \"%s\" does not exist, but slot \"%s\" does: a publication made now "
-                       "would be younger than the slot's position, and the stream could not be read; drop "
-                       "the slot with SELECT pg_drop_replication_slot('%s') and let millrace make both",
-                       name, setup->options->slot, setup->options->slot);
+        return mr_fail(
+            setup->ret_error, MR_ERR_HISTORY,
+            "publication \"%s\" does not exist, but slot \"%s\" does: a publication made now "
+            "would be younger than the slot's position, and the stream could not be read; drop "
+            "the slot with SELECT pg_drop_replication_slot('%s') and let millrace make both",
+            name, setup->options->slot, setup->options->slot);
     }
     if (!setup->options->create_publication) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "publication \"%s\" does not exist; create it with CREATE PUBLICATION \"%s\" FOR "
-                       "TABLE …, or set source.postgres.create_publication = true",
-                       name, name);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "publication \"%s\" does not exist; create it with CREATE PUBLICATION \"%s\" FOR "
+            "TABLE …, or set source.postgres.create_publication = true",
+            name, name);
     }
     if (setup->options->table_count == 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "publication \"%s\" does not exist and no tables are configured to make it for; set "
-                       "tables = [\"schema.table\", …]",
-                       name);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "publication \"%s\" does not exist and no tables are configured to make it for; set "
+            "tables = [\"schema.table\", …]",
+            name);
     }
     return MR_OK;
 }
@@ -134,9 +140,10 @@ static mr_status check_published(struct setup *setup, const struct mr_pg_result 
 {
     if (!mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_PUBLISHED))) {
         const char *name = mr_pg_result_value(tables, row, MR_TABLE_NAME);
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "table %s is not in publication \"%s\"; run ALTER PUBLICATION \"%s\" ADD TABLE %s",
-                       name, setup->options->publication, setup->options->publication, name);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "table %s is not in publication \"%s\"; run ALTER PUBLICATION \"%s\" ADD TABLE %s",
+            name, setup->options->publication, setup->options->publication, name);
     }
     return MR_OK;
 }
@@ -174,21 +181,23 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
     const char *wal_status = mr_pg_result_value(state, 0, MR_SLOT_WAL_STATUS);
     const char *pid = mr_pg_result_value(state, 0, MR_SLOT_PID);
     if (strcmp(plugin, "pgoutput") != 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "slot \"%s\" uses plugin %s, but millrace reads pgoutput; choose another slot_name",
-                       slot, plugin);
+        return mr_fail(
+            setup->ret_error, MR_ERR_CONFIG,
+            "slot \"%s\" uses plugin %s, but millrace reads pgoutput; choose another slot_name",
+            slot, plugin);
     }
     if (database == NULL || strcmp(database, mr_pg_database(setup->conn)) != 0) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "slot \"%s\" belongs to database %s, not to %s; choose another slot_name", slot,
-                       database == NULL ? "none" : database, mr_pg_database(setup->conn));
+                       "slot \"%s\" belongs to database %s, not to %s; choose another slot_name",
+                       slot, database == NULL ? "none" : database, mr_pg_database(setup->conn));
     }
     if (wal_status != NULL && strcmp(wal_status, "lost") == 0) {
-        return mr_fail(setup->ret_error, MR_ERR_HISTORY,
-                       "slot \"%s\" is lost: the server has removed write-ahead log that it needed, so "
-                       "rows since then are missing; drop it with SELECT pg_drop_replication_slot('%s'), "
-                       "start again, and copy the tables; raise max_slot_wal_keep_size to avoid it",
-                       slot, slot);
+        return mr_fail(
+            setup->ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" is lost: the server has removed write-ahead log that it needed, so "
+            "rows since then are missing; drop it with SELECT pg_drop_replication_slot('%s'), "
+            "start again, and copy the tables; raise max_slot_wal_keep_size to avoid it",
+            slot, slot);
     }
     if (pid != NULL) {
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
@@ -219,7 +228,8 @@ static mr_status create_slot(struct setup *setup)
     }
     MR_TRY(setup_run(setup, &sql, NULL));
     mr_log(MR_LOG_WARN, "slot_created",
-           "the slot did not exist and was created: the stream begins here, rows that are in the tables "
+           "the slot did not exist and was created: the stream begins here, rows that are in the "
+           "tables "
            "already are not copied",
            MR_LOG_STR("slot", options->slot));
     return MR_OK;

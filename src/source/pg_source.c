@@ -40,8 +40,8 @@ static mr_status open_stream(struct pg_source *source, mr_lsn start, int stop_fd
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_setup(source->conn, options, stop_fd, ret_error));
     mr_key_list_done(&source->keys);
-    MR_TRY(mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys,
-                           ret_error));
+    MR_TRY(
+        mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys, ret_error));
     remember_database(source);
     return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
                                    start, ret_error);

@@ -20,7 +20,7 @@ struct mr_pg_source_options {
     uint32_t table_count;
     bool create_slot;
     bool create_publication;
-    bool failover;              /* FAILOVER slot on 17 and later */
+    bool failover; /* FAILOVER slot on 17 and later */
 };
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */

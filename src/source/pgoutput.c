@@ -274,7 +274,7 @@ static mr_status read_row_relation(struct decoding *decoding, struct mr_relation
     struct mr_relation *relation = mr_relation_cache_get(&decoding->decoder->relations, oid);
     if (relation == NULL) {
         return malformed(decoding, decoding->reader.failed ? "it ends too early"
-                                                            : "its relation was not announced");
+                                                           : "its relation was not announced");
     }
     *ret_relation = relation;
     return MR_OK;
@@ -407,8 +407,8 @@ static mr_status decode_message(struct decoding *decoding)
     }
     bool transactional = flags == 1;
     if (transactional != decoder->in_transaction) {
-        return malformed(decoding, transactional ? "no transaction is open"
-                                                 : "a transaction is open");
+        return malformed(decoding,
+                         transactional ? "no transaction is open" : "a transaction is open");
     }
     struct mr_message_event message = {
         .lsn = lsn,

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Usage: scripts/test.sh [--quick] [--full]
+#
+# Installs what is missing, builds, and runs all tests: unit tests with GCC under the
+# address and undefined-behaviour sanitizers, unit tests under the thread sanitizer, a
+# build with Clang, the format check, and the system tests on a private PostgreSQL and
+# a private Kafka. Warnings are errors.
+#
+#   --quick   unit tests under the sanitizers only
+#   --full    system tests at full length: a million changes, 30 kills, 30 stops,
+#             a transaction of two million rows (about 15 minutes more)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$REPO_ROOT"
+
+MODE=normal
+
+build() {
+    say "build: $1"
+    cmake --preset "$1" > "build-$1.log" 2>&1 && cmake --build --preset "$1" >> "build-$1.log" 2>&1 || {
+        tail -n 60 "build-$1.log" >&2
+        die "the build with preset $1 failed"
+    }
+    rm -f "build-$1.log"
+}
+
+unit_tests() {
+    build "$1"
+    ctest --preset "$1" --no-tests=error
+}
+
+check_format() {
+    say "format"
+    git ls-files -co --exclude-standard 'src/*.c' 'src/*.h' | xargs clang-format --dry-run --Werror
+}
+
+main() {
+    case "${1:-}" in
+        "") ;;
+        --quick) MODE=quick ;;
+        --full) MODE=full ;;
+        -h | --help)
+            print_help "$0"
+            return
+            ;;
+        *) die "unknown option $1; try --help" ;;
+    esac
+    scripts/setup.sh --all
+    unit_tests dev
+    [ "$MODE" = quick ] && return
+    unit_tests tsan
+    build clang
+    check_format
+    build ci
+    if [ "$MODE" = full ]; then
+        export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000
+        export MILLRACE_TEST_OUTAGE=30
+    fi
+    MILLRACE_BIN=$REPO_ROOT/build/ci/millrace tests/run.sh
+}
+
+main "$@"
