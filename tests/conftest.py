@@ -1,0 +1,39 @@
+import pytest
+
+from kit import Database, Millrace, Topic
+
+
+@pytest.fixture
+def database():
+    database = Database()
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def millrace(database, tmp_path):
+    """Makes millrace processes for the test's database and ends them afterwards."""
+    made = []
+
+    def make(tables=("t",), text="", **options):
+        made.append(Millrace(database, tmp_path, tables, text, **options))
+        return made[-1]
+
+    yield make
+    for process in made:
+        if process.process is not None and process.process.poll() is None:
+            process.kill()
+
+
+@pytest.fixture
+def topic():
+    """Opens topic readers and closes them afterwards."""
+    opened = []
+
+    def open_topic(name):
+        opened.append(Topic(name))
+        return opened[-1]
+
+    yield open_topic
+    for reader in opened:
+        reader.close()
