@@ -44,7 +44,7 @@ class Database:
     def __init__(self):
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
-        self.admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+        self.admin = AdminClient({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
         self.run(f"CREATE DATABASE {self.name}", database="postgres")
 
     def run(self, text, parameters=None, database=None):

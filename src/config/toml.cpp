@@ -99,14 +99,15 @@ void free_inside(mr_toml_node *node)
     std::free(node->children);
 }
 
-/* toml11 draws a picture of the place over several lines; the first says what is wrong. */
-std::string first_line(const char *text)
+/* toml11 names its own function and draws a picture of the place over several lines; what is wrong stands in
+ * between. */
+std::string reason_of(const char *text)
 {
     std::string line(text);
     line = line.substr(0, line.find('\n'));
-    const std::string noise = "[error] ";
-    size_t at = line.find(noise);
-    return at == 0 ? line.substr(noise.size()) : line;
+    const size_t function = line.find("toml::");
+    const size_t colon = function == std::string::npos ? function : line.find(": ", function);
+    return colon == std::string::npos ? line : line.substr(colon + 2);
 }
 
 } // namespace
@@ -123,10 +124,10 @@ extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint
         return node;
     } catch (const toml::exception &error) {
         *ret_line = static_cast<uint32_t>(error.location().line());
-        std::snprintf(ret_reason, reason_size, "%s", first_line(error.what()).c_str());
+        std::snprintf(ret_reason, reason_size, "%s", reason_of(error.what()).c_str());
     } catch (const std::exception &error) {
         *ret_line = 1;
-        std::snprintf(ret_reason, reason_size, "%s", first_line(error.what()).c_str());
+        std::snprintf(ret_reason, reason_size, "%s", reason_of(error.what()).c_str());
     }
     return nullptr;
 }

@@ -16,6 +16,10 @@
 #define REPLY_INTERVAL_NS (INT64_C(100) * 1000000)
 /* No byte for so long although we asked: the connection is dead. */
 #define SILENCE_NS (INT64_C(60) * 1000000000)
+/* So many questions in a row at one position: the server shuts down and waits for a confirmation. */
+#define INSISTENCE_MAX 20
+/* A sink that takes nothing for so long lets the connection go, so that the server is free to stop. */
+#define STALL_NS (INT64_C(60) * 1000000000)
 /* The same message refused so often is no accident of the wire. */
 #define PROTOCOL_FAILURES_MAX 3
 /* Below this many changes a wake-up, the socket is not worth waiting for. */
@@ -41,6 +45,9 @@ struct intake {
     int64_t told_ns;
     bool reply_wanted;
     int64_t heard_ns;
+    mr_lsn asked_at;    /* position of the server's last question, */
+    uint32_t asked;     /* and how often it asked there with nothing in between */
+    int64_t stalled_ns; /* since when there has been no room; 0: there is */
 
     uint32_t attempt; /* failed connections in a row */
     uint32_t protocol_failures;
@@ -221,6 +228,7 @@ static void on_commit(void *context, const struct mr_transaction *transaction)
 {
     struct intake *intake = context;
     heard(intake);
+    intake->asked = 0;
     intake->in_transaction = false;
     intake->appended_in_transaction = false;
     intake->transactions++;
@@ -232,7 +240,11 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct intake *intake = context;
     heard(intake);
-    intake->reply_wanted = intake->reply_wanted || reply_requested;
+    if (reply_requested) {
+        intake->reply_wanted = true;
+        intake->asked = server_end == intake->asked_at ? intake->asked + 1 : 1;
+        intake->asked_at = server_end;
+    }
     /* All that commits before server_end was sent before this message; nothing may be said of a
      * transaction that is on its way. */
     if (!intake->in_transaction) {
@@ -422,6 +434,8 @@ static void disconnect(struct intake *intake, int64_t deadline_ns)
     intake->in_transaction = false;
     intake->appended_in_transaction = false;
     intake->reply_wanted = false;
+    intake->asked = 0;
+    intake->stalled_ns = 0;
     atomic_store_explicit(&intake->pipeline->source_connected, false, memory_order_relaxed);
 }
 
@@ -517,6 +531,37 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
 
 /* ---- the loop ---- */
 
+/* There was no room for what the server sent. */
+static mr_status wait_for_room(struct intake *intake, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (intake->stalled_ns == 0) {
+        intake->stalled_ns = now_ns;
+    }
+    intake->heard_ns = now_ns; /* the server waits for us, not we for it */
+    if (now_ns - intake->stalled_ns > STALL_NS) {
+        return mr_fail(
+            ret_error, MR_ERR_TRANSIENT,
+            "the sink has taken nothing for a minute; leaving PostgreSQL alone until it does");
+    }
+    wait_for_batch(intake);
+    return MR_OK;
+}
+
+/* The server shuts down and asks without end to be told of rows that the sink does not take. It would wait
+ * for ever; the rows are safe with it. */
+static mr_status leave_if_asked_in_vain(struct intake *intake, struct mr_error *ret_error)
+{
+    if (intake->asked < INSISTENCE_MAX || all_delivered(intake)) {
+        return MR_OK;
+    }
+    intake->asked = 0;
+    return mr_fail(
+        ret_error, MR_ERR_TRANSIENT,
+        "PostgreSQL is shutting down, and what it sent is not acknowledged yet; leaving, so that "
+        "it can");
+}
+
 /* One round of receiving; MR_OK whatever there was to receive. */
 static mr_status receive_round(struct intake *intake, struct mr_error *ret_error)
 {
@@ -525,15 +570,15 @@ static mr_status receive_round(struct intake *intake, struct mr_error *ret_error
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);
+    if (status == MR_FULL) {
+        return wait_for_room(intake, ret_error);
+    }
+    intake->stalled_ns = 0;
     if (status == MR_AGAIN) {
         wait_for_source(intake);
-    } else if (status == MR_FULL) {
-        intake->heard_ns = mr_monotonic_ns(); /* the server waits for us, not we for it */
-        wait_for_batch(intake);
-    } else if (status != MR_OK) {
-        return status;
+        return leave_if_asked_in_vain(intake, ret_error);
     }
-    return MR_OK;
+    return status;
 }
 
 static mr_status stream_round(struct intake *intake, struct mr_error *ret_error)

@@ -1,0 +1,171 @@
+"""What a person meets: thing, reason, remedy, exit code; and no row or secret in any line."""
+
+import json
+import os
+
+import pytest
+
+from kit import dsn, eventually, stand
+
+
+def fails(process, code, *parts):
+    exit_code, text = process.run_to_end()
+    assert exit_code == code, text
+    for part in parts:
+        assert part in text, text
+
+
+def test_wrong_password(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace()
+    process.environment["TEST_URL"] = dsn(database.name).replace("millrace-stand", "canary-secret")
+    exit_code, text = process.run_to_end()
+    assert exit_code == 77 and "password authentication failed" in text and "check user and password" in text
+    assert "canary-secret" not in text
+
+
+def test_unknown_database(database, millrace):
+    process = millrace()
+    process.environment["TEST_URL"] = dsn("no_such_database")
+    fails(process, 78, "no_such_database", "check the database name")
+
+
+def test_missing_table(database, millrace):
+    fails(millrace(tables=("absent",)), 78, '\\"public\\".\\"absent\\" does not exist', 'correct')
+    assert database.slot_row("slot_name") is None, "nothing is made when something is wrong"
+
+
+def test_table_without_identity(database, millrace):
+    database.run("CREATE TABLE t (id int)")
+    fails(millrace(), 78, "no replica identity", "REPLICA IDENTITY FULL")
+    database.run("INSERT INTO t VALUES (1)")
+    database.run("UPDATE t SET id = 2")
+
+
+def test_view(database, millrace):
+    database.run("CREATE VIEW t AS SELECT 1 AS id")
+    fails(millrace(), 78, "is no table")
+
+
+def test_missing_publication(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    fails(millrace(source__postgres__create_publication="false"), 78, "does not exist", "CREATE PUBLICATION",
+          "create_publication = true")
+
+
+def test_publication_without_the_table(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE u")
+    fails(millrace(), 78, "is not in publication", "ALTER PUBLICATION")
+
+
+def test_publication_lost_behind_the_slot(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    assert process.stop() == 0
+    database.run(f"DROP PUBLICATION {database.publication}")
+    fails(process, 10, "younger than the slot", "pg_drop_replication_slot")
+
+
+def test_missing_slot(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    fails(millrace(source__postgres__create_slot="false"), 78, "does not exist",
+          "pg_create_logical_replication_slot", "create_slot = true")
+
+
+def test_slot_of_another_plugin(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.run("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", [database.slot])
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")
+    fails(millrace(), 78, "test_decoding", "choose another slot_name")
+
+
+def test_lost_slot(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    assert process.stop() == 0
+    database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+    database.run("SELECT pg_reload_conf()")
+    try:
+        def lost():
+            database.run("SELECT pg_switch_wal()")
+            database.run("CREATE TABLE IF NOT EXISTS filler (v text)")
+            database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            database.run("CHECKPOINT")
+            return database.slot_row("wal_status") == "lost"
+        eventually(lost, 60, "the loss of the slot")
+        fails(process, 10, "is lost", "rows since then are missing", "pg_drop_replication_slot")
+    finally:
+        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
+        database.run("SELECT pg_reload_conf()")
+
+
+def test_wal_level(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    try:
+        database.run("ALTER SYSTEM SET wal_level = 'replica'")
+        stand("pg-restart")
+        fails(millrace(), 78, "wal_level is replica", "ALTER SYSTEM SET wal_level")
+    finally:
+        database.run("ALTER SYSTEM RESET wal_level")
+        stand("pg-restart")
+
+
+def test_role_without_replication(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    role = "r" + database.name
+    database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    process = millrace()
+    process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:x")
+    try:
+        fails(process, 77, "REPLICATION")
+    finally:
+        database.run(f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("text,line,parts", [
+    ('tabels = ["t"]\n', 1, ['unknown key "tabels"', 'did you mean "tables"']),
+    ('tables = ["t"]\n[sink.kafka]\nbrokers = "x"\n', 3, ["sink.kafka.brokers must be a list of strings"]),
+    ('tables = ["t"]\n[sink.kafka]\nbrokers = ["x"]\n[sink.kafka.properties]\nacks = "1"\n', 5,
+     ['"acks" can\'t be set']),
+    ('tables = ["t"]\n[source.postgres]\nconnection = "host=x password=canary"\n', 3,
+     ["holds a password", "password_env"]),
+    ('tables = ["t"]\nformat debezium\n', 2, ["no valid TOML"]),
+    ('tables = ["t"]\n[pipeline]\nbatches = 1\n', 3, ["out of range"]),
+])
+def test_configuration(database, millrace, text, line, parts):
+    process = millrace(text=text)
+    exit_code, said = process.run_to_end()
+    assert exit_code == 78, said
+    assert f"config.toml:{line}:" in said, said
+    for part in parts:
+        assert part in said, said
+    assert "canary" not in said
+
+
+def test_all_problems_at_once(database, millrace):
+    _, said = millrace(text='tabels = []\nformat = "xml"\n[log]\nlevel = 3\n').run_to_end()
+    assert said.count("config.toml:") == 3
+
+
+def test_usage(database, millrace):
+    process = millrace()
+    process.start("--no-such-option")
+    assert process.process.wait(10) == 64
+
+
+def test_no_row_data_in_logs(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace(log__level='"debug"').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'canary-row')")
+    database.run("UPDATE t SET v = 'canary-row-2'")
+    database.run("SELECT pg_terminate_backend(%s)", [database.slot_row("active_pid")])
+    process.wait_for("source_connected", times=2)
+    database.run("DELETE FROM t")
+    topic(database.topic("t")).take(4)
+    assert process.stop() == 0
+    text = "".join(process.lines)
+    assert "canary" not in text and "millrace-stand" not in text
+    for line in process.lines:
+        json.loads(line)
+    assert not os.path.exists("core")

@@ -1,0 +1,130 @@
+"""Servers that go away and come back."""
+
+import time
+
+import pytest
+
+from kit import eventually, stand
+from ledger import TABLE, Check, Writers, size
+
+
+@pytest.fixture(autouse=True)
+def servers_up_again():
+    yield
+    stand("up")
+
+
+def run_through(database, millrace, topic, fault):
+    """Load, the fault, load; everything must be there. Answers millrace and the check."""
+    database.run(TABLE)
+    process = millrace().start().streaming()
+    writers = Writers(database).start()
+    time.sleep(0.5)
+    fault(process)
+    time.sleep(0.5)
+    writers.finish()
+    check = Check(topic(database.topic("t"))).expect_all(database)
+    assert process.stop() == 0
+    return check
+
+
+def test_kafka_killed_under_load(database, millrace, topic):
+    def fault(process):
+        stand("kafka-stop", "KILL")
+        process.wait_for("kafka_unreachable")
+        time.sleep(size("MILLRACE_TEST_OUTAGE", 8))
+        stand("kafka-start")
+    run_through(database, millrace, topic, fault)
+
+
+def test_kafka_restarted_under_load(database, millrace, topic):
+    def fault(process):
+        stand("kafka-stop", "TERM")
+        process.wait_for("kafka_unreachable")
+        stand("kafka-start")
+    run_through(database, millrace, topic, fault)
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_postgresql_restarted_under_load(database, millrace, topic, how):
+    def fault(process):
+        for times in (2, 3):
+            stand("pg-stop", how)
+            stand("pg-start")
+            process.wait_for("source_connected", times=times)
+    check = run_through(database, millrace, topic, fault)
+    assert check.repeats == 0, "the same producer session skips what it has sent"
+
+
+def test_backend_terminated_under_load(database, millrace, topic):
+    def fault(process):
+        for times in (2, 3, 4):
+            database.run("SELECT pg_terminate_backend(%s)", [database.slot_row("active_pid")])
+            process.wait_for("source_connected", times=times)
+    check = run_through(database, millrace, topic, fault)
+    assert check.repeats == 0
+
+
+def test_postgresql_can_stop_while_kafka_is_away(database, millrace, topic):
+    """A consumer that can't confirm must not hold up the server's shutdown for ever."""
+    database.run(TABLE)
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (0, 1, 'x')")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    stand("kafka-stop", "KILL")
+    process.wait_for("kafka_unreachable")
+    database.run("INSERT INTO t VALUES (0, 2, 'x')")
+    begin = time.monotonic()
+    stand("pg-stop", "fast")
+    stopped_after = time.monotonic() - begin
+    stand("pg-start")
+    stand("kafka-start")
+    record = reader.take(1)[0]
+    assert record.json_key == {"writer": 0, "n": 2}
+    assert process.stop() == 0
+    assert stopped_after < 30
+
+
+def test_started_before_the_servers(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.make_topic("t")
+    stand("down")
+    process = millrace().start()
+    process.wait_for("source_lost")
+    stand("up")
+    process.streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    assert process.stop() == 0
+
+
+def test_stop_while_kafka_is_away_ends_at_the_deadline(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(pipeline__shutdown_deadline='"1s"').start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    stand("kafka-stop", "KILL")
+    process.wait_for("kafka_unreachable")
+    database.run("INSERT INTO t VALUES (2)")
+    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.run("SELECT sent_lsn >= %s::pg_lsn FROM pg_stat_replication WHERE pid = %s",
+                                    [commit, database.slot_row("active_pid")])[0][0], what="the row to be sent")
+    assert process.stop(30) == 3
+    stand("kafka-start")
+    process.start().streaming()
+    assert reader.take(1)[0].json_key == {"id": 2}
+    assert process.stop() == 0
+
+
+def test_second_instance_waits_for_the_slot(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = millrace().start().streaming()
+    second = millrace().start()
+    assert "held by process" in second.wait_for("source_lost")["message"]
+    first.kill()
+    second.streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    assert second.stop() == 0
