@@ -204,7 +204,7 @@ static void test_decode_update_tuple_kinds(void **state)
     assert_int_equal(seen->change.position.ordinal, 3);
 }
 
-static void delete(struct mr_wire *wire, char kind)
+static void delete (struct mr_wire *wire, char kind)
 {
     wire->len = 0;
     mr_wire_u8(wire, 'D');
@@ -360,9 +360,8 @@ static mr_status decode_cut(struct seen *seen, const struct mr_wire *wire, size_
 {
     uint8_t *bytes = malloc(len == 0 ? 1 : len);
     memcpy(bytes, wire->bytes, len);
-    mr_status status =
-        mr_pgoutput_decode(seen->decoder, 0x100, (mr_slice){.data = bytes, .len = len},
-                           &seen->handler, &seen->error);
+    mr_status status = mr_pgoutput_decode(
+        seen->decoder, 0x100, (mr_slice){.data = bytes, .len = len}, &seen->handler, &seen->error);
     free(bytes);
     return status;
 }
@@ -527,7 +526,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_decode_insert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_decode_update_tuple_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(test_decode_delete, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_decode_truncate_full_gives_same_ordinals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_decode_truncate_full_gives_same_ordinals, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_decode_full_is_retried, setup, teardown),
         cmocka_unit_test_setup_teardown(test_decode_message, setup, teardown),
         cmocka_unit_test_setup_teardown(test_decode_origin, setup, teardown),

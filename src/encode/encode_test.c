@@ -1,0 +1,482 @@
+#include "encode/encode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "encode/plan.h"
+#include "testing/test.h"
+
+/* An encoder, a relation of four columns, and what was encoded last. */
+struct fixture {
+    struct mr_encode_options options;
+    struct mr_topics topics;
+    struct mr_encoder *encoder;
+    struct mr_key_columns keys;
+    struct mr_column columns[4];
+    struct mr_relation relation;
+    struct mr_transaction transaction;
+    struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
+    uint32_t count;
+    struct mr_error error;
+    uint8_t bytes[8192];
+};
+
+static struct mr_key_columns fixture_keys(void *context, const struct mr_relation *relation)
+{
+    (void)relation;
+    return ((struct fixture *)context)->keys;
+}
+
+static void fixture_open(struct fixture *fixture)
+{
+    fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics, fixture_keys, fixture);
+    mr_encoder_set_database(fixture->encoder, "db");
+    mr_encoder_set_clock(fixture->encoder, INT64_C(1700000001234567890));
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    fixture->options = (struct mr_encode_options){
+        .format = MR_FORMAT_DEBEZIUM,
+        .topic_prefix = "srv",
+        .unavailable_value = "__unavailable",
+        .tombstones = true,
+    };
+    fixture->columns[0] =
+        (struct mr_column){.name = (char *)"id", .type_oid = 23, .in_identity = true};
+    fixture->columns[1] = (struct mr_column){.name = (char *)"v", .type_oid = 25};
+    fixture->columns[2] = (struct mr_column){.name = (char *)"f", .type_oid = 701};
+    fixture->columns[3] = (struct mr_column){.name = (char *)"b", .type_oid = 16};
+    fixture->relation = (struct mr_relation){
+        .oid = 1,
+        .schema = (char *)"public",
+        .table = (char *)"t",
+        .identity = MR_IDENTITY_DEFAULT,
+        .column_count = 4,
+        .columns = fixture->columns,
+    };
+    fixture->transaction = (struct mr_transaction){
+        .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    mr_encoder_free(fixture->encoder);
+    mr_topics_done(&fixture->topics);
+    free(fixture);
+    return 0;
+}
+
+static struct mr_datum text(const char *value)
+{
+    return (struct mr_datum){
+        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)value, .len = (uint32_t)strlen(value)};
+}
+
+static const struct mr_datum null = {.kind = MR_DATUM_NULL};
+static const struct mr_datum unchanged = {.kind = MR_DATUM_UNCHANGED};
+
+static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
+                             const struct mr_datum *before, const struct mr_datum *after,
+                             uint8_t *bytes, size_t size)
+{
+    if (fixture->encoder == NULL) {
+        fixture_open(fixture);
+    }
+    struct mr_change change = {
+        .op = op,
+        .lsn = 0x1F00,
+        .position = {.commit_lsn = 0x2000, .ordinal = 3},
+        .transaction = &fixture->transaction,
+        .relation = &fixture->relation,
+        .before = {.kind = before_kind, .values = before},
+        .after = {.kind = after == NULL ? MR_TUPLE_NONE : MR_TUPLE_NEW, .values = after},
+    };
+    struct mr_buffer buffer = mr_buffer_init(bytes, size);
+    return mr_encode_change(fixture->encoder, &change, &buffer, fixture->records, &fixture->count,
+                            &fixture->error);
+}
+
+static mr_status encode(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
+                        const struct mr_datum *before, const struct mr_datum *after)
+{
+    return encode_into(fixture, op, before_kind, before, after, fixture->bytes,
+                       sizeof(fixture->bytes));
+}
+
+static void assert_value(const struct mr_record *record, const char *want)
+{
+    assert_int_equal(record->value_len, strlen(want));
+    assert_memory_equal(record->value, want, record->value_len);
+}
+
+static void assert_key(const struct mr_record *record, const char *want)
+{
+    assert_int_equal(record->key_len, strlen(want));
+    assert_memory_equal(record->key, want, record->key_len);
+}
+
+static void assert_value_has(const struct mr_record *record, const char *part)
+{
+    assert_non_null(memmem(record->value, record->value_len, part, strlen(part)));
+}
+
+#define SOURCE(sequence)                                                                           \
+    ",\"source\":{\"version\":\"" MR_VERSION                                                       \
+    "\",\"connector\":\"postgresql\",\"name\":\"srv\",\"ts_ms\":1700000000000,\"snapshot\":"       \
+    "\"false\",\"db\":\"db\",\"sequence\":\"[" sequence ",\\\"7936\\\"]\",\"ts_us\":"              \
+    "1700000000000001,\"ts_ns\":1700000000000001000,\"schema\":\"public\",\"table\":\"t\","        \
+    "\"txId\":555,\"lsn\":7936,\"xmin\":null,\"origin\":null,\"origin_lsn\":null},"                \
+    "\"transaction\":null,\"op\":"
+#define CLOCK ",\"ts_ms\":1700000001234,\"ts_us\":1700000001234567,\"ts_ns\":1700000001234567890}"
+
+static void test_debezium_insert(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), text("a\"b"), text("1.5"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_string_equal(fixture->records[0].topic->name, "srv.public.t");
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    assert_value(
+        &fixture->records[0],
+        "{\"before\":null,\"after\":{\"id\":1,\"v\":\"a\\\"b\",\"f\":1.5,\"b\":true}" SOURCE(
+            "null") "\"c\"" CLOCK);
+    assert_int_equal(fixture->records[0].xid, 555);
+    assert_int_equal(fixture->records[0].position.ordinal, 3);
+}
+
+static void test_debezium_sequence_and_origin(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), null, text("NaN"), text("f")};
+    fixture->transaction.last_commit_lsn = 4096;
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_value(
+        &fixture->records[0],
+        "{\"before\":null,\"after\":{\"id\":1,\"v\":null,\"f\":\"NaN\",\"b\":false}" SOURCE(
+            "\\\"4096\\\"") "\"c\"" CLOCK);
+    fixture->transaction.commit_lsn = 0x3000;
+    fixture->transaction.origin = MR_SLICE("el\"se");
+    fixture->transaction.origin_lsn = 9;
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_value_has(&fixture->records[0], "\"origin\":\"el\\\"se\",\"origin_lsn\":9}");
+}
+
+static void test_debezium_update_and_delete(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum old[] = {text("1"), text("old"), text("1"), text("t")};
+    struct mr_datum row[] = {text("1"), text("new"), text("-Infinity"), null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_value(
+        &fixture->records[0],
+        "{\"before\":{\"id\":1,\"v\":\"old\",\"f\":1,\"b\":true},\"after\":{\"id\":1,\"v\":"
+        "\"new\",\"f\":\"-Infinity\",\"b\":null}" SOURCE("null") "\"u\"" CLOCK);
+    struct mr_datum key[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
+    assert_int_equal(fixture->count, 2);
+    assert_value(&fixture->records[0],
+                 "{\"before\":{\"id\":1,\"v\":null,\"f\":null,\"b\":null},\"after\":null" SOURCE(
+                     "null") "\"d\"" CLOCK);
+    assert_null(fixture->records[1].value);
+    assert_key(&fixture->records[1], "{\"id\":1}");
+    assert_int_equal(fixture->records[1].part, 1);
+}
+
+static void test_debezium_delete_without_tombstone(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.tombstones = false;
+    struct mr_datum key[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
+    assert_int_equal(fixture->count, 1);
+}
+
+static void test_debezium_key_change(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(fixture->count, 3);
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    assert_value_has(&fixture->records[0], "\"op\":\"d\"");
+    assert_null(fixture->records[1].value);
+    assert_key(&fixture->records[2], "{\"id\":2}");
+    assert_value_has(&fixture->records[2], "{\"before\":null,\"after\":{\"id\":2");
+    assert_value_has(&fixture->records[2], "\"op\":\"c\"");
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(fixture->records[i].part, i);
+    }
+}
+
+static void test_debezium_truncate_has_no_key(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_null(fixture->records[0].key);
+    assert_value(&fixture->records[0],
+                 "{\"before\":null,\"after\":null" SOURCE("null") "\"t\"" CLOCK);
+}
+
+static void test_unchanged_value(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum old[] = {text("1"), text("kept"), null, null};
+    struct mr_datum row[] = {text("1"), unchanged, null, null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_value_has(&fixture->records[0], "\"v\":\"__unavailable\"");
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+    assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"kept\"");
+}
+
+static void test_keys_come_in_key_order(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const names[] = {"v", "id"};
+    fixture->columns[1].in_identity = true;
+    fixture->keys = (struct mr_key_columns){.names = names, .count = 2};
+    struct mr_datum row[] = {text("1"), text("x"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"v\":\"x\",\"id\":1}");
+}
+
+static void test_keys_of_full_identity(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const names[] = {"id"};
+    fixture->relation.identity = MR_IDENTITY_FULL;
+    for (int i = 0; i < 4; i++) {
+        fixture->columns[i].in_identity = true;
+    }
+    struct mr_datum row[] = {text("1"), text("x"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_null(fixture->records[0].key);
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    fixture->keys = (struct mr_key_columns){.names = names, .count = 1};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":1}");
+}
+
+/* The stream's flags are of the rows' own time; a catalog that names other columns is newer. */
+static void test_keys_of_a_newer_catalog_are_not_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const names[] = {"renamed"};
+    fixture->keys = (struct mr_key_columns){.names = names, .count = 1};
+    struct mr_datum row[] = {text("1"), text("x"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":1}");
+}
+
+static void test_odd_names_are_escaped(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->columns[0].name = (char *)"i\"d";
+    fixture->relation.table = (char *)"t\n\xC3\xA9";
+    struct mr_datum row[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"i\\\"d\":1}");
+    assert_value_has(&fixture->records[0], "\"table\":\"t\\n\xC3\xA9\"");
+    assert_string_equal(fixture->records[0].topic->name, "srv.public.t___");
+}
+
+static void test_topic_too_long(void **state)
+{
+    struct fixture *fixture = *state;
+    char table[256];
+    memset(table, 'x', sizeof(table) - 1);
+    table[255] = '\0';
+    fixture->relation.table = table;
+    struct mr_datum row[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_non_null(strstr(fixture->error.text, "topic_prefix"));
+}
+
+/* Whatever room there is, the outcome is "full" or the same bytes. */
+static void assert_every_size(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind kind,
+                              const struct mr_datum *before, const struct mr_datum *after)
+{
+    assert_int_equal(encode(fixture, op, kind, before, after), MR_OK);
+    const struct mr_record *last = &fixture->records[fixture->count - 1];
+    const uint8_t *end = last->value != NULL
+                             ? last->value + last->value_len
+                             : fixture->records[0].value + fixture->records[0].value_len;
+    size_t needed = (size_t)(end - fixture->bytes);
+    for (size_t size = 0; size <= needed; size++) {
+        uint8_t *room = malloc(size == 0 ? 1 : size);
+        mr_status status = encode_into(fixture, op, kind, before, after, room, size);
+        assert_int_equal(status, size < needed ? MR_FULL : MR_OK);
+        if (status == MR_OK) {
+            assert_memory_equal(room, fixture->bytes, needed);
+        }
+        free(room);
+    }
+}
+
+static void test_every_buffer_size(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum old[] = {text("1"), text("old \"\\\x01 \xC3\xA9\xFF"), text("1"), text("t")};
+    struct mr_datum row[] = {text("2"), text("new \"\\\x01 \xC3\xA9\xFF"), text("2"), unchanged};
+    assert_every_size(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+    assert_every_size(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row);
+    assert_every_size(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL);
+    fixture->options.format = MR_FORMAT_FLAT;
+    mr_encoder_free(fixture->encoder);
+    fixture_open(fixture);
+    assert_every_size(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+    assert_every_size(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL);
+}
+
+static void test_binary_value_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), {.kind = MR_DATUM_BINARY}, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_PROTOCOL);
+}
+
+static void test_operations_and_routes_filter(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_route route = {.schema = "public", .table = "other", .operations = MR_OPERATIONS_ALL};
+    fixture->options.routes = &route;
+    fixture->options.route_count = 1;
+    fixture->options.routes_only = true;
+    struct mr_datum row[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 0);
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    route.table = "t";
+    route.topic = "elsewhere";
+    route.operations = 1u << MR_OP_UPDATE;
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 0);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_string_equal(fixture->records[0].topic->name, "elsewhere");
+}
+
+static void test_flat_events(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.format = MR_FORMAT_FLAT;
+    struct mr_route route = {
+        .schema = "public", .table = "t", .key_column = "b", .operations = MR_OPERATIONS_ALL};
+    fixture->options.routes = &route;
+    fixture->options.route_count = 1;
+    struct mr_datum row[] = {text("1"), text("x"), text("2.5"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "true");
+    assert_value(
+        &fixture->records[0],
+        "{\"op\":\"INSERT\",\"data\":{\"id\":1,\"v\":\"x\",\"f\":2.5,\"b\":true},\"meta\":{"
+        "\"source\":\"postgres\",\"resource\":\"public.t\",\"timestamp\":1700000000,\"lsn\":"
+        "\"0/1F00\"}}");
+    struct mr_datum nulls[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, nulls), MR_OK);
+    assert_key(&fixture->records[0], "null");
+    assert_value_has(&fixture->records[0], "{\"op\":\"UPDATE\",");
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_value_has(&fixture->records[0], "{\"op\":\"DELETE\",\"data\":{\"id\":1,\"v\":\"x\"");
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, nulls, NULL), MR_OK);
+    assert_value_has(&fixture->records[0], "\"data\":{\"id\":1},\"meta\"");
+    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_int_equal(fixture->count, 0);
+}
+
+static void test_flat_unknown_routing_key(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.format = MR_FORMAT_FLAT;
+    struct mr_route route = {
+        .schema = "public", .table = "t", .key_column = "absent", .operations = MR_OPERATIONS_ALL};
+    fixture->options.routes = &route;
+    fixture->options.route_count = 1;
+    struct mr_datum row[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_non_null(strstr(fixture->error.text, "absent"));
+}
+
+static void test_message_event(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_open(fixture);
+    struct mr_message_event message = {.lsn = 7936,
+                                       .position = {.commit_lsn = 7936},
+                                       .prefix = MR_SLICE("p\""),
+                                       .content = MR_SLICE("foobar")};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
+                                       &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_string_equal(fixture->records[0].topic->name, "srv.message");
+    assert_key(&fixture->records[0], "{\"prefix\":\"p\\\"\"}");
+    assert_value_has(&fixture->records[0], "{\"op\":\"m\",\"ts_ms\":1700000001234,\"source\":{");
+    assert_value_has(&fixture->records[0], "\"txId\":null,\"lsn\":7936,");
+    assert_value_has(&fixture->records[0],
+                     "\"message\":{\"prefix\":\"p\\\"\",\"content\":\"Zm9vYmFy\"}}");
+}
+
+static void test_many_relations_come_and_go(void **state)
+{
+    enum { MANY = 500 };
+    struct fixture *fixture = *state;
+    struct mr_relation *relations = calloc(MANY, sizeof(*relations));
+    struct mr_datum row[] = {text("1"), null, null, null};
+    for (int i = 0; i < MANY; i++) {
+        relations[i] = fixture->relation;
+        struct mr_change change = {.op = MR_OP_INSERT,
+                                   .transaction = &fixture->transaction,
+                                   .relation = &relations[i],
+                                   .after = {.kind = MR_TUPLE_NEW, .values = row}};
+        if (fixture->encoder == NULL) {
+            fixture_open(fixture);
+        }
+        struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+        assert_int_equal(mr_encode_change(fixture->encoder, &change, &buffer, fixture->records,
+                                          &fixture->count, &fixture->error),
+                         MR_OK);
+        if (i % 3 == 0) {
+            mr_encoder_forget(fixture->encoder, &relations[i / 2]);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        mr_encoder_forget(fixture->encoder, &relations[i]);
+    }
+    free(relations);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_debezium_insert, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_update_and_delete, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_delete_without_tombstone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_key_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_come_in_key_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_of_full_identity, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_of_a_newer_catalog_are_not_taken, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_odd_names_are_escaped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_topic_too_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_every_buffer_size, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_binary_value_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_operations_and_routes_filter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flat_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_message_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+#include "event/batch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "testing/test.h"
+
+static void append(struct mr_batch *batch, struct mr_buffer *buffer, const char *text)
+{
+    (void)batch;
+    mr_buffer_append(buffer, text, strlen(text));
+}
+
+static void test_batch_bytes_and_records_meet(void **state)
+{
+    (void)state;
+    struct mr_pool pool;
+    mr_pool_init(&pool, 1, 1024, 4096);
+    struct mr_batch *batch = mr_pool_acquire(&pool);
+    struct mr_topic topic = {.name = (char *)"t"};
+    uint32_t count = 0;
+    for (;;) {
+        struct mr_buffer buffer = mr_batch_buffer(batch);
+        const uint8_t *value = buffer.at;
+        append(batch, &buffer, "0123456789");
+        struct mr_record record = {.topic = &topic, .value = value, .value_len = 10, .xid = count};
+        if (buffer.full || !mr_batch_commit(batch, buffer.at, &record, 1)) {
+            break;
+        }
+        count++;
+    }
+    assert_int_equal(count, 1024 / (10 + sizeof(struct mr_record)));
+    assert_int_equal(batch->record_count, count);
+    assert_int_equal(mr_batch_used(batch), count * (10 + sizeof(struct mr_record)));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(mr_batch_record(batch, i)->xid, i);
+        assert_memory_equal(mr_batch_record(batch, i)->value, "0123456789", 10);
+    }
+    assert_null(mr_pool_acquire(&pool));
+    mr_pool_release(&pool, batch);
+    assert_ptr_equal(mr_pool_acquire(&pool), batch);
+    assert_int_equal(batch->record_count, 0);
+    mr_pool_done(&pool);
+}
+
+static void test_grow_up_to_the_maximum_and_back(void **state)
+{
+    (void)state;
+    struct mr_pool pool;
+    mr_pool_init(&pool, 2, 1024, 4096);
+    struct mr_batch *batch = mr_pool_acquire(&pool);
+    assert_false(mr_batch_grow(&pool, batch, 4097));
+    assert_true(mr_batch_grow(&pool, batch, 4096));
+    assert_int_equal(batch->block_size, 4096);
+    mr_pool_release(&pool, batch);
+    mr_pool_acquire(&pool);
+    batch = mr_pool_acquire(&pool);
+    assert_int_equal(batch->block_size, 1024);
+    mr_pool_done(&pool);
+}
+
+static void test_topics_are_interned(void **state)
+{
+    (void)state;
+    struct mr_topics topics = {0};
+    char name[16];
+    const struct mr_topic *first = mr_topics_intern(&topics, "topic0");
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof(name), "topic%d", i);
+        assert_int_equal(mr_topics_intern(&topics, name)->index, i);
+    }
+    assert_ptr_equal(mr_topics_intern(&topics, "topic0"), first);
+    mr_topics_done(&topics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch_bytes_and_records_meet),
+        cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
+        cmocka_unit_test(test_topics_are_interned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
