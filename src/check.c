@@ -1,5 +1,7 @@
 #include "check.h"
 
+#include <stdlib.h>
+
 #include "sink/kafka_check.h"
 #include "source/pg_setup.h"
 
@@ -10,6 +12,7 @@ struct report {
     unsigned warnings;
 };
 
+/* mr_finding_fn */
 static void print_finding(void *context, enum mr_finding_level level, mr_status status,
                           const char *subject, const char *finding, const char *remedy)
 {
@@ -28,12 +31,30 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
     }
 }
 
+static void check_kafka(const struct mr_config *config, struct report *report)
+{
+    const struct mr_encode_options *encode = &config->encode;
+    char **topics = MR_NEW_ARRAY(char *, encode->route_count);
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        const struct mr_route *route = &encode->routes[i];
+        topics[i] = route->topic != NULL
+                        ? MR_STRDUP(route->topic)
+                        : mr_topic_name(encode->topic_prefix, route->schema, route->table);
+    }
+    mr_kafka_check(&config->kafka, (const char *const *)topics, encode->route_count, print_finding,
+                   report);
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        free(topics[i]);
+    }
+    free(topics);
+}
+
 mr_status mr_check(const struct mr_config *config, FILE *to)
 {
     struct report report = {.to = to, .worst = MR_OK};
     mr_pg_check(&config->source, print_finding, &report);
     if (config->sink_kind == MR_SINK_KAFKA) {
-        mr_kafka_check(&config->kafka, NULL, 0, print_finding, &report);
+        check_kafka(config, &report);
     }
     fprintf(to, "%u errors, %u warnings\n", report.errors, report.warnings);
     return report.worst;

@@ -49,6 +49,10 @@ enum { MR_RECORDS_PER_CHANGE_MAX = 3 };
 typedef struct mr_key_columns (*mr_encode_keys_fn)(void *context,
                                                    const struct mr_relation *relation);
 
+/* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
+ * an empty schema leaves its part out. The caller frees it. */
+char *mr_topic_name(const char *prefix, const char *schema, const char *table);
+
 struct mr_encoder;
 
 struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics,

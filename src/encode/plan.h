@@ -54,10 +54,6 @@ void mr_plan_free(struct mr_plan *plan);
 /* How text of that type is written. */
 enum mr_writer mr_plan_writer(uint32_t type_oid);
 
-/* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
- * an empty schema leaves its part out. The caller frees it. */
-char *mr_topic_name(const char *prefix, const char *schema, const char *table);
-
 /* An empty buffer over `text` with at least `size` bytes, and its end. */
 struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
 

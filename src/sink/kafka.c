@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sink/kafka_conf.h"
 #include "sink/kafka_topics.h"
 #include "sink/record_headers.h"
 #include "sink/sink.h"
@@ -79,67 +80,6 @@ static mr_status session_status(const struct kafka_sink *kafka, struct mr_error 
     return kafka->failure.status;
 }
 
-static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
-                          struct mr_error *ret_error)
-{
-    char reason[256];
-    if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK) {
-        return mr_fail(
-            ret_error, MR_ERR_CONFIG,
-            "Kafka property \"%s\" is not accepted: %s; see librdkafka's configuration page", name,
-            reason);
-    }
-    return MR_OK;
-}
-
-static mr_status conf_set_u64(rd_kafka_conf_t *conf, const char *name, uint64_t value,
-                              struct mr_error *ret_error)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return conf_set(conf, name, text, ret_error);
-}
-
-/* What the promise stands on comes first, what a user sets comes last; the configuration module refuses
- * the properties that would break the promise. */
-static mr_status conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
-                           struct mr_error *ret_error)
-{
-    static const struct mr_kafka_property fixed[] = {
-        {"client.id", "millrace"},
-        {"acks", "all"},
-        {"enable.idempotence", "true"},
-        /* A permanent error of one batch is then fatal, so no later batch fills the log past a hole. */
-        {"enable.gapless.guarantee", "true"},
-        /* No local time-out: a record waits until its session ends. */
-        {"message.timeout.ms", "0"},
-        /* As Java's clients place keys; a null key has one place, not a random one. */
-        {"partitioner", "murmur2"},
-        /* The pool bounds what is in flight; librdkafka's own bound must never come first. */
-        {"queue.buffering.max.messages", "10000000"},
-        {"queue.buffering.max.kbytes", "2097151"},
-        {"allow.auto.create.topics", "false"},
-        {"reconnect.backoff.ms", "100"},
-        {"reconnect.backoff.max.ms", "2000"},
-        {"topic.metadata.refresh.fast.interval.ms", "100"},
-        {"socket.nagle.disable", "true"},
-        {"socket.keepalive.enable", "true"},
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(fixed); i++) {
-        MR_TRY(conf_set(conf, fixed[i].name, fixed[i].value, ret_error));
-    }
-    MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
-    MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
-    MR_TRY(conf_set_u64(conf, "linger.ms", options->linger_ms, ret_error));
-    MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
-    MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
-    for (uint32_t i = 0; i < options->property_count; i++) {
-        MR_TRY(
-            conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));
-    }
-    return MR_OK;
-}
-
 static void on_log(const rd_kafka_t *producer, int level, const char *facility, const char *text)
 {
     (void)producer;
@@ -150,7 +90,7 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
 static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    mr_status status = conf_fill(conf, &kafka->options, ret_error);
+    mr_status status = mr_kafka_conf_fill(conf, &kafka->options, ret_error);
     if (status != MR_OK) {
         rd_kafka_conf_destroy(conf);
         return status;

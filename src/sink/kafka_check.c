@@ -1,10 +1,140 @@
 #include "sink/kafka_check.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "sink/kafka_conf.h"
+
+enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 512 };
+
+struct kafka_check {
+    const struct mr_kafka_options *options;
+    mr_finding_fn report;
+    void *context;
+    char last_error[256]; /* what librdkafka complained of while it tried */
+};
+
+/* librdkafka's errors come while it tries; the last one says why there is no answer. */
+static void remember_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
+{
+    (void)client;
+    struct kafka_check *check = opaque;
+    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        snprintf(check->last_error, sizeof(check->last_error), "%s", reason);
+    }
+}
+
+static void ignore_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client;
+    (void)level;
+    (void)facility;
+    (void)text;
+}
+
+static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_error)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_opaque(conf, check);
+    rd_kafka_conf_set_error_cb(conf, remember_error);
+    rd_kafka_conf_set_log_cb(conf, ignore_log);
+    char reason[256];
+    if (mr_kafka_conf_fill(conf, check->options, ret_error) != MR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return NULL;
+    }
+    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
+    if (client == NULL) {
+        rd_kafka_conf_destroy(conf);
+        mr_fail(ret_error, MR_ERR_CONFIG, "%s", reason);
+    }
+    return client;
+}
+
+static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_metadata *metadata,
+                                                        const char *name)
+{
+    for (int i = 0; i < metadata->topic_cnt; i++) {
+        if (strcmp(metadata->topics[i].topic, name) == 0 &&
+            metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return &metadata->topics[i];
+        }
+    }
+    return NULL;
+}
+
+static void check_missing_topic(struct kafka_check *check, const char *subject, const char *name)
+{
+    char text[TEXT_MAX];
+    if (check->options->create_topics) {
+        snprintf(text, sizeof(text), "does not exist; will be created with %d partitions",
+                 check->options->partitions);
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d",
+             check->options->brokers, name, check->options->partitions);
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject,
+                  "does not exist, and create_topics is false", text);
+}
+
+static void check_topic(struct kafka_check *check, const struct rd_kafka_metadata *metadata,
+                        const char *name)
+{
+    char subject[300];
+    char text[TEXT_MAX];
+    snprintf(subject, sizeof(subject), "topic %s", name);
+    const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+    if (topic == NULL) {
+        check_missing_topic(check, subject, name);
+        return;
+    }
+    int replicas = topic->partition_cnt > 0 ? topic->partitions[0].replica_cnt : 0;
+    snprintf(text, sizeof(text), "%d partitions, %d replicas", topic->partition_cnt, replicas);
+    if (replicas < 2) {
+        check->report(
+            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
+            "with one replica, the loss of a broker's disk loses acknowledged rows; use three");
+    } else {
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+    }
+}
+
+static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
+                              rd_kafka_resp_err_t err)
+{
+    rd_kafka_poll(client, 0); /* calls remember_error */
+    char text[TEXT_MAX];
+    snprintf(text, sizeof(text), "%s does not answer: %s", check->options->brokers,
+             check->last_error[0] != '\0' ? check->last_error : rd_kafka_err2str(err));
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_TRANSIENT, "Kafka", text,
+                  "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides");
+}
+
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
                     uint32_t topic_count, mr_finding_fn report, void *context)
 {
-    (void)options;
-    (void)topics;
-    (void)topic_count;
-    report(context, MR_FINDING_WARNING, MR_OK, "Kafka", "not looked at", NULL);
+    struct kafka_check check = {.options = options, .report = report, .context = context};
+    struct mr_error error;
+    rd_kafka_t *client = client_new(&check, &error);
+    if (client == NULL) {
+        report(context, MR_FINDING_ERROR, error.status, "Kafka", error.text, NULL);
+        return;
+    }
+    const struct rd_kafka_metadata *metadata;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(client, 1, NULL, &metadata, ANSWER_TIMEOUT_MS);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        check_unreachable(&check, client, err);
+    } else {
+        char text[TEXT_MAX];
+        snprintf(text, sizeof(text), "%d brokers, answered by %s", metadata->broker_cnt,
+                 metadata->orig_broker_name);
+        report(context, MR_FINDING_OK, MR_OK, "Kafka", text, NULL);
+        for (uint32_t i = 0; i < topic_count; i++) {
+            check_topic(&check, metadata, topics[i]);
+        }
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_destroy(client);
 }

@@ -1,0 +1,77 @@
+"""`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
+
+import subprocess
+
+from kit import BINARY, dsn
+
+
+def check(process):
+    done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+def state(database):
+    return (database.run("SELECT slot_name, active FROM pg_replication_slots WHERE database = %s", [database.name]),
+            database.run("SELECT pubname FROM pg_publication"),
+            sorted(database.admin.list_topics(timeout=10).topics))
+
+
+def test_good_set_up(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    before = state(database)
+    code, text = check(millrace())
+    assert code == 0, text
+    assert "0 errors" in text and "will be created" in text
+    assert state(database) == before
+
+
+def test_every_finding_at_once(database, millrace):
+    database.run("CREATE TABLE t (id int); CREATE VIEW v AS SELECT 1 AS id; CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
+    before = state(database)
+    code, text = check(millrace(tables=("t", "v", "u", "absent"), sink__kafka__create_topics="false"))
+    assert code == 78, text
+    for part in ('"public"."t": has no replica identity', 'REPLICA IDENTITY FULL', '"public"."v": is no table',
+                 '"public"."u": is unlogged', '"public"."absent": does not exist', "kafka-topics.sh", "8 errors"):
+        assert part in text, text
+    assert state(database) == before
+
+
+def test_few_rights(database, millrace):
+    role = "r" + database.name
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    process = millrace()
+    process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:x")
+    try:
+        code, text = check(process)
+        assert code == 77, text
+        assert f'ALTER ROLE "{role}" REPLICATION' in text and "GRANT CREATE ON DATABASE" in text
+    finally:
+        database.run(f"DROP ROLE {role}")
+
+
+def test_least_rights_are_enough(database, millrace, topic):
+    """The role of docs/operations.md: no superuser, publication made by the owner."""
+    role = "r" + database.name
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")
+    database.run(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x'; GRANT SELECT ON t TO {role}")
+    process = millrace()
+    process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:x")
+    try:
+        code, text = check(process)
+        assert code == 0 and "superuser" not in text, text
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (1)")
+        topic(database.topic("t")).take(1)
+        assert process.stop() == 0
+    finally:
+        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_servers_away(database, millrace):
+    process = millrace(sink__kafka__brokers='["127.0.0.1:1"]')
+    process.environment["TEST_URL"] = "postgresql://x@127.0.0.1:1/x"
+    code, text = check(process)
+    assert code == 69, text
+    assert "2 errors" in text and "Connection refused" in text
