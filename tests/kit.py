@@ -93,7 +93,7 @@ class Millrace:
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(text)
         self.environment = {**os.environ, "TEST_URL": dsn(database.name)}
-        self.process = None
+        self.process = self.collector = None
         self.lines = []
 
     def native(self, tables, options):
@@ -112,8 +112,15 @@ class Millrace:
         self.process = subprocess.Popen([BINARY, *arguments, "--config", self.path], env=self.environment,
                                         stdout=stdout, stderr=subprocess.PIPE, text=True)
         self.lines = []
-        threading.Thread(target=self._collect, args=(self.process,), daemon=True).start()
+        self.collector = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
+        self.collector.start()
         return self
+
+    def ended(self, limit_s):
+        """Exit code, once the process has ended and everything it said is there."""
+        code = self.process.wait(limit_s)
+        self.collector.join(10)
+        return code
 
     def _collect(self, process):
         for line in process.stderr:
@@ -143,7 +150,7 @@ class Millrace:
     def stop(self, limit_s=60):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(limit_s)
+        return self.ended(limit_s)
 
     def kill(self):
         self.process.kill()
@@ -151,10 +158,7 @@ class Millrace:
 
     def run_to_end(self, limit_s=30):
         """Exit code and everything it said."""
-        self.start()
-        code = self.process.wait(limit_s)
-        eventually(lambda: self.process.stderr.closed or self.lines, 5, "a message")
-        time.sleep(0.05)  # the collecting thread takes the last lines
+        code = self.start().ended(limit_s)
         return code, "".join(self.lines)
 
 

@@ -572,6 +572,7 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
         return load_environment(ret_config);
     }
     FILE *file = fopen(path, "re");
+    int failed = errno;
     char *text = NULL;
     size_t len = 0;
     if (file != NULL) {
@@ -582,7 +583,7 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
         *ret_config = config_new(path);
         mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
         PROBLEM(*ret_config, 0, "the file can't be read: %s",
-                len > FILE_BYTES_MAX ? "it is larger than 1 MiB" : strerror(errno));
+                len > FILE_BYTES_MAX ? "it is larger than 1 MiB" : strerror(failed));
     }
     if (file != NULL) {
         fclose(file);

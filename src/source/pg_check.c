@@ -131,7 +131,7 @@ static void check_limits(const struct pg_check *check, bool slot_exists, bool sl
                " (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders'),"
                " (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),"
                " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
-               " current_setting('output_plugin_libraries', true)");
+               " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries')");
     struct mr_pg_result *limits = ask(check, "limits", &sql);
     if (limits == NULL) {
         return;

@@ -26,7 +26,7 @@ struct mr_pg_conn {
 /* Settings that change how values are written, or that could end a session that only waits. */
 static const char pinned_settings[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
-    "-c bytea_output=hex -c search_path= -c lc_messages=C -c statement_timeout=0 -c lock_timeout=0 "
+    "-c bytea_output=hex -c search_path= -c statement_timeout=0 -c lock_timeout=0 "
     "-c idle_in_transaction_session_timeout=0";
 
 /* ---- waiting ---- */

@@ -1,0 +1,342 @@
+#include "config/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "testing/test.h"
+
+static mr_status load(const char *text, struct mr_config **ret)
+{
+    *ret = NULL;
+    setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+    return mr_config_load_text("test.toml", text, strlen(text), ret);
+}
+
+static bool has_problem(const struct mr_config *config, bool is_error, uint32_t line,
+                        const char *part)
+{
+    for (uint32_t i = 0; i < config->problems.count; i++) {
+        const struct mr_problem *problem = &config->problems.items[i];
+        if (problem->is_error == is_error && problem->line == line &&
+            strstr(problem->text, part) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char good[] = "tables = [\"orders\", 'audit.log', '\"Odd.Schema\".\"t\"\"x\"']\n"
+                           "topic_prefix = \"shop\"\n"
+                           "skipped_operations = [\"truncate\", \"message\"]\n"
+                           "[source.postgres]\n"
+                           "slot_name = \"s1\"\n"
+                           "connect_timeout = \"5s\"\n"
+                           "[sink]\n"
+                           "type = \"kafka\"\n"
+                           "[sink.kafka]\n"
+                           "brokers = [\"a:1\", \"b:2\"]\n"
+                           "compression = \"zstd\"\n"
+                           "linger = \"3ms\"\n"
+                           "batch_size = \"1MiB\"\n"
+                           "[sink.kafka.properties]\n"
+                           "\"client.rack\" = \"r\"\n"
+                           "\"socket.timeout.ms\" = 1000\n"
+                           "[pipeline]\n"
+                           "coalesce = \"250us\"\n"
+                           "batches = 8\n"
+                           "[log]\n"
+                           "format = \"json\"\n";
+
+static void test_load_native_file(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    assert_int_equal(load(good, &config), MR_OK);
+    assert_int_equal(config->problems.count, 0);
+    assert_int_equal(config->source.table_count, 3);
+    assert_string_equal(config->source.tables[0].schema, "public");
+    assert_string_equal(config->source.tables[0].table, "orders");
+    assert_string_equal(config->source.tables[1].schema, "audit");
+    assert_string_equal(config->source.tables[2].schema, "Odd.Schema");
+    assert_string_equal(config->source.tables[2].table, "t\"x");
+    assert_string_equal(config->source.slot, "s1");
+    assert_string_equal(config->source.publication, "millrace");
+    assert_string_equal(config->source.connection.conninfo, "postgresql://u@h/d");
+    assert_int_equal(config->source.connection.connect_timeout_ms, 5000);
+    assert_int_equal(config->sink_kind, MR_SINK_KAFKA);
+    assert_string_equal(config->kafka.brokers, "a:1,b:2");
+    assert_string_equal(config->kafka.compression, "zstd");
+    assert_int_equal(config->kafka.linger_ms, 3);
+    assert_int_equal(config->kafka.batch_bytes, 1048576);
+    assert_int_equal(config->kafka.property_count, 3);
+    assert_string_equal(config->kafka.properties[0].value, "PLAINTEXT");
+    assert_string_equal(config->kafka.properties[2].value, "1000");
+    assert_int_equal(config->pipeline.coalesce_us, 250);
+    assert_int_equal(config->pipeline.batches, 8);
+    assert_int_equal(config->log_format, MR_LOG_JSON);
+    assert_int_equal(config->encode.format, MR_FORMAT_DEBEZIUM);
+    assert_int_equal(config->encode.skipped_operations,
+                     (1u << MR_OP_TRUNCATE) | (1u << MR_OP_MESSAGE));
+    assert_string_equal(config->encode.unavailable_value, "__debezium_unavailable_value");
+    assert_int_equal(config->encode.route_count, 3);
+    assert_null(config->encode.routes[0].topic);
+    mr_config_free(config);
+}
+
+/* The example of Outboxx's own documentation. */
+static const char outboxx[] =
+    "[metadata]\nversion = \"v0\"\n"
+    "[source]\ntype = \"postgres\"\n"
+    "[source.postgres]\nconnection_env = \"DATABASE_URL\"\n"
+    "slot_name = \"outboxx_slot\"\npublication_name = \"outboxx_pub\"\n"
+    "[sink]\ntype = \"kafka\"\n"
+    "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n"
+    "tls = true\ntls_ca_location = \"/ca.pem\"\n"
+    "[sink.kafka.sasl]\nmechanism = \"SCRAM-SHA-512\"\nusername = \"u\"\n"
+    "password_env = \"TEST_SASL\"\n"
+    "[observability]\naddress = \"0.0.0.0\"\nport = 9464\n"
+    "[[streams]]\nname = \"users\"\n"
+    "[streams.source]\nresource = \"Users\"\n"
+    "operations = [\"read\", \"insert\", \"update\", \"delete\"]\n"
+    "[streams.flow]\nformat = \"json\"\n"
+    "[streams.sink]\ndestination = \"users.out\"\nrouting_key = \"id\"\n"
+    "[[streams]]\nname = \"log\"\n"
+    "[streams.source]\nresource = \"audit.log\"\noperations = [\"insert\"]\n"
+    "[streams.sink]\ndestination = \"log.out\"\n";
+
+static void test_load_outboxx_file(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    setenv("TEST_SASL", "pw", 1);
+    assert_int_equal(load(outboxx, &config), MR_OK);
+    assert_string_equal(getenv("TEST_SASL"), ""); /* read once, then emptied */
+    assert_int_equal(config->problems.errors, 0);
+    assert_true(config->problems.count >= 2); /* read, observability */
+    assert_int_equal(config->encode.format, MR_FORMAT_FLAT);
+    assert_true(config->encode.routes_only);
+    assert_int_equal(config->encode.route_count, 2);
+    assert_string_equal(config->encode.routes[0].table, "users"); /* folded */
+    assert_string_equal(config->encode.routes[0].topic, "users.out");
+    assert_string_equal(config->encode.routes[0].key_column, "id");
+    assert_int_equal(config->encode.routes[1].operations, 1u << MR_OP_INSERT);
+    assert_null(config->encode.routes[1].key_column);
+    assert_string_equal(config->encode.unavailable_value, "__outboxx_unknown_value__");
+    assert_string_equal(config->kafka.properties[0].value, "SASL_SSL");
+    assert_string_equal(config->kafka.properties[4].value, "pw");
+    mr_config_free(config);
+}
+
+static void test_load_tells_each_error_with_its_line(void **state)
+{
+    (void)state;
+#define T "tables = [\"t\"]\n"
+    static const struct {
+        const char *text;
+        uint32_t line;
+        const char *part;
+    } cases[] = {
+        {"tabels = [\"t\"]\n", 1, "did you mean \"tables\""},
+        {T "[sink.kafka]\nbroker = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
+        {T "[postgres]\nslot_name = \"x\"\n", 2, "unknown key \"postgres\""},
+        {T "[source.postgres]\nbrokers = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
+        {T "completely_different = 1\n", 2, "--help"},
+        {"tables = \"t\"\n", 1, "must be a list of strings"},
+        {"tables = [1]\n", 1, "must be a list of strings"},
+        {"tables = []\n", 1, "no tables are configured"},
+        {"tables = [\"t\", \"t\"]\n", 1, "stands there twice"},
+        {"tables = [\"t\", \"public.t\"]\n", 1, "stands there twice"},
+        {"tables = [\"a.b.c\"]\n", 1, "is no table name"},
+        {"tables = ['\"a']\n", 1, "is no table name"},
+        {"tables = [\".t\"]\n", 1, "is no table name"},
+        {"tables = [\"\"]\n", 1, "is no table name"},
+        {T "format = \"avro\"\n", 2, "debezium|flat"},
+        {T "tombstones = \"yes\"\n", 2, "true or false"},
+        {T "topic_prefix = 5\n", 2, "must be a string"},
+        {T "skipped_operations = [\"drop\"]\n", 2, "is no operation"},
+        {T "[log]\nlevel = \"loud\"\n", 3, "debug|info|warn|error"},
+        {T "[pipeline]\nbatches = \"many\"\n", 3, "whole number"},
+        {T "[pipeline]\nbatches = 1\n", 3, "out of range"},
+        {T "[pipeline]\nbatches = 5000\n", 3, "out of range"},
+        {T "[pipeline]\nbatches = 2.5\n", 3, "whole number"},
+        {T "[pipeline]\nbatch_size = \"1TB\"\n", 3, "a size"},
+        {T "[pipeline]\nbatch_size = \"12\"\n", 3, "out of range"},
+        {T "[pipeline]\nbatch_size = \"-5KiB\"\n", 3, "a size"},
+        {T "[pipeline]\nbatch_size = \"99999999999999999999\"\n", 3, "a size"},
+        {T "[pipeline]\ncoalesce = \"1h\"\n", 3, "a duration"},
+        {T "[pipeline]\ncoalesce = 5\n", 3, "a duration"},
+        {T "[pipeline]\nshutdown_deadline = \"30\"\n", 3, "a duration"},
+        {T "[pipeline]\nstatus_interval = \"1ms\"\n", 3, "out of range"},
+        {T "[source.postgres]\nslot_name = \"Slot\"\n", 3, "not what PostgreSQL takes"},
+        {T "[source.postgres]\nslot_name = \"\"\n", 3, "not what PostgreSQL takes"},
+        {T "[source.postgres]\npublication_name = \"\"\n", 3, "1 to 63"},
+        {T "[source.postgres]\nconnection_env = \"NOT_SET_AT_ALL\"\n", 3, "is not set"},
+        {T "[source.postgres]\nconnection = \"host=x password=y\"\n", 3, "holds a password"},
+        {T "[source.postgres]\nconnection = \"postgresql://u:p@h/d\"\n", 3, "holds a password"},
+        {T "[source.postgres]\nconnection = \"host=x\"\nconnection_env = \"DATABASE_URL\"\n", 3,
+         "keep one"},
+        {T "[source.postgres]\npassword_env = \"A\"\npassword_file = \"/b\"\n", 3, "keep one"},
+        {T "[source]\ntype = \"mysql\"\n", 3, "one of postgres"},
+        {T "[sink]\ntype = \"kafka\"\n", 3, "brokers is missing"},
+        {T "[sink]\ntype = \"file\"\n", 3, "sink.file.path is missing"},
+        {T "[sink]\ntype = \"pigeon\"\n", 3, "stdout|file|kafka|discard"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\npartitions = 0\n", 4, "out of range"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\ncompression = \"rar\"\n", 4, "none|gzip"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\ntls_ca_location = \"/x\"\n", 4, "tls is not true"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.sasl]\nmechanism = \"NTLM\"\n", 5,
+         "must be PLAIN"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.sasl]\nmechanism = \"PLAIN\"\n", 5,
+         "needs username"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\nacks = \"1\"\n", 5,
+         "can't be set"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\n\"enable.idempotence\" = "
+           "false\n",
+         5, "can't be set"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\npartitioner = \"random\"\n",
+         5, "can't be set"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\n\"sasl.password\" = \"x\"\n",
+         5, "is a secret"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\n"
+           "\"enable.ssl.certificate.verification\" = false\n",
+         5, "insecure_tls"},
+        {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\nx = [1]\n", 5,
+         "string, number"},
+        {T "[[streams]]\nname = \"s\"\n", 2, "needs source.resource"},
+        {T "streams = 1\n", 2, "[[streams]]"},
+        {"[[streams]]\n[streams.source]\nresource = \"t\"\ncolour = 1\n[streams.sink]\ndestination "
+         "= "
+         "\"d\"\n",
+         4, "unknown or of the wrong kind"},
+        {"[[streams]]\n[streams.source]\nresource = \"t\"\noperations = "
+         "[\"drop\"]\n[streams.sink]\n"
+         "destination = \"d\"\n",
+         1, "is no operation"},
+        {"not toml\n", 1, "no valid TOML"},
+        {T "x = 1\nx = 2\n", 3, "no valid TOML"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_config *config;
+        mr_status status = load(cases[i].text, &config);
+        if (status != MR_ERR_CONFIG || !has_problem(config, true, cases[i].line, cases[i].part)) {
+            mr_config_print_problems(config, stderr);
+            fail_msg("case %zu: %s", i, cases[i].text);
+        }
+        mr_config_free(config);
+    }
+}
+
+static void test_load_tells_all_errors_at_once(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    assert_int_equal(load("tabels = []\nformat = \"x\"\n[log]\nlevel = 1\n", &config),
+                     MR_ERR_CONFIG);
+    assert_int_equal(config->problems.errors, 3);
+    mr_config_free(config);
+}
+
+static void test_load_file_cut_at_every_byte(void **state)
+{
+    (void)state;
+    const char *const texts[] = {good, outboxx};
+    for (size_t t = 0; t < MR_ARRAY_LEN(texts); t++) {
+        size_t len = strlen(texts[t]);
+        for (size_t cut = 0; cut < len; cut++) {
+            struct mr_config *config = NULL;
+            setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+            setenv("TEST_SASL", "pw", 1);
+            mr_status status = mr_config_load_text("cut.toml", texts[t], cut, &config);
+            assert_true(status == MR_OK || config->problems.errors > 0);
+            mr_config_free(config);
+        }
+    }
+}
+
+static void test_secret_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/millrace-secret-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "pa ss\n", 6), 6);
+    close(fd);
+    char text[256];
+    snprintf(text, sizeof(text), "tables = [\"t\"]\n[source.postgres]\npassword_file = \"%s\"\n",
+             path);
+    struct mr_config *config;
+    assert_int_equal(load(text, &config), MR_OK);
+    assert_string_equal(config->source.connection.password, "pa ss");
+    mr_config_free(config);
+    chmod(path, 0644);
+    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_true(has_problem(config, true, 0, "chmod 600"));
+    mr_config_free(config);
+    unlink(path);
+    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_true(has_problem(config, true, 0, "can't be read"));
+    mr_config_free(config);
+}
+
+static void test_environment_alone(void **state)
+{
+    (void)state;
+    struct mr_config *config = NULL;
+    unsetenv("MILLRACE_TABLES");
+    setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+    assert_int_equal(mr_config_load(NULL, &config), MR_ERR_CONFIG);
+    mr_config_free(config);
+    config = NULL;
+    setenv("MILLRACE_TABLES", "public.a, b", 1);
+    setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+    assert_int_equal(mr_config_load(NULL, &config), MR_OK);
+    assert_int_equal(config->source.table_count, 2);
+    assert_int_equal(config->sink_kind, MR_SINK_STDOUT);
+    mr_config_free(config);
+}
+
+static void test_missing_file(void **state)
+{
+    (void)state;
+    struct mr_config *config = NULL;
+    assert_int_equal(mr_config_load("/no/such/file.toml", &config), MR_ERR_CONFIG);
+    assert_true(has_problem(config, true, 0, "No such file"));
+    mr_config_free(config);
+}
+
+static void test_reference_page_is_up_to_date(void **state)
+{
+    (void)state;
+    char *made = NULL;
+    size_t made_len = 0;
+    FILE *stream = open_memstream(&made, &made_len);
+    mr_config_print_reference(stream);
+    fclose(stream);
+    FILE *file = fopen(MR_SOURCE_DIR "/docs/configuration.md", "re");
+    assert_non_null(file);
+    char *page = calloc(1, made_len + 2);
+    size_t page_len = fread(page, 1, made_len + 1, file);
+    fclose(file);
+    /* If this fails: millrace config-reference > docs/configuration.md */
+    assert_int_equal(page_len, made_len);
+    assert_memory_equal(page, made, made_len);
+    free(page);
+    free(made);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load_native_file),
+        cmocka_unit_test(test_load_outboxx_file),
+        cmocka_unit_test(test_load_tells_each_error_with_its_line),
+        cmocka_unit_test(test_load_tells_all_errors_at_once),
+        cmocka_unit_test(test_load_file_cut_at_every_byte),
+        cmocka_unit_test(test_secret_file),
+        cmocka_unit_test(test_environment_alone),
+        cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_reference_page_is_up_to_date),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
