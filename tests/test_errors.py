@@ -111,6 +111,21 @@ def test_wal_level(database, millrace):
         stand("pg-restart")
 
 
+def test_plugin_not_allowed(database, millrace):
+    """The newest minor versions restrict output plugins."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    if not database.run("SELECT 1 FROM pg_settings WHERE name = 'output_plugin_libraries'"):
+        pytest.skip("this server allows every plugin")
+    try:
+        database.run("ALTER SYSTEM SET output_plugin_libraries = 'test_decoding'")
+        database.run("SELECT pg_reload_conf()")
+        eventually(lambda: database.run("SHOW output_plugin_libraries")[0][0] == "test_decoding", what="the setting")
+        fails(millrace(), 78, "pgoutput", "add pgoutput to output_plugin_libraries")
+    finally:
+        database.run("ALTER SYSTEM RESET output_plugin_libraries")
+        database.run("SELECT pg_reload_conf()")
+
+
 def test_role_without_replication(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     role = "r" + database.name
