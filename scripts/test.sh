@@ -3,7 +3,8 @@
 #
 # Installs what is missing, builds, and runs all tests: unit tests with GCC under the
 # address and undefined-behaviour sanitizers, unit tests under the thread sanitizer, a
-# build with Clang, the format check, and the system tests on a private PostgreSQL and
+# build with Clang, the checks of style (clang-format, clang-tidy, shellcheck, the direction
+# of the includes), and the system tests on a private PostgreSQL and
 # a private Kafka. Warnings are errors.
 #
 #   --quick   unit tests under the sanitizers only
@@ -17,21 +18,16 @@ MODE=normal
 
 build() {
     say "build: $1"
-    cmake --preset "$1" > "build-$1.log" 2>&1 && cmake --build --preset "$1" >> "build-$1.log" 2>&1 || {
+    if ! { cmake --preset "$1" && cmake --build --preset "$1"; } > "build-$1.log" 2>&1; then
         tail -n 60 "build-$1.log" >&2
         die "the build with preset $1 failed"
-    }
+    fi
     rm -f "build-$1.log"
 }
 
 unit_tests() {
     build "$1"
     ctest --preset "$1" --no-tests=error
-}
-
-check_format() {
-    say "format"
-    git ls-files -co --exclude-standard 'src/*.c' 'src/*.h' | xargs clang-format --dry-run --Werror
 }
 
 main() {
@@ -50,7 +46,7 @@ main() {
     [ "$MODE" = quick ] && return
     unit_tests tsan
     build clang
-    check_format
+    scripts/style.sh
     build ci
     if [ "$MODE" = full ]; then
         export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000

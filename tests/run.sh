@@ -9,6 +9,7 @@
 #   MILLRACE_TEST_CHANGES  changes of the concurrent writers (default 100000)
 #   MILLRACE_TEST_CYCLES   kills and stops under load (default 6)
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)
+#   MILLRACE_TEST_SANITIZED  set: the binary is built with sanitizers, memory is not judged
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"

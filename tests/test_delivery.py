@@ -1,5 +1,6 @@
 """Nothing lost, nothing out of order, nothing twice where nothing failed."""
 
+import os
 import random
 import time
 
@@ -67,8 +68,9 @@ def test_large_transaction_in_bounded_memory(database, millrace, topic):
     assert process.stop(300) == 0
     check.expect_all(database)
     assert check.repeats == 0
-    pool_mb = 16 * 128 / 1024
-    assert peak < 40 + 4 * pool_mb, f"{peak} MB"
+    if "MILLRACE_TEST_SANITIZED" not in os.environ:  # a sanitizer's own memory would drown ours
+        pool_mb = 16 * 128 / 1024
+        assert peak < 40 + 4 * pool_mb, f"{peak} MB"
 
 
 def test_large_value(database, millrace, topic):

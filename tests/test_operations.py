@@ -47,7 +47,8 @@ def test_source_block_and_headers(database, millrace, topic):
     assert records[0].timestamp_ms == source["ts_ms"]
     assert json.loads(source["sequence"]) == [None, str(source["lsn"])]
     third = records[2].json["source"]
-    assert json.loads(third["sequence"])[0] == str(int(records[0].position[:16], 16))
+    last_commit = int(json.loads(third["sequence"])[0])  # where the transaction before ended
+    assert int(records[0].position[:16], 16) < last_commit <= third["lsn"]
     for record in records:
         assert int(record.headers["mr-xid"]) == record.json["source"]["txId"]
         assert int(record.headers["mr-ts"]) == record.json["source"]["ts_us"]
@@ -74,6 +75,26 @@ def test_key_change_with_full_identity(database, millrace, topic):
     assert records[1].json["before"] == {"id": 1, "v": "a"}
     assert [r.key for r in records] == ['{"id":1}'] * 4 + ['{"id":2}'] * 3
     assert records[5].json["before"] == {"id": 2, "v": "b"}
+
+
+def test_key_of_another_column_with_full_identity(database, millrace, topic):
+    """The key moves to another column while the stream runs; later rows follow."""
+    database.run("CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL); ALTER TABLE t REPLICA IDENTITY FULL")
+    records = events(database, millrace, topic, [
+        "INSERT INTO t VALUES (1, 2)", "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b);"
+        "ALTER TABLE t ADD COLUMN c int", "INSERT INTO t VALUES (3, 4)"], 2)
+    assert [r.key for r in records] == ['{"a":1}', '{"b":4}']
+
+
+def test_table_added_to_the_publication_while_streaming(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE late (b int, a int, PRIMARY KEY (a, b));"
+                 "ALTER TABLE late REPLICA IDENTITY FULL")
+    process = millrace().start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE late")
+    database.run("INSERT INTO late VALUES (1, 2)")
+    (record,) = topic(database.topic("late")).take(1)
+    assert record.key == '{"a":2,"b":1}'
+    assert process.stop() == 0
 
 
 def test_composite_key_in_key_order(database, millrace, topic):

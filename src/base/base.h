@@ -49,9 +49,11 @@ void mr_assert_failed(const char *condition, const char *file, int line) __attri
 
 /* malloc and friends that never return NULL: they say size and place and abort, and the slot
  * replays what was in memory. For start-up and per-relation work, never for a row. */
-void *mr_alloc(size_t size, const char *file, int line);
-void *mr_realloc(void *old, size_t size, const char *file, int line);
-char *mr_strndup(const char *text, size_t len, const char *file, int line);
+void *mr_alloc(size_t size, const char *file, int line) __attribute__((returns_nonnull));
+void *mr_realloc(void *old, size_t size, const char *file, int line)
+    __attribute__((returns_nonnull));
+char *mr_strndup(const char *text, size_t len, const char *file, int line)
+    __attribute__((returns_nonnull));
 
 #define MR_ALLOC(size)            mr_alloc((size), __FILE__, __LINE__)
 #define MR_NEW(type)              ((type *)mr_alloc(sizeof(type), __FILE__, __LINE__))

@@ -34,15 +34,15 @@ const char *mr_status_name(mr_status status)
     return statuses[status].name;
 }
 
-mr_status mr_fail(struct mr_error *ret_error, mr_status status, const char *format, ...)
+void mr_error_set(struct mr_error *ret_error, mr_status status, const char *format, ...)
 {
-    if (ret_error != NULL) {
-        va_list args;
-        va_start(args, format);
-        /* A text that is too long is cut; vsnprintf always terminates it. */
-        vsnprintf(ret_error->text, sizeof(ret_error->text), format, args);
-        va_end(args);
-        ret_error->status = status;
+    if (ret_error == NULL) {
+        return;
     }
-    return status;
+    va_list args;
+    va_start(args, format);
+    /* A text that is too long is cut; vsnprintf always terminates it. */
+    vsnprintf(ret_error->text, sizeof(ret_error->text), format, args);
+    va_end(args);
+    ret_error->status = status;
 }

@@ -48,10 +48,12 @@ int mr_status_exit_code(mr_status status);
 /* The status as a lower-case word for logs ("transient"). */
 const char *mr_status_name(mr_status status);
 
-/* Fills *ret_error and answers `status`, so that a function can `return mr_fail(...)`.
- * `ret_error` may be NULL. */
-mr_status mr_fail(struct mr_error *ret_error, mr_status status, const char *format, ...)
+/* Fills in an error; `ret_error` may be NULL. */
+void mr_error_set(struct mr_error *ret_error, mr_status status, const char *format, ...)
     MR_PRINTF(3, 4);
+
+/* The same, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…, "…")`. */
+#define mr_fail(ret_error, status, ...) (mr_error_set((ret_error), (status), __VA_ARGS__), (status))
 
 /* The one control-flow macro: leaves the function with any status that isn't MR_OK. */
 #define MR_TRY(expression)                                                                         \

@@ -39,6 +39,8 @@ struct intake {
     /* A position that may be confirmed once all batches up to `marker_sequence` are delivered. */
     mr_lsn marker_lsn;
     uint64_t marker_sequence;
+    mr_lsn
+        marked; /* the highest of this session: a repeated commit must not take a position back */
 
     mr_lsn confirmed; /* the most we may tell */
     mr_lsn told;      /* what the server was told last on this connection */
@@ -86,11 +88,13 @@ static bool filling_has_records(const struct intake *intake)
 /* Notes that everything before `lsn` is appended; once that is delivered, `lsn` may be confirmed. */
 static void mark(struct intake *intake, mr_lsn lsn)
 {
+    if (lsn <= intake->marked) {
+        return;
+    }
+    intake->marked = lsn;
     if (filling_has_records(intake)) {
-        if (lsn > intake->filling->confirm_lsn) {
-            intake->filling->confirm_lsn = lsn;
-        }
-    } else if (lsn > intake->marker_lsn) {
+        intake->filling->confirm_lsn = lsn;
+    } else {
         intake->marker_lsn = lsn;
         intake->marker_sequence = intake->sequence;
     }
@@ -452,6 +456,7 @@ static void follow_session(struct intake *intake)
     atomic_store_explicit(&intake->pipeline->handed_over, 0, memory_order_relaxed);
     intake->marker_lsn = 0;
     intake->marker_sequence = 0;
+    intake->marked = 0;
     intake->appended = (struct mr_position){0};
     if (intake->filling != NULL) {
         intake->filling->record_count = 0;
@@ -516,7 +521,7 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
         return MR_OK; /* a stop cut it short */
     }
     if (status == MR_END) {
-        mr_fail(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
+        mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }
     if (is_fatal(intake, status)) {
         return status;

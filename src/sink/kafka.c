@@ -30,7 +30,8 @@ struct kafka_sink {
     struct mr_kafka_topics topics;
     mr_sink_done_fn done;
     void *done_context;
-    uint32_t send_at; /* records of the batch at hand that are produced already */
+    uint32_t send_at;      /* records of the batch at hand that are produced already */
+    bool told_unreachable; /* said once, until something is delivered again */
     bool failed;
     struct mr_error failure; /* the first of this session */
 };
@@ -66,9 +67,9 @@ static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
         return;
     }
     kafka->failed = true;
-    mr_fail(&kafka->failure, kafka_error_status(err), "Kafka%s%s%s: %s (%s)",
-            topic == NULL ? "" : " topic \"", topic == NULL ? "" : topic, topic == NULL ? "" : "\"",
-            text, rd_kafka_err2name(err));
+    mr_error_set(&kafka->failure, kafka_error_status(err), "Kafka%s%s%s: %s (%s)",
+                 topic == NULL ? "" : " topic \"", topic == NULL ? "" : topic,
+                 topic == NULL ? "" : "\"", text, rd_kafka_err2name(err));
 }
 
 static mr_status session_status(const struct kafka_sink *kafka, struct mr_error *ret_error)
@@ -80,10 +81,16 @@ static mr_status session_status(const struct kafka_sink *kafka, struct mr_error 
     return kafka->failure.status;
 }
 
+/* librdkafka's own log. What matters of it comes as events too; its remarks on our choice of properties and on
+ * each attempt to reconnect would only repeat themselves. */
 static void on_log(const rd_kafka_t *producer, int level, const char *facility, const char *text)
 {
     (void)producer;
-    enum mr_log_level mine = level <= 3 ? MR_LOG_WARN : level <= 6 ? MR_LOG_INFO : MR_LOG_DEBUG;
+    bool repeats = strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "FAIL") == 0 ||
+                   strcmp(facility, "ERROR") == 0 || strcmp(facility, "GETPID") == 0;
+    enum mr_log_level mine = repeats || level > 6 ? MR_LOG_DEBUG
+                             : level <= 3         ? MR_LOG_WARN
+                                                  : MR_LOG_INFO;
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
@@ -222,6 +229,7 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
         struct mr_batch *batch = message->_private;
         MR_ASSERT(batch->pending > 0);
         batch->pending--;
+        kafka->told_unreachable = false;
         /* A sealed batch is still being sent: a full queue cut `send` short. */
         if (batch->pending == 0 && batch->state == MR_BATCH_SENDING) {
             kafka->done(kafka->done_context, batch);
@@ -239,7 +247,8 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
         session_fail(kafka, err, NULL, reason);
     } else if (kafka_error_status(err) == MR_ERR_AUTH) {
         session_fail(kafka, err, NULL, text);
-    } else {
+    } else if (!kafka->told_unreachable) {
+        kafka->told_unreachable = true;
         mr_log(MR_LOG_WARN, "kafka_unreachable", text, MR_LOG_STR("code", rd_kafka_err2name(err)));
     }
 }

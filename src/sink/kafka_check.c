@@ -46,7 +46,7 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
     rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (client == NULL) {
         rd_kafka_conf_destroy(conf);
-        mr_fail(ret_error, MR_ERR_CONFIG, "%s", reason);
+        mr_error_set(ret_error, MR_ERR_CONFIG, "%s", reason);
     }
     return client;
 }

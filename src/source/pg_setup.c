@@ -314,13 +314,34 @@ mr_status mr_pg_read_keys(struct mr_pg_conn *conn, int stop_fd, const char *publ
     return MR_OK;
 }
 
+struct mr_table_keys *mr_key_list_find(struct mr_key_list *list, uint32_t oid)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->tables[i].oid == oid) {
+            return &list->tables[i];
+        }
+    }
+    return NULL;
+}
+
+static void table_keys_done(struct mr_table_keys *table)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        free(table->names[i]);
+    }
+    free(table->names);
+}
+
+void mr_key_list_forget(struct mr_key_list *list, struct mr_table_keys *table)
+{
+    table_keys_done(table);
+    *table = list->tables[--list->count];
+}
+
 void mr_key_list_done(struct mr_key_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
-        for (uint32_t k = 0; k < list->tables[i].count; k++) {
-            free(list->tables[i].names[k]);
-        }
-        free(list->tables[i].names);
+        table_keys_done(&list->tables[i]);
     }
     free(list->tables);
     *list = (struct mr_key_list){0};

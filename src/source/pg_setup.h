@@ -20,6 +20,7 @@ struct mr_table_keys {
     uint32_t oid;
     uint32_t count;
     char **names; /* in key order */
+    bool asked;   /* for a version of the relation; the next version may have another key */
 };
 
 struct mr_key_list {
@@ -32,6 +33,12 @@ struct mr_key_list {
 mr_status mr_pg_read_keys(struct mr_pg_conn *conn, int stop_fd, const char *publication,
                           uint32_t oid, struct mr_key_list *list, struct mr_error *ret_error);
 void mr_key_list_done(struct mr_key_list *list);
+
+/* The keys of a table in the list, or NULL. */
+struct mr_table_keys *mr_key_list_find(struct mr_key_list *list, uint32_t oid);
+
+/* Takes a table out of the list. */
+void mr_key_list_forget(struct mr_key_list *list, struct mr_table_keys *table);
 
 /* Looks at everything that could keep the stream from starting or from being complete and reports each
  * finding; connects by itself (ordinary and replication connection) and changes nothing. */

@@ -166,18 +166,8 @@ void mr_pg_source_free(struct mr_source *base)
     free(source);
 }
 
-static const struct mr_table_keys *find_keys(const struct pg_source *source, uint32_t oid)
-{
-    for (uint32_t i = 0; i < source->keys.count; i++) {
-        if (source->keys.tables[i].oid == oid) {
-            return &source->keys.tables[i];
-        }
-    }
-    return NULL;
-}
-
-/* A table that joined the publication after the stream began. The stream's own connection can't be asked
- * while it streams. */
+/* A table that joined the publication, or changed, after the stream began. The stream's own connection can't
+ * be asked while it streams. */
 static void look_up_keys(struct pg_source *source, uint32_t oid)
 {
     struct mr_pg_conn *conn;
@@ -196,14 +186,22 @@ struct mr_key_columns mr_pg_source_key_columns(struct mr_source *base,
                                                const struct mr_relation *relation)
 {
     struct pg_source *source = source_of(base);
-    const struct mr_table_keys *keys = find_keys(source, relation->oid);
-    if (keys == NULL && relation->identity != MR_IDENTITY_DEFAULT) {
+    struct mr_table_keys *keys = mr_key_list_find(&source->keys, relation->oid);
+    /* With the default identity the stream itself flags the key; elsewhere only the catalog knows it, and a
+     * second question is of a new version of the relation. */
+    bool flagged = relation->identity == MR_IDENTITY_DEFAULT;
+    if (keys != NULL && keys->asked && !flagged) {
+        mr_key_list_forget(&source->keys, keys);
+        keys = NULL;
+    }
+    if (keys == NULL && !flagged) {
         look_up_keys(source, relation->oid);
-        keys = find_keys(source, relation->oid);
+        keys = mr_key_list_find(&source->keys, relation->oid);
     }
     if (keys == NULL) {
         return (struct mr_key_columns){0};
     }
+    keys->asked = true;
     return (struct mr_key_columns){.names = (const char *const *)keys->names, .count = keys->count};
 }
 

@@ -27,8 +27,9 @@ struct mr_pg_source_options {
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options);
 void mr_pg_source_free(struct mr_source *source);
 
-/* The primary key of a relation as the server's catalog has it, valid until the next open, for the encoder's plan: from the list read when the stream was opened,
- * else looked up on a connection of its own (once a relation version, never once a row). */
+/* The primary key of a relation version as the server's catalog has it: from the list read when the stream was
+ * opened, else looked up on a connection of its own. Asked once a version, for the encoder's plan; valid
+ * until the next call or open. */
 struct mr_key_columns mr_pg_source_key_columns(struct mr_source *source,
                                                const struct mr_relation *relation);
 

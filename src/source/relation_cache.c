@@ -5,10 +5,12 @@
 
 enum { SLOTS_MIN = 64 };
 
+/* Where the OID is, or where it would go. Fibonacci hashing: the product's upper bits spread well, also
+ * OIDs that were given out in steps. */
 static uint32_t slot_of(const struct mr_relation_cache *cache, uint32_t oid)
 {
     uint32_t mask = cache->capacity - 1;
-    uint32_t i = (oid * 2654435761u) & mask;
+    uint32_t i = (oid * UINT32_C(2654435769)) >> (__builtin_clz(cache->capacity) + 1);
     while (cache->slots[i] != NULL && cache->slots[i]->oid != oid) {
         i = (i + 1) & mask;
     }
@@ -33,21 +35,18 @@ static void cache_grow(struct mr_relation_cache *cache)
     free(old.slots);
 }
 
-bool mr_relation_cache_put(struct mr_relation_cache *cache, struct mr_relation *relation)
+struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
+                                          struct mr_relation *relation)
 {
     if (2 * (cache->count + 1) > cache->capacity) {
         cache_grow(cache);
     }
     uint32_t slot = slot_of(cache, relation->oid);
-    if (cache->slots[slot] == NULL) {
-        if (cache->count == MR_RELATIONS_MAX) {
-            return false;
-        }
-        cache->count++;
-    }
+    struct mr_relation *replaced = cache->slots[slot];
     cache->slots[slot] = relation;
+    cache->count += replaced == NULL;
     cache->last = relation;
-    return true;
+    return replaced;
 }
 
 void mr_relation_cache_done(struct mr_relation_cache *cache)
@@ -59,34 +58,77 @@ void mr_relation_cache_done(struct mr_relation_cache *cache)
     *cache = (struct mr_relation_cache){0};
 }
 
+/* The columns come right behind the relation, the names behind the columns. */
+_Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_column) == 0, "columns are aligned");
+
+static size_t view_size(const struct mr_relation_view *view)
+{
+    size_t size = sizeof(struct mr_relation) + view->column_count * sizeof(struct mr_column) +
+                  view->schema.len + 1 + view->table.len + 1;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        size += view->columns[i].name.len + 1;
+    }
+    return size;
+}
+
+/* Copies a name to `*names` and moves that behind it. The block is zeroed: the NUL is there. */
+static char *copy_name(char **names, mr_slice name)
+{
+    char *copy = *names;
+    memcpy(copy, name.data, name.len);
+    *names += name.len + 1;
+    return copy;
+}
+
+struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
+{
+    struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(view_size(view));
+    struct mr_column *columns = (struct mr_column *)(relation + 1);
+    char *names = (char *)(columns + view->column_count);
+    *relation = (struct mr_relation){
+        .oid = view->oid,
+        .schema = copy_name(&names, view->schema),
+        .table = copy_name(&names, view->table),
+        .identity = view->identity,
+        .column_count = view->column_count,
+        .columns = columns,
+    };
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        columns[i] = (struct mr_column){
+            .name = copy_name(&names, view->columns[i].name),
+            .type_oid = view->columns[i].type_oid,
+            .type_modifier = view->columns[i].type_modifier,
+            .in_identity = view->columns[i].in_identity,
+        };
+    }
+    return relation;
+}
+
 void mr_relation_free(struct mr_relation *relation)
 {
-    if (relation == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        free(relation->columns[i].name);
-    }
-    free(relation->columns);
-    free(relation->schema);
-    free(relation->table);
     free(relation);
 }
 
-static bool column_equal(const struct mr_column *a, const struct mr_column *b)
+static bool name_matches(const char *name, mr_slice view)
 {
-    return strcmp(a->name, b->name) == 0 && a->type_oid == b->type_oid &&
-           a->type_modifier == b->type_modifier && a->in_identity == b->in_identity;
+    return mr_slice_equal(mr_slice_of(name), view);
 }
 
-bool mr_relation_equal(const struct mr_relation *a, const struct mr_relation *b)
+static bool column_matches(const struct mr_column *column, const struct mr_column_view *view)
 {
-    if (a->oid != b->oid || a->identity != b->identity || a->column_count != b->column_count ||
-        strcmp(a->schema, b->schema) != 0 || strcmp(a->table, b->table) != 0) {
+    return name_matches(column->name, view->name) && column->type_oid == view->type_oid &&
+           column->type_modifier == view->type_modifier && column->in_identity == view->in_identity;
+}
+
+bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view)
+{
+    if (relation->identity != view->identity || relation->column_count != view->column_count ||
+        !name_matches(relation->schema, view->schema) ||
+        !name_matches(relation->table, view->table)) {
         return false;
     }
-    for (uint32_t i = 0; i < a->column_count; i++) {
-        if (!column_equal(&a->columns[i], &b->columns[i])) {
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (!column_matches(&relation->columns[i], &view->columns[i])) {
             return false;
         }
     }

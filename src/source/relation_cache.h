@@ -1,30 +1,59 @@
-/* The decoder's relations by OID: the version that the stream announced last. Inside source/ only. */
+/* The decoder's relations by OID: the version that the stream announced last. Inside source/ only.
+ *
+ * A relation is one block of memory (description, columns and names together), so a new version costs
+ * one allocation, and the same version announced anew costs none: it is compared while it is still
+ * slices of its message.
+ */
 #ifndef MR_SOURCE_RELATION_CACHE_H
 #define MR_SOURCE_RELATION_CACHE_H
 
 #include "event/event.h"
 
+/* Far above what a server holds; it bounds the memory that a broken stream can ask for. */
 enum { MR_RELATIONS_MAX = 100000 };
 
+/* A relation as its message has it; the names are the message's bytes. */
+struct mr_column_view {
+    mr_slice name;
+    uint32_t type_oid;
+    int32_t type_modifier;
+    bool in_identity;
+};
+
+struct mr_relation_view {
+    uint32_t oid;
+    mr_slice schema;
+    mr_slice table;
+    enum mr_replica_identity identity;
+    uint32_t column_count;
+    const struct mr_column_view *columns;
+};
+
+/* A relation of its own, with everything copied. */
+struct mr_relation *mr_relation_new(const struct mr_relation_view *view);
+void mr_relation_free(struct mr_relation *relation);
+
+/* True when the relation, found by the view's OID, is what the view says, to the last column. */
+bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view);
+
+/* All zero is an empty cache. */
 struct mr_relation_cache {
-    struct mr_relation **slots; /* open addressing by OID */
+    struct mr_relation **slots; /* open addressing by OID, at most half full */
     uint32_t capacity;          /* a power of two, or 0 */
     uint32_t count;
     struct mr_relation *last; /* rows of one table tend to come together */
 };
 
-/* Finds without a shortcut; NULL when the OID is not known. */
+/* Finds without the shortcut; NULL when the OID is not known. */
 struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid);
 
-/* Puts a relation in place of the one of the same OID, which the caller has freed before, or as a new one.
- * False when the cache is full. The cache owns it then. */
-MR_MUST_USE bool mr_relation_cache_put(struct mr_relation_cache *cache,
-                                       struct mr_relation *relation);
+/* Puts a relation in, in the place of the one of the same OID if there is one. The cache owns it then.
+ * Answers the relation that it replaced, now the caller's, or NULL. */
+MR_MUST_USE struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
+                                                      struct mr_relation *relation);
 
+/* Frees the relations and the table; the cache is empty then and can be used again. */
 void mr_relation_cache_done(struct mr_relation_cache *cache);
-
-void mr_relation_free(struct mr_relation *relation);
-bool mr_relation_equal(const struct mr_relation *a, const struct mr_relation *b);
 
 static inline struct mr_relation *mr_relation_cache_get(struct mr_relation_cache *cache,
                                                         uint32_t oid)
