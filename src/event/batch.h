@@ -42,7 +42,8 @@ struct mr_record {
     struct mr_position position;
     int64_t commit_time_us; /* since 1970 */
     uint32_t xid;           /* 0: none */
-    uint32_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
+    uint16_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
+    bool key_is_text;       /* the key is bare text (flat), not JSON */
 };
 
 enum mr_batch_state {
@@ -62,7 +63,10 @@ struct mr_batch {
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */
     uint32_t record_count;
-    uint32_t pending; /* delivery reports still out; sink thread */
+    /* The sink thread's own. */
+    uint32_t pending; /* delivery reports still out */
+    uint32_t group;   /* of batches that went to the sink together */
+    bool with_sink;   /* taken from the ring, not yet given back */
 };
 
 /* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into

@@ -29,10 +29,15 @@ static struct mr_ack_entry *ack_entry(struct mr_ack *ack, uint64_t sequence)
     return &ack->entries[sequence % ack->capacity];
 }
 
+bool mr_ack_full(const struct mr_ack *ack)
+{
+    return ack->next - ack->oldest >= ack->capacity;
+}
+
 void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn)
 {
     MR_ASSERT(sequence == ack->next);
-    MR_ASSERT(ack->next - ack->oldest < ack->capacity);
+    MR_ASSERT(!mr_ack_full(ack));
     *ack_entry(ack, sequence) = (struct mr_ack_entry){.confirm_lsn = confirm_lsn, .done = false};
     ack->next++;
 }

@@ -28,7 +28,10 @@ void mr_ack_done(struct mr_ack *ack);
  * stays. */
 void mr_ack_reset(struct mr_ack *ack, uint64_t first);
 
-/* A batch sets out. `confirm_lsn` 0: it ends no transaction. At most `capacity` are open. */
+/* No further batch may set out: one of long ago is still on its way. */
+bool mr_ack_full(const struct mr_ack *ack);
+
+/* A batch sets out. `confirm_lsn` 0: it ends no transaction. The window is not full. */
 void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn);
 
 /* A batch is delivered. True when the prefix moved: `confirmed` and `oldest` then tell how far. */

@@ -1,19 +1,31 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool. */
 #include <poll.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
 
+enum {
+    /* What waits in the ring goes to the sink as one group, and so many groups are on their way at a time:
+     * while they are, the next one gathers. So a quiet stream has the latency of one request, and a burst
+     * makes few large requests, however small its batches are. */
+    GROUPS_OPEN_MAX = 2,
+    /* The acknowledgement window in pools: one slow partition keeps the oldest batch open while the others'
+     * come and go. */
+    WINDOW_POOLS = 8,
+};
+
 struct delivery {
     struct mr_pipeline *pipeline;
     struct mr_ack ack;
     uint32_t session;
-    struct mr_batch *current;    /* popped, not sent as a whole yet */
-    struct mr_batch **in_flight; /* by sequence modulo pool size; NULL where none is */
-    uint32_t attempt;            /* failed sessions in a row */
+    struct mr_batch *current;             /* popped, not sent as a whole yet */
+    uint32_t group_open[GROUPS_OPEN_MAX]; /* batches of each group that are on their way */
+    uint32_t group;                       /* the one that is being taken from the ring */
+    uint32_t group_left;                  /* batches of it that are still in the ring */
+    uint32_t attempt;                     /* failed sessions in a row */
     bool ever_connected;
 };
 
@@ -26,13 +38,9 @@ static void wake_source(struct mr_pipeline *pipeline)
 
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
+    batch->with_sink = false;
     mr_pool_release(&delivery->pipeline->pool, batch);
     wake_source(delivery->pipeline);
-}
-
-static struct mr_batch **in_flight_slot(struct delivery *delivery, uint64_t sequence)
-{
-    return &delivery->in_flight[sequence % delivery->pipeline->pool.count];
 }
 
 /* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position told. */
@@ -45,22 +53,39 @@ static void batch_done(void *context, struct mr_batch *batch)
         atomic_store(&pipeline->confirmed, delivery->ack.confirmed);
         atomic_store(&pipeline->delivered, delivery->ack.oldest - 1);
     }
-    *in_flight_slot(delivery, batch->sequence) = NULL;
+    delivery->group_open[batch->group]--;
     delivery->attempt = 0;
     delivery->ever_connected = true;
     atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
     give_back(delivery, batch);
 }
 
+/* Makes all that waits in the ring the next group; false while enough groups are on their way. */
+static bool begin_group(struct delivery *delivery)
+{
+    uint32_t group = 0;
+    while (delivery->group_open[group] > 0) {
+        if (++group == GROUPS_OPEN_MAX) {
+            return false;
+        }
+    }
+    delivery->group = group;
+    delivery->group_left = mr_ring_count(&delivery->pipeline->to_sink);
+    return delivery->group_left > 0;
+}
+
 /* Takes the next batch of this session; those filled for an older one are given back. */
 static struct mr_batch *next_batch(struct delivery *delivery)
 {
-    struct mr_batch *batch;
-    while ((batch = mr_ring_pop(&delivery->pipeline->to_sink)) != NULL) {
-        MR_ASSERT(batch->state == MR_BATCH_SEALED);
+    while (!mr_ack_full(&delivery->ack) && (delivery->group_left > 0 || begin_group(delivery))) {
+        struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
+        MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
+        delivery->group_left--;
         if (batch->session == delivery->session) {
             mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);
-            *in_flight_slot(delivery, batch->sequence) = batch;
+            batch->group = delivery->group;
+            batch->with_sink = true;
+            delivery->group_open[batch->group]++;
             return batch;
         }
         give_back(delivery, batch);
@@ -123,11 +148,11 @@ static void end_session(struct delivery *delivery)
     mr_ack_reset(&delivery->ack, 1);
     atomic_store(&pipeline->delivered, 0);
     atomic_store(&pipeline->session, delivery->session);
+    memset(delivery->group_open, 0, sizeof(delivery->group_open));
+    delivery->group_left = 0;
     for (uint32_t i = 0; i < pipeline->pool.count; i++) {
-        if (delivery->in_flight[i] != NULL) {
-            struct mr_batch *batch = delivery->in_flight[i];
-            delivery->in_flight[i] = NULL;
-            give_back(delivery, batch);
+        if (pipeline->pool.batches[i].with_sink) {
+            give_back(delivery, &pipeline->pool.batches[i]);
         }
     }
     mr_wake(pipeline->source_wake);
@@ -208,10 +233,8 @@ void *mr_delivery_main(void *context)
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
     struct delivery delivery = {.pipeline = pipeline};
-    mr_ack_init(&delivery.ack, pipeline->pool.count);
-    delivery.in_flight = MR_NEW_ARRAY(struct mr_batch *, pipeline->pool.count);
+    mr_ack_init(&delivery.ack, WINDOW_POOLS * pipeline->pool.count);
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
-    free(delivery.in_flight);
     mr_ack_done(&delivery.ack);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);

@@ -5,9 +5,11 @@
  * is the sink thread's to do, and the pool then fills up behind it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -19,6 +21,8 @@ struct file_sink {
     struct mr_sink base;
     struct mr_file_options options;
     int fd;
+    int stop_fd;
+    bool is_pipe;
     mr_sink_done_fn done;
     void *done_context;
     uint8_t bytes[WRITE_BYTES];
@@ -41,8 +45,8 @@ static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *con
                            int stop_fd, struct mr_error *ret_error)
 {
     (void)wake_fd;
-    (void)stop_fd;
     struct file_sink *file = file_of(sink);
+    file->stop_fd = stop_fd;
     file->done = done;
     file->done_context = context;
     file->used = 0;
@@ -54,6 +58,8 @@ static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *con
                        "file \"%s\" can't be opened: %s; set sink.file.path", file->options.path,
                        strerror(errno));
     }
+    struct stat kind;
+    file->is_pipe = fstat(file->fd, &kind) == 0 && !S_ISREG(kind.st_mode);
     return MR_OK;
 }
 
@@ -66,17 +72,33 @@ static mr_status write_failed(const struct file_sink *file, struct mr_error *ret
     return mr_fail(ret_error, MR_ERR_TRANSIENT, "%s can't be written: %s", name, strerror(errno));
 }
 
+/* Waits until the reader takes more; MR_AGAIN when the thread is to leave. */
+static mr_status wait_for_reader(const struct file_sink *file)
+{
+    struct pollfd fds[2] = {
+        {.fd = file->fd, .events = POLLOUT},
+        {.fd = file->stop_fd, .events = POLLIN},
+    };
+    while (poll(fds, 2, -1) < 0) {
+    }
+    return fds[0].revents != 0 ? MR_OK : MR_AGAIN;
+}
+
+/* A pipe takes PIPE_BUF bytes without waiting once it is writable. More at a time could wait for ever for a
+ * reader that stands still, and a non-blocking standard output would be so for others too. */
 static mr_status file_flush(struct file_sink *file, struct mr_error *ret_error)
 {
     size_t written = 0;
     while (written < file->used) {
-        ssize_t count = write(file->fd, file->bytes + written, file->used - written);
+        size_t part = file->used - written;
+        if (file->is_pipe) {
+            MR_TRY(wait_for_reader(file));
+            part = part < PIPE_BUF ? part : PIPE_BUF;
+        }
+        ssize_t count = write(file->fd, file->bytes + written, part);
         if (count >= 0) {
             written += (size_t)count;
-        } else if (errno == EAGAIN) {
-            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
-            poll(&ready, 1, -1);
-        } else if (errno != EINTR) {
+        } else if (errno != EINTR && errno != EAGAIN) {
             return write_failed(file, ret_error);
         }
     }
@@ -121,10 +143,8 @@ static mr_status append_key(struct file_sink *file, const struct mr_record *reco
     if (record->key == NULL) {
         return file_append(file, MR_SLICE("null"), ret_error);
     }
-    if (key.len > 0 && key.data[0] == '{') {
-        return file_append(file, key, ret_error);
-    }
-    return append_string(file, key, ret_error);
+    return record->key_is_text ? append_string(file, key, ret_error)
+                               : file_append(file, key, ret_error);
 }
 
 static mr_status write_record(struct file_sink *file, const struct mr_record *record,

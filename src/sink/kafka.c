@@ -22,6 +22,10 @@ enum {
     HEADERS = 3,
 };
 
+#define TOO_LARGE                                                                                  \
+    "a record is too large; raise sink.kafka.message_max, the broker's message.max.bytes and the " \
+    "topic's max.message.bytes"
+
 struct kafka_sink {
     struct mr_sink base;
     struct mr_kafka_options options;
@@ -136,6 +140,7 @@ static void kafka_close(struct mr_sink *sink)
 static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
                             int stop_fd, struct mr_error *ret_error)
 {
+    (void)stop_fd; /* it never waits */
     struct kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->producer == NULL);
     kafka->done = done;
@@ -143,7 +148,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->failed = false;
     kafka->send_at = 0;
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
-    mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options, stop_fd);
+    mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
     return MR_OK;
 }
 
@@ -193,7 +198,9 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     }
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        session_fail(kafka, code, record->topic->name, rd_kafka_error_string(error));
+        session_fail(kafka, code, record->topic->name,
+                     code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ? TOO_LARGE
+                                                                  : rd_kafka_error_string(error));
     }
     rd_kafka_error_destroy(error);
     return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
@@ -207,7 +214,7 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
     while (kafka->send_at < batch->record_count) {
         const struct mr_record *record = mr_batch_record(batch, kafka->send_at);
         rd_kafka_topic_t *topic;
-        MR_TRY(mr_kafka_topics_get(&kafka->topics, record->topic, &topic, ret_error));
+        MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
         MR_TRY(produce(kafka, topic, batch, record, ret_error));
         kafka->send_at++;
         batch->pending++;
@@ -223,7 +230,9 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
             session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt),
-                         rd_kafka_err2str(message->err));
+                         message->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+                             ? TOO_LARGE
+                             : rd_kafka_err2str(message->err));
             continue;
         }
         struct mr_batch *batch = message->_private;

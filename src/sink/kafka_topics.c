@@ -1,6 +1,5 @@
 #include "sink/kafka_topics.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +9,18 @@
 
 enum {
     ADMIN_TIMEOUT_MS = 10000,
-    METADATA_TIMEOUT_MS = 5000,
-    RETRY_MIN_MS = 100,
+    METADATA_TIMEOUT_MS = 1000,
+    RETRY_FIRST_MS = 10,
+    RETRY_TOLD_MS = 100, /* a pause this long is worth a line in the log */
     RETRY_MAX_MS = 5000,
     HANDLES_MIN = 16,
+    CREATED_TOGETHER_MAX = 256,
 };
 
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
-                          const struct mr_kafka_options *options, int stop_fd)
+                          const struct mr_kafka_options *options)
 {
-    *topics =
-        (struct mr_kafka_topics){.producer = producer, .options = options, .stop_fd = stop_fd};
+    *topics = (struct mr_kafka_topics){.producer = producer, .options = options};
 }
 
 void mr_kafka_topics_done(struct mr_kafka_topics *topics)
@@ -31,6 +31,12 @@ void mr_kafka_topics_done(struct mr_kafka_topics *topics)
         }
     }
     free(topics->handles);
+    if (topics->awaited_handle != NULL) {
+        rd_kafka_topic_destroy(topics->awaited_handle);
+    }
+    if (topics->creating != NULL) {
+        rd_kafka_queue_destroy(topics->creating);
+    }
     *topics = (struct mr_kafka_topics){0};
 }
 
@@ -54,61 +60,81 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
     return err;
 }
 
-/* The result of the one topic that was asked for. */
-static rd_kafka_resp_err_t create_result(rd_kafka_event_t *event, char *reason, size_t reason_size)
+/* ---- creation ---- */
+
+static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_topic *topic)
 {
-    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
-    const char *text = rd_kafka_event_error_string(event);
-    const rd_kafka_CreateTopics_result_t *result = rd_kafka_event_CreateTopics_result(event);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR && result != NULL) {
-        size_t count;
-        const rd_kafka_topic_result_t **results =
-            rd_kafka_CreateTopics_result_topics(result, &count);
-        if (count == 1) {
-            err = rd_kafka_topic_result_error(results[0]);
-            text = rd_kafka_topic_result_error_string(results[0]);
-        }
-    }
-    snprintf(reason, reason_size, "%s", text == NULL ? rd_kafka_err2str(err) : text);
-    return err == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : err;
+    return topic->index < topics->capacity && topics->handles[topic->index] != NULL;
 }
 
-static rd_kafka_resp_err_t topic_create(struct mr_kafka_topics *topics, const char *name,
-                                        char *reason, size_t reason_size)
+static void want_topic(const struct mr_kafka_topics *topics, const char *name,
+                       rd_kafka_NewTopic_t **wanted, size_t *count)
 {
-    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(
-        name, topics->options->partitions, topics->options->replication, reason, reason_size);
-    if (wanted == NULL) {
-        return RD_KAFKA_RESP_ERR__INVALID_ARG;
+    char reason[256];
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
+        name, topics->options->partitions, topics->options->replication, reason, sizeof(reason));
+    MR_ASSERT(topic != NULL); /* the options' ranges were checked with the configuration */
+    wanted[(*count)++] = topic;
+}
+
+/* Asks for the topic of the `first` record and for those of later ones that have no handle yet. That another one
+ * exists already is no error of anybody. */
+static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch *batch,
+                          uint32_t first)
+{
+    rd_kafka_NewTopic_t *wanted[CREATED_TOGETHER_MAX];
+    const struct mr_topic *names[CREATED_TOGETHER_MAX];
+    size_t count = 0;
+    for (uint32_t i = first; i < batch->record_count && count < CREATED_TOGETHER_MAX; i++) {
+        const struct mr_topic *topic = mr_batch_record(batch, i)->topic;
+        size_t known = 0;
+        while (known < count && names[known] != topic) {
+            known++;
+        }
+        if (known == count && !has_handle(topics, topic)) {
+            names[count] = topic;
+            want_topic(topics, topic->name, wanted, &count);
+        }
     }
-    rd_kafka_queue_t *answer = rd_kafka_queue_new(topics->producer);
+    topics->creating = rd_kafka_queue_new(topics->producer);
     rd_kafka_AdminOptions_t *options =
         rd_kafka_AdminOptions_new(topics->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     rd_kafka_AdminOptions_set_request_timeout(options, ADMIN_TIMEOUT_MS, NULL, 0);
-    rd_kafka_CreateTopics(topics->producer, &wanted, 1, options, answer);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(answer, ADMIN_TIMEOUT_MS + 1000);
-    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    if (event != NULL) {
-        err = create_result(event, reason, reason_size);
-        rd_kafka_event_destroy(event);
-    } else {
-        snprintf(reason, reason_size, "the broker does not answer");
-    }
+    rd_kafka_CreateTopics(topics->producer, wanted, count, options, topics->creating);
     rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_queue_destroy(answer);
-    rd_kafka_NewTopic_destroy(wanted);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        mr_log(MR_LOG_INFO, "topic_created", "the topic did not exist and was created",
-               MR_LOG_STR("topic", name), MR_LOG_INT("partitions", topics->options->partitions));
+    rd_kafka_NewTopic_destroy_array(wanted, count);
+}
+
+/* The answer for the awaited topic; the others are logged, and asked for again when their turn comes. */
+static rd_kafka_resp_err_t create_result(struct mr_kafka_topics *topics, rd_kafka_event_t *event,
+                                         char *reason, size_t reason_size)
+{
+    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        snprintf(reason, reason_size, "%s", rd_kafka_event_error_string(event));
+        return err;
+    }
+    size_t count;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = rd_kafka_topic_result_name(results[i]);
+        rd_kafka_resp_err_t one = rd_kafka_topic_result_error(results[i]);
+        if (one == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            mr_log(MR_LOG_INFO, "topic_created", "the topic did not exist and was created",
+                   MR_LOG_STR("topic", name),
+                   MR_LOG_INT("partitions", topics->options->partitions));
+        } else if (one != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS &&
+                   strcmp(name, topics->awaited->name) == 0) {
+            const char *text = rd_kafka_topic_result_error_string(results[i]);
+            snprintf(reason, reason_size, "%s", text == NULL ? rd_kafka_err2str(one) : text);
+            err = one;
+        }
     }
     return err;
 }
 
-static bool stopped_within(const struct mr_kafka_topics *topics, int wait_ms)
-{
-    struct pollfd stop = {.fd = topics->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, wait_ms) == 1;
-}
+/* ---- waiting ---- */
 
 static bool is_missing(rd_kafka_resp_err_t err)
 {
@@ -116,83 +142,117 @@ static bool is_missing(rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 }
 
-/* One look, and one attempt to create; `reason` tells what stands in the way. */
-static rd_kafka_resp_err_t topic_try(struct mr_kafka_topics *topics, const char *name,
-                                     rd_kafka_topic_t *handle, char *reason, size_t reason_size)
+/* What the broker says now; MR_FULL with `ret_err` set to what stands in the way, or to no error while an answer
+ * is on its way. */
+static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *batch, uint32_t i,
+                      rd_kafka_resp_err_t *ret_err, char *reason, size_t reason_size)
 {
-    rd_kafka_resp_err_t err = topic_state(topics, handle);
-    snprintf(reason, reason_size, "%s", rd_kafka_err2str(err));
-    if (!is_missing(err)) {
-        return err;
+    *ret_err = RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (topics->creating != NULL) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(topics->creating, 0);
+        if (event == NULL) {
+            return MR_FULL;
+        }
+        *ret_err = create_result(topics, event, reason, reason_size);
+        rd_kafka_event_destroy(event);
+        rd_kafka_queue_destroy(topics->creating);
+        topics->creating = NULL;
+        if (*ret_err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return MR_FULL;
+        }
     }
-    if (!topics->options->create_topics) {
+    *ret_err = topic_state(topics, topics->awaited_handle);
+    snprintf(reason, reason_size, "%s", rd_kafka_err2str(*ret_err));
+    if (!is_missing(*ret_err)) {
+        return *ret_err == RD_KAFKA_RESP_ERR_NO_ERROR ? MR_OK : MR_FULL;
+    }
+    if (topics->options->create_topics) {
+        create_topics(topics, batch, i);
+        *ret_err = RD_KAFKA_RESP_ERR_NO_ERROR;
+    } else {
         snprintf(reason, reason_size,
                  "it does not exist; create it, or set sink.kafka.create_topics = true");
-        return err;
     }
-    err = topic_create(topics, name, reason, reason_size);
-    /* Created is not yet known everywhere: look again. */
-    return err == RD_KAFKA_RESP_ERR_NO_ERROR ? RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE : err;
+    return MR_FULL;
 }
 
-static mr_status topic_wait(struct mr_kafka_topics *topics, const char *name,
-                            rd_kafka_topic_t *handle, struct mr_error *ret_error)
+/* MR_FULL: look again later. */
+static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err,
+                         const char *reason, struct mr_error *ret_error)
 {
-    char reason[256];
-    bool told = false;
-    int wait_ms = RETRY_MIN_MS / 10;
-    for (;;) {
-        rd_kafka_resp_err_t err = topic_try(topics, name, handle, reason, sizeof(reason));
-        if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            return MR_OK;
-        }
-        if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
-            err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
-            err == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
-            return mr_fail(
-                ret_error, MR_ERR_AUTH,
-                "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it", name,
-                reason);
-        }
-        if (err == RD_KAFKA_RESP_ERR__FATAL) {
-            return mr_fail(ret_error, MR_ERR_TRANSIENT, "Kafka topic \"%s\": %s", name, reason);
-        }
-        if (!told && wait_ms >= RETRY_MIN_MS) {
-            mr_log(MR_LOG_WARN, "topic_wait", reason, MR_LOG_STR("topic", name));
-            told = true;
-        }
-        if (stopped_within(topics, wait_ms)) {
-            return MR_AGAIN;
-        }
-        wait_ms = wait_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : wait_ms * 2;
+    const char *name = topics->awaited->name;
+    switch (err) {
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        return mr_fail(ret_error, MR_ERR_AUTH,
+                       "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it",
+                       name, reason);
+    case RD_KAFKA_RESP_ERR__FATAL:
+        return mr_fail(ret_error, MR_ERR_TRANSIENT, "Kafka topic \"%s\": %s", name, reason);
+    default:
+        break;
     }
+    if (!topics->told && topics->wait_ms >= RETRY_TOLD_MS) {
+        mr_log(MR_LOG_WARN, "topic_wait", reason, MR_LOG_STR("topic", name));
+        topics->told = true;
+    }
+    topics->retry_ns = mr_monotonic_ns() + (int64_t)topics->wait_ms * 1000000;
+    topics->wait_ms = topics->wait_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : topics->wait_ms * 2;
+    return MR_FULL;
 }
 
-mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_topic *topic,
-                              rd_kafka_topic_t **ret_handle, struct mr_error *ret_error)
+static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *topic,
+                       struct mr_error *ret_error)
 {
-    if (MR_LIKELY(topic->index < topics->capacity && topics->handles[topic->index] != NULL)) {
-        *ret_handle = topics->handles[topic->index];
-        return MR_OK;
-    }
-    rd_kafka_topic_t *handle = rd_kafka_topic_new(topics->producer, topic->name, NULL);
-    if (handle == NULL) {
+    MR_ASSERT(topics->awaited == NULL);
+    topics->awaited_handle = rd_kafka_topic_new(topics->producer, topic->name, NULL);
+    if (topics->awaited_handle == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka topic \"%s\": %s", topic->name,
                        rd_kafka_err2str(rd_kafka_last_error()));
     }
-    mr_status status = topic_wait(topics, topic->name, handle, ret_error);
-    if (status != MR_OK) {
-        rd_kafka_topic_destroy(handle);
-        return status;
-    }
-    if (topic->index >= topics->capacity) {
-        uint32_t capacity = topic->index + HANDLES_MIN;
+    topics->awaited = topic;
+    topics->retry_ns = 0;
+    topics->wait_ms = RETRY_FIRST_MS;
+    topics->told = false;
+    return MR_OK;
+}
+
+static void keep_awaited(struct mr_kafka_topics *topics)
+{
+    uint32_t index = topics->awaited->index;
+    if (index >= topics->capacity) {
+        uint32_t capacity = index + HANDLES_MIN;
         topics->handles = MR_REALLOC(topics->handles, capacity * sizeof(*topics->handles));
         memset(topics->handles + topics->capacity, 0,
                (capacity - topics->capacity) * sizeof(*topics->handles));
         topics->capacity = capacity;
     }
-    topics->handles[topic->index] = handle;
-    *ret_handle = handle;
+    topics->handles[index] = topics->awaited_handle;
+    topics->awaited = NULL;
+    topics->awaited_handle = NULL;
+}
+
+mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,
+                              uint32_t i, rd_kafka_topic_t **ret_handle, struct mr_error *ret_error)
+{
+    const struct mr_topic *topic = mr_batch_record(batch, i)->topic;
+    if (MR_UNLIKELY(!has_handle(topics, topic))) {
+        if (topics->awaited == NULL) {
+            MR_TRY(await(topics, topic, ret_error));
+        }
+        if (mr_monotonic_ns() < topics->retry_ns) {
+            return MR_FULL;
+        }
+        char reason[256];
+        rd_kafka_resp_err_t err;
+        mr_status status = look(topics, batch, i, &err, reason, sizeof(reason));
+        if (status != MR_OK) {
+            return err == RD_KAFKA_RESP_ERR_NO_ERROR ? status
+                                                     : put_off(topics, err, reason, ret_error);
+        }
+        keep_awaited(topics);
+    }
+    *ret_handle = topics->handles[topic->index];
     return MR_OK;
 }
