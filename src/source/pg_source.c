@@ -3,9 +3,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/reader.h"
+#include "source/pg_payload.h"
 #include "source/pg_setup.h"
-#include "source/pgoutput.h"
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
@@ -61,34 +60,6 @@ static mr_status pg_source_open(struct mr_source *base, mr_lsn start, int stop_f
     return status;
 }
 
-/* XLogData: Byte1('w') Int64(start of the data) Int64(end of WAL) Int64(time) Bytes
- * Primary keepalive: Byte1('k') Int64(end of WAL) Int64(time) Byte1(reply requested)
- * PostgreSQL documentation, "Streaming Replication Protocol". */
-static mr_status take_payload(struct pg_source *source, const struct mr_source_handler *handler,
-                              struct mr_error *ret_error)
-{
-    struct mr_reader reader = mr_reader_init(source->message);
-    uint8_t type = mr_reader_u8(&reader);
-    if (MR_LIKELY(type == 'w')) {
-        mr_lsn lsn = mr_reader_u64(&reader);
-        mr_reader_take(&reader, 16);
-        mr_slice message = {.data = reader.at, .len = mr_reader_left(&reader)};
-        if (!reader.failed) {
-            return mr_pgoutput_decode(source->decoder, lsn, message, handler, ret_error);
-        }
-    } else if (type == 'k') {
-        mr_lsn server_end = mr_reader_u64(&reader);
-        mr_reader_take(&reader, 8);
-        bool reply = mr_reader_u8(&reader) != 0;
-        if (!reader.failed) {
-            handler->keepalive(handler->context, server_end, reply);
-            return MR_OK;
-        }
-    }
-    return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                   "the replication stream holds a message that is neither data nor keepalive");
-}
-
 static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
                                    struct mr_error *ret_error)
 {
@@ -100,7 +71,7 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
             MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
             source->pending = true;
         }
-        MR_TRY(take_payload(source, handler, ret_error));
+        MR_TRY(mr_pg_payload_take(source->decoder, source->message, handler, ret_error));
         source->pending = false;
     }
     return MR_OK;
