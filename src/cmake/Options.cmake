@@ -15,6 +15,7 @@ option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
+option(MILLRACE_FUZZ "Build the libFuzzer targets (needs Clang)" OFF)
 
 # Symbols stay in: profiles and crash addresses name functions; stripping is the packager's choice.
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")

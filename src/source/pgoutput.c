@@ -147,7 +147,11 @@ static mr_status decode_begin(struct decoding *decoding)
     mr_lsn commit_lsn = mr_reader_u64(&decoding->reader);
     int64_t commit_time = (int64_t)mr_reader_u64(&decoding->reader);
     uint32_t xid = mr_reader_u32(&decoding->reader);
-    require(decoding, !__builtin_add_overflow(commit_time, MR_PG_EPOCH_US, &commit_time),
+    /* Events tell it in nanoseconds since 1970 too, which end in the year 2262. */
+    int64_t commit_time_ns;
+    require(decoding,
+            !__builtin_add_overflow(commit_time, MR_PG_EPOCH_US, &commit_time) &&
+                !__builtin_mul_overflow(commit_time, 1000, &commit_time_ns),
             "its commit time is out of range");
     MR_TRY(expect_end(decoding));
     if (decoder->in_transaction) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "source/relation_cache.h"
 #include "testing/pgoutput_builder.h"
 #include "testing/test.h"
@@ -314,9 +315,11 @@ static void test_decode_begin_time_range(void **state)
     } good[] = {
         {0, INT64_C(946684800000000)},
         {-INT64_C(946684800000000), 0},
-        {INT64_MIN, INT64_MIN + INT64_C(946684800000000)},
-        {INT64_MAX - INT64_C(946684800000000), INT64_MAX},
+        {INT64_MIN / 1000 - MR_PG_EPOCH_US, INT64_MIN / 1000},
+        {INT64_MAX / 1000 - MR_PG_EPOCH_US, INT64_MAX / 1000},
     };
+    static const int64_t bad[] = {INT64_MIN, INT64_MIN / 1000 - MR_PG_EPOCH_US - 1,
+                                  INT64_MAX / 1000 - MR_PG_EPOCH_US + 1, INT64_MAX};
     struct mr_wire wire;
     for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
         begin_at_time(&wire, 0x1000 + i, good[i].since_2000_us);
@@ -324,8 +327,10 @@ static void test_decode_begin_time_range(void **state)
         assert_true(seen->transaction.commit_time_us == good[i].since_1970_us);
         commit(seen, 0x1000 + i);
     }
-    begin_at_time(&wire, 0x2000, INT64_MAX - INT64_C(946684800000000) + 1);
-    assert_wrong(seen, &wire, "its commit time is out of range");
+    for (size_t i = 0; i < MR_ARRAY_LEN(bad); i++) {
+        begin_at_time(&wire, 0x2000, bad[i]);
+        assert_wrong(seen, &wire, "its commit time is out of range");
+    }
 }
 
 static void test_decode_commit_out_of_place(void **state)

@@ -1,0 +1,227 @@
+#include "strict_json.h"
+
+#include <string.h>
+
+enum { DEPTH_MAX = 200 };
+
+struct cursor {
+    const uint8_t *at, *end;
+};
+
+static bool value(struct cursor *in, unsigned depth);
+
+static int peek(const struct cursor *in)
+{
+    return in->at < in->end ? *in->at : -1;
+}
+
+static bool take(struct cursor *in, uint8_t byte)
+{
+    if (peek(in) != byte) {
+        return false;
+    }
+    in->at++;
+    return true;
+}
+
+static void space(struct cursor *in)
+{
+    while (take(in, ' ') || take(in, '\t') || take(in, '\n') || take(in, '\r')) {
+    }
+}
+
+static bool digits(struct cursor *in)
+{
+    const uint8_t *begin = in->at;
+    while (peek(in) >= '0' && peek(in) <= '9') {
+        in->at++;
+    }
+    return in->at > begin;
+}
+
+static bool number(struct cursor *in)
+{
+    take(in, '-');
+    if (!take(in, '0') && !digits(in)) {
+        return false;
+    }
+    if (take(in, '.') && !digits(in)) {
+        return false;
+    }
+    if (take(in, 'e') || take(in, 'E')) {
+        if (!take(in, '+')) {
+            take(in, '-');
+        }
+        return digits(in);
+    }
+    return true;
+}
+
+size_t strict_utf8_length(const uint8_t *text, size_t len)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (len == 0) {
+        return 0;
+    }
+    if (text[0] < 0x80) {
+        return 1;
+    }
+    size_t size = text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : text[0] >= 0xC0 ? 2 : 0;
+    if (size == 0 || text[0] >= 0xF8 || size > len) {
+        return 0;
+    }
+    uint32_t point = text[0] & (0x7Fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if (text[i] >> 6 != 2) {
+            return 0;
+        }
+        point = point << 6 | (text[i] & 0x3Fu);
+    }
+    bool surrogate = point >= 0xD800 && point < 0xE000;
+    return point < least[size] || point > 0x10FFFF || surrogate ? 0 : size;
+}
+
+static int hex(int digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    if (digit >= 'A' && digit <= 'F') {
+        return digit - 'A' + 10;
+    }
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* Answers the character behind the backslash, or -1. */
+static int escaped(struct cursor *in)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    int byte = peek(in);
+    const char *found = byte > 0 ? strchr(from, byte) : NULL;
+    if (found != NULL) {
+        in->at++;
+        return to[found - from];
+    }
+    if (!take(in, 'u') || in->end - in->at < 4) {
+        return -1;
+    }
+    int point = 0;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex(*in->at++);
+        if (digit < 0) {
+            return -1;
+        }
+        point = point * 16 + digit;
+    }
+    return point < 0x80 ? point : -1;
+}
+
+/* `ret` may be NULL; answers the length of the content or -1. */
+static long string(struct cursor *in, uint8_t *ret)
+{
+    long len = 0;
+    if (!take(in, '"')) {
+        return -1;
+    }
+    while (!take(in, '"')) {
+        int byte = peek(in);
+        size_t size = strict_utf8_length(in->at, (size_t)(in->end - in->at));
+        if (byte < 0x20 || size == 0) {
+            return -1;
+        }
+        const uint8_t *from = in->at;
+        uint8_t single;
+        in->at += size;
+        if (byte == '\\') {
+            int point = escaped(in);
+            if (point < 0) {
+                return -1;
+            }
+            single = (uint8_t)point;
+            from = &single;
+        }
+        if (ret != NULL) {
+            memcpy(ret + len, from, size);
+        }
+        len += (long)size;
+    }
+    return len;
+}
+
+static bool members(struct cursor *in, bool named, uint8_t close, unsigned depth)
+{
+    space(in);
+    if (take(in, close)) {
+        return true;
+    }
+    do {
+        space(in);
+        if (named) {
+            if (string(in, NULL) < 0) {
+                return false;
+            }
+            space(in);
+            if (!take(in, ':')) {
+                return false;
+            }
+        }
+        if (!value(in, depth + 1)) {
+            return false;
+        }
+        space(in);
+    } while (take(in, ','));
+    return take(in, close);
+}
+
+static bool word(struct cursor *in, const char *text)
+{
+    size_t len = strlen(text);
+    if ((size_t)(in->end - in->at) < len || memcmp(in->at, text, len) != 0) {
+        return false;
+    }
+    in->at += len;
+    return true;
+}
+
+static bool value(struct cursor *in, unsigned depth)
+{
+    if (depth > DEPTH_MAX) {
+        return false;
+    }
+    space(in);
+    switch (peek(in)) {
+    case '{':
+        in->at++;
+        return members(in, true, '}', depth);
+    case '[':
+        in->at++;
+        return members(in, false, ']', depth);
+    case '"':
+        return string(in, NULL) >= 0;
+    case 't':
+        return word(in, "true");
+    case 'f':
+        return word(in, "false");
+    case 'n':
+        return word(in, "null");
+    default:
+        return number(in);
+    }
+}
+
+bool strict_json_valid(mr_slice text)
+{
+    struct cursor in = {.at = text.data, .end = text.data + text.len};
+    if (!value(&in, 0)) {
+        return false;
+    }
+    space(&in);
+    return in.at == in.end;
+}
+
+long strict_json_unescape(mr_slice text, uint8_t *ret)
+{
+    struct cursor in = {.at = text.data, .end = text.data + text.len};
+    long len = string(&in, ret);
+    return in.at == in.end ? len : -1;
+}
