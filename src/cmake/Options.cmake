@@ -4,7 +4,10 @@ set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_EXTENSIONS ON) # eventfd, signalfd, __VA_OPT__
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# What hardens the binary is asserted by tests/test_hardening.py.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON) # of executables; -fPIE below is for the libraries they are made of
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C CXX)
 
 if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
@@ -27,7 +30,8 @@ function(millrace_compile_options target)
     target_compile_options(${target} PRIVATE
         -Wall -Wextra -Wshadow -Wpointer-arith -Wvla -Wformat=2 -Werror=format-security
         $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings>
-        -fno-omit-frame-pointer -fstack-protector-strong)
+        -fPIE -fno-omit-frame-pointer -fstack-protector-strong -fstack-clash-protection
+        $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection=full>)
     if(MILLRACE_WERROR)
         target_compile_options(${target} PRIVATE -Werror)
     endif()

@@ -110,6 +110,13 @@ std::string reason_of(const char *text)
     return colon == std::string::npos ? line : line.substr(colon + 2);
 }
 
+/* At the end of a text without a last line break, toml11 names the line behind it. */
+uint32_t line_within(size_t line, const char *text, size_t len)
+{
+    const auto breaks = static_cast<size_t>(std::count(text, text + len, '\n'));
+    return static_cast<uint32_t>(std::min(line, breaks + 1));
+}
+
 } // namespace
 
 extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint32_t *ret_line,
@@ -123,7 +130,7 @@ extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint
         fill(node, root);
         return node;
     } catch (const toml::exception &error) {
-        *ret_line = static_cast<uint32_t>(error.location().line());
+        *ret_line = line_within(error.location().line(), text, len);
         std::snprintf(ret_reason, reason_size, "%s", reason_of(error.what()).c_str());
     } catch (const std::exception &error) {
         *ret_line = 1;

@@ -1,0 +1,67 @@
+"""What compiler and linker do for the binary's safety, read from the binary itself."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from kit import BINARY
+
+pytestmark = pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ,
+                                reason="a sanitizer's build is not what users run")
+
+# Every unit of ours is compiled with these; GCC writes them into the debug information.
+COMPILER_FLAGS = ["-O2", "-fPIE", "-fstack-protector-strong", "-fstack-clash-protection"]
+
+
+def readelf(*options):
+    return subprocess.run(["readelf", "-W", *options, BINARY], check=True, capture_output=True, text=True).stdout
+
+
+def segments():
+    """Type and flags of each program header."""
+    return re.findall(r"^  (\w+) +0x\w+ 0x\w+ 0x\w+ 0x\w+ 0x\w+ ([R ][W ][E ])", readelf("-l"), re.M)
+
+
+def test_position_independent_and_bound_at_start():
+    assert re.search(r"Type:\s+DYN \(Position-Independent Executable", readelf("-h"))
+    dynamic = readelf("-d")
+    assert re.search(r"\(FLAGS\).*BIND_NOW", dynamic) and re.search(r"\(FLAGS_1\).*NOW.*PIE", dynamic)
+    assert "GNU_RELRO" in dict(segments()), "no part becomes read-only after the start"
+    assert "TEXTREL" not in dynamic, "code is relocated, so it is writable meanwhile"
+
+
+def test_no_memory_is_writable_and_executable():
+    found = segments()
+    assert dict(found)["GNU_STACK"] == "RW "
+    assert not [name for name, flags in found if "W" in flags and "E" in flags]
+
+
+def test_no_search_path_of_its_own():
+    assert not re.search(r"\((RPATH|RUNPATH)\)", readelf("-d"))
+
+
+def test_build_id():
+    assert re.search(r"Build ID: [0-9a-f]{40}", readelf("-n"))
+
+
+def test_stack_protector_and_fortified_functions_are_used():
+    symbols = readelf("--dyn-syms")
+    assert "__stack_chk_fail" in symbols
+    for name in ("snprintf", "vsnprintf", "fprintf"):
+        if f" {name}@" in symbols:
+            assert f"__{name}_chk" in symbols, f"{name} is called, but nowhere checked"
+    assert re.search(r"__\w+_chk@GLIBC", symbols)
+
+
+def test_every_unit_is_compiled_with_the_flags():
+    producers = re.findall(r"DW_AT_producer\s*:.*?((?:GNU C|clang)[^\n]*)", readelf("--debug-dump=info"))
+    ours = [text for text in producers if text.startswith("GNU C")]
+    assert ours, "no debug information to read the flags from; is the build by GCC, and stripped?"
+    wanted = list(COMPILER_FLAGS)
+    if "X86-64" in readelf("-h"):
+        wanted.append("-fcf-protection=full")
+    for text in ours:
+        missing = [flag for flag in wanted if flag not in text]
+        assert not missing, f"{missing} missing in: {text}"
