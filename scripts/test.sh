@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--quick] [--full]
+# Usage: scripts/test.sh [--quick] [--full] [--sanitized]
 #
 # Installs what is missing, builds, and runs all tests: unit tests with GCC under the
 # address and undefined-behaviour sanitizers, unit tests under the thread sanitizer, a
 # build with Clang, the checks of style (clang-format, clang-tidy, shellcheck, the direction
-# of the includes), and the system tests on a private PostgreSQL and
+# of the includes), instructions per event against the committed baseline, a short run of
+# the fuzzers, and the system tests on a private PostgreSQL and
 # a private Kafka. Warnings are errors.
 #
 #   --quick   unit tests under the sanitizers only
 #   --full    system tests at full length: a million changes, 30 kills, 30 stops,
 #             a transaction of two million rows (about 15 minutes more)
+#   --sanitized  only the system tests, with the binary built with the address and
+#             undefined-behaviour sanitizers, and again with the thread sanitizer
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$REPO_ROOT"
@@ -30,11 +33,22 @@ unit_tests() {
     ctest --preset "$1" --no-tests=error
 }
 
+# system_tests_sanitized PRESET: a report ends the process with an exit code that no test expects.
+# Suppressions name third-party libraries only.
+system_tests_sanitized() {
+    build "$1"
+    say "system tests with preset $1"
+    ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
+        TSAN_OPTIONS=exitcode=66:suppressions=$REPO_ROOT/tests/tsan.supp \
+        MILLRACE_BIN=$REPO_ROOT/build/$1/millrace MILLRACE_TEST_SANITIZED=1 tests/run.sh
+}
+
 main() {
     case "${1:-}" in
         "") ;;
         --quick) MODE=quick ;;
         --full) MODE=full ;;
+        --sanitized) MODE=sanitized ;;
         -h | --help)
             print_help "$0"
             return
@@ -42,11 +56,19 @@ main() {
         *) die "unknown option $1; try --help" ;;
     esac
     scripts/setup.sh --all
+    if [ "$MODE" = sanitized ]; then
+        system_tests_sanitized dev
+        system_tests_sanitized tsan
+        return
+    fi
     unit_tests dev
     [ "$MODE" = quick ] && return
     unit_tests tsan
     build clang
     scripts/style.sh
+    benchmarks/micro.sh --check
+    benchmarks/micro.sh --self-test
+    scripts/fuzz.sh --seconds 5
     build ci
     if [ "$MODE" = full ]; then
         export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000

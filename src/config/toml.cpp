@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <sstream>
 #include <string>
 #include <toml.hpp>
@@ -110,6 +111,14 @@ std::string reason_of(const char *text)
     return colon == std::string::npos ? line : line.substr(colon + 2);
 }
 
+/* toml11 moves values in functions that may not throw, where std::bad_alloc would end the process without a
+ * word; so it ends here, as mr_alloc does it. */
+void out_of_memory()
+{
+    std::fputs("millrace: out of memory while the configuration was read\n", stderr);
+    std::abort();
+}
+
 /* At the end of a text without a last line break, toml11 names the line behind it. */
 uint32_t line_within(size_t line, const char *text, size_t len)
 {
@@ -122,6 +131,7 @@ uint32_t line_within(size_t line, const char *text, size_t len)
 extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint32_t *ret_line,
                                               char *ret_reason, size_t reason_size)
 {
+    std::set_new_handler(out_of_memory);
     try {
         std::istringstream stream(std::string(text, len));
         const toml::value root = toml::parse(stream, "configuration");
