@@ -129,6 +129,10 @@ class Stand:
         self.topics.append(topic)
         return topic
 
+    def drop_topic(self, topic):
+        self.kafka.delete_topics([topic])[topic].result()
+        self.topics.remove(topic)
+
     def count(self, topic):
         consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)

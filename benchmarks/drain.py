@@ -49,8 +49,7 @@ class Bench(Stand):
         result["records"] = self.count(topic)
         if result["records"] < self.arguments.rows and "discard" not in str(self.arguments.option):
             raise SystemExit(f"only {result['records']} records arrived:\n{result['log']}")
-        self.kafka.delete_topics([topic])[topic].result()
-        self.topics.remove(topic)
+        self.drop_topic(topic)
         return result
 
     def first_event(self):
@@ -142,4 +141,5 @@ def main():
             json.dump(figures, file, indent=2)
 
 
-main()
+if __name__ == "__main__":
+    main()

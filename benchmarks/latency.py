@@ -24,6 +24,7 @@ class Writer(threading.Thread):
         self.stand, self.transactions = stand, int(rate * seconds / ROWS_PER_TRANSACTION)
         self.interval = ROWS_PER_TRANSACTION / rate
         self.late = 0
+        self.commits = []  # wall-clock time of each, as this side saw it
 
     def run(self):
         with psycopg.connect(dsn(self.stand.name), autocommit=True) as connection:
@@ -35,6 +36,7 @@ class Writer(threading.Thread):
                 self.late += wait < -0.1
                 first = i * ROWS_PER_TRANSACTION
                 connection.execute(INSERT, [first + 1, first + ROWS_PER_TRANSACTION])
+                self.commits.append(time.time())
 
 
 def follow(topic, count, limit_s):
@@ -99,4 +101,5 @@ def main():
             json.dump(figures, file, indent=2)
 
 
-main()
+if __name__ == "__main__":
+    main()
