@@ -214,6 +214,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
          "destination = \"d\"\n",
          1, "is no operation"},
         {"not toml\n", 1, "no valid TOML"},
+        {"\nx = 'caf\xE9'\n", 2, "byte 10 is not UTF-8"},
         {T "x = 1\nx = 2\n", 3, "no valid TOML"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
