@@ -10,6 +10,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -241,6 +242,8 @@ def main():
     if 0 < arguments.seconds <= WARM_UP_S:
         raise SystemExit(f"--seconds: the first {WARM_UP_S} don't count")
     arguments.keep = False
+    # So that a SIGTERM too ends the program that is being measured and removes the database.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     peers = [Peer(text) for text in arguments.peer or KNOWN]
     bench = Bench(arguments)
     try:
