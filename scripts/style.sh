@@ -11,11 +11,13 @@ cd "$REPO_ROOT"
 declare -A MAY_INCLUDE=(
     [base]=""
     [event]="base"
+    [metrics]="base"
     [source]="base event"
     [encode]="base event"
     [sink]="base event"
-    [pipeline]="base event source encode sink"
-    [config]="base event source encode sink pipeline"
+    [pipeline]="base event metrics source encode sink"
+    [admin]="base event metrics source encode sink pipeline"
+    [config]="base event source encode sink pipeline admin"
 )
 
 check_includes() {
