@@ -7,11 +7,13 @@
 #ifndef MR_ADMIN_MONITOR_H
 #define MR_ADMIN_MONITOR_H
 
+#include "admin/process.h"
 #include "base/buffer.h"
 #include "base/log.h"
 #include "encode/table_counts.h"
 #include "event/event.h"
 #include "metrics/histogram.h"
+#include "pipeline/bottleneck.h"
 #include "pipeline/pipeline.h"
 #include "sink/sink.h"
 #include "source/pg_slot.h"
@@ -32,18 +34,6 @@ enum mr_state {
 };
 const char *
 mr_state_name(enum mr_state state); /* "starting", "streaming", "waiting_for_source", … */
-
-/* Which stage holds the flow. In the order of the flow. */
-enum mr_stage {
-    MR_STAGE_NONE, /* the flow keeps up */
-    MR_STAGE_POSTGRES,
-    MR_STAGE_DECODE,
-    MR_STAGE_ENCODE,
-    MR_STAGE_PRODUCE,
-    MR_STAGE_KAFKA,
-    MR_STAGE_COUNT
-};
-const char *mr_stage_name(enum mr_stage stage); /* "none", "postgres", "decode", … */
 
 /* One second. Rates are per second; times in seconds, NaN when nothing was delivered in it. */
 struct mr_monitor_sample {
@@ -73,27 +63,6 @@ struct mr_monitor_event {
     char text[MR_MONITOR_TEXT_MAX]; /* the sentence, cut */
 };
 
-/* Times a stage takes, from the whole run: see millrace_stage_seconds. */
-enum mr_path {
-    MR_PATH_RECEIVED,
-    MR_PATH_DECODED,
-    MR_PATH_ENCODED,
-    MR_PATH_ENQUEUED,
-    MR_PATH_ACKNOWLEDGED,
-    MR_PATH_CONFIRMED,
-    MR_PATH_COUNT
-};
-const char *mr_path_name(enum mr_path path); /* "received", … */
-
-struct mr_monitor_process {
-    double cpu_seconds;
-    uint64_t resident_bytes, resident_peak_bytes, virtual_bytes;
-    uint32_t open_fds, max_fds, threads;
-    double start_time; /* seconds since 1970 */
-    bool has_jemalloc;
-    uint64_t jemalloc_allocated, jemalloc_active, jemalloc_resident;
-};
-
 /* All that /status, /readyz and the live page need, of one moment. */
 struct mr_monitor_snapshot {
     int64_t time_ms;
@@ -107,7 +76,7 @@ struct mr_monitor_snapshot {
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */
     struct mr_sink_view sink; /* in flight by partition, errors by code, client statistics */
     struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
-    struct mr_monitor_process process;
+    struct mr_process process;
 
     mr_lsn server_lsn;
     uint64_t lag_bytes;

@@ -39,6 +39,7 @@ static void wake_source(struct mr_pipeline *pipeline)
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
     batch->with_sink = false;
+    mr_meter_give_back(&delivery->pipeline->meter, batch);
     mr_pool_release(&delivery->pipeline->pool, batch);
     wake_source(delivery->pipeline);
 }
@@ -49,10 +50,12 @@ static void batch_done(void *context, struct mr_batch *batch)
     struct delivery *delivery = context;
     struct mr_pipeline *pipeline = delivery->pipeline;
     atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
-    if (mr_ack_complete(&delivery->ack, batch->sequence)) {
+    bool moved = mr_ack_complete(&delivery->ack, batch->sequence);
+    if (moved) {
         atomic_store(&pipeline->confirmed, delivery->ack.confirmed);
         atomic_store(&pipeline->delivered, delivery->ack.oldest - 1);
     }
+    mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
     delivery->group_open[batch->group]--;
     delivery->attempt = 0;
     delivery->ever_connected = true;
@@ -102,6 +105,9 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         }
         if (delivery->current == NULL) {
             return MR_OK;
+        }
+        if (delivery->current->pending == 0) {
+            mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
         }
         mr_status status = sink->ops->send(sink, delivery->current, ret_error);
         if (status != MR_OK) {
@@ -219,6 +225,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
             return status;
         }
         atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
+        mr_meter_rebuild(&pipeline->meter, status);
         mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
                MR_LOG_INT("session", delivery->session),
                MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));

@@ -15,6 +15,7 @@
 #define MR_PIPELINE_PIPELINE_H
 
 #include "encode/encode.h"
+#include "pipeline/meter.h"
 #include "sink/sink.h"
 #include "source/source.h"
 
@@ -82,5 +83,8 @@ struct mr_pipeline_stats {
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
+
+/* Its histograms; they live as long as the pipeline. Any thread. */
+const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/ack.h"
+#include "pipeline/meter.h"
 #include "pipeline/pipeline.h"
 
 enum mr_stop {
@@ -63,6 +64,9 @@ struct mr_pipeline {
     _Atomic mr_lsn received;
     _Atomic uint64_t handed_over; /* sequence of the session */
     _Atomic bool source_connected;
+
+    struct mr_meter meter;
+    _Atomic bool source_was_connected;
 
     /* Each thread's own end; read after both are joined. */
     mr_status source_status;

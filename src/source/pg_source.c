@@ -89,6 +89,13 @@ static mr_status take_payload(struct pg_source *source, const struct mr_source_h
                    "the replication stream holds a message that is neither data nor keepalive");
 }
 
+static void count_received(struct pg_source *source)
+{
+    uint64_t bytes = atomic_load_explicit(&source->base.received_bytes, memory_order_relaxed);
+    atomic_store_explicit(&source->base.received_bytes, bytes + source->message.len,
+                          memory_order_relaxed);
+}
+
 static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
                                    struct mr_error *ret_error)
 {
@@ -99,6 +106,7 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
         if (!source->pending) {
             MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
             source->pending = true;
+            count_received(source);
         }
         MR_TRY(take_payload(source, handler, ret_error));
         source->pending = false;
