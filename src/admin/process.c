@@ -136,7 +136,7 @@ static struct mr_thread_time *line_of(struct mr_thread_time *lines, uint32_t *co
     }
     struct mr_thread_time *line = &lines[(*count)++];
     *line = (struct mr_thread_time){0};
-    snprintf(line->name, sizeof(line->name), "%s", name);
+    snprintf(line->name, sizeof(line->name), "%.15s", name);
     return line;
 }
 

@@ -65,6 +65,7 @@ struct mr_kafka_options {
     int32_t partitions;  /* of a topic that is created */
     int32_t replication; /* of a topic that is created; -1: the broker's default */
     bool headers;        /* position, xid and commit time as record headers */
+    uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
