@@ -11,8 +11,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "admin/monitor.h"
 #include "check.h"
 #include "config/config.h"
+#include "metrics/metrics.h"
+
+enum { MONITOR_SAMPLE_MS = 1000 };
 
 struct arguments {
     const char *command; /* run, check, config-reference */
@@ -30,6 +34,7 @@ static void print_help(FILE *to)
         "changes "
         "nothing\n"
         "       millrace config-reference       print docs/configuration.md\n"
+        "       millrace metrics-reference      print docs/metrics.md\n"
         "\n"
         "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON "
         "lines to "
@@ -99,6 +104,9 @@ struct app {
     struct mr_topics topics;
     struct mr_encoder *encoder;
     struct mr_pipeline *pipeline;
+    struct mr_table_counts *table_counts;
+    struct mr_pg_slot *slot;
+    struct mr_monitor *monitor;
 };
 
 static struct mr_key_columns key_columns(void *context, const struct mr_relation *relation)
@@ -132,15 +140,42 @@ static void app_wire(struct app *app)
 {
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
+    app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
+    app->config->encode.counts = app->table_counts;
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics, key_columns, app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
+    app->slot =
+        mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
+                                                    .slot = app->config->source.slot,
+                                                    .interval_ms = app->config->slot_interval_ms});
+    app->monitor = mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
+                                                               .pipeline = app->pipeline,
+                                                               .sink = app->sink,
+                                                               .tables = app->table_counts,
+                                                               .slot = app->slot});
+}
+
+/* What only looks. Started before the pipeline and stopped behind it, so that it sees the whole run. */
+static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_slot_start(app->slot, ret_error));
+    return mr_monitor_start(app->monitor, ret_error);
+}
+
+static void watchers_stop(struct app *app)
+{
+    mr_monitor_stop(app->monitor);
+    mr_pg_slot_stop(app->slot);
 }
 
 static void app_free(struct app *app)
 {
+    mr_monitor_free(app->monitor);
+    mr_pg_slot_free(app->slot);
     mr_pipeline_free(app->pipeline);
     mr_encoder_free(app->encoder);
+    mr_table_counts_free(app->table_counts);
     app->sink->ops->free(app->sink);
     mr_pg_source_free(app->source);
     mr_topics_done(&app->topics);
@@ -208,11 +243,15 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
            MR_LOG_STR("slot", app->config->source.slot),
            MR_LOG_STR("publication", app->config->source.publication),
            MR_LOG_STR("sink", app->sink->ops->name));
-    mr_status status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    mr_status status = watchers_start(app, ret_error);
+    if (status == MR_OK) {
+        status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    }
     if (status == MR_OK) {
         wait_for_end(app->pipeline, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
     }
+    watchers_stop(app);
     log_end(app->pipeline, status, ret_error);
     app_free(app);
     close(done_fd);
@@ -247,6 +286,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(arguments.command, "config-reference") == 0) {
         mr_config_print_reference(stdout);
+        return 0;
+    }
+    if (strcmp(arguments.command, "metrics-reference") == 0) {
+        mr_metrics_print_reference(stdout);
         return 0;
     }
     if (strcmp(arguments.command, "run") != 0 && strcmp(arguments.command, "check") != 0) {

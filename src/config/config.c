@@ -290,6 +290,8 @@ static void build_source(struct mr_config *config)
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
     config->source.failover = values->failover != 0;
+    config->slot_interval_ms = (uint32_t)values->slot_interval;
+    config->metrics_tables_max = (uint32_t)values->metrics_max_tables;
     if (!slot_name_good(values->slot_name)) {
         PROBLEM(config, LINE(config, slot_name),
                 "slot_name \"%s\" is not what PostgreSQL takes: up to 63 of a-z, 0-9 and _",
@@ -457,6 +459,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.brokers = join(config, &values->brokers);
     config->kafka.compression = codecs[values->compression];
     config->kafka.linger_ms = (uint32_t)values->linger;
+    config->kafka.statistics_interval_ms = (uint32_t)values->statistics_interval;
     config->kafka.batch_bytes = (size_t)values->kafka_batch_size;
     config->kafka.message_bytes_max = (size_t)values->message_max;
     config->kafka.create_topics = values->create_topics != 0;

@@ -25,6 +25,8 @@ struct mr_config {
     struct mr_kafka_options kafka;
     struct mr_file_options file;
     struct mr_pipeline_options pipeline;
+    uint32_t slot_interval_ms; /* 0: the slot is never looked at */
+    uint32_t metrics_tables_max;
     enum mr_log_level log_level;
     enum mr_log_format log_format;
 

@@ -123,7 +123,8 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
         plans_rehash(encoder, 2 * encoder->plan_capacity);
     }
     if (encoder->options.counts != NULL && plan->topic != NULL) {
-        plan->line = mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
+        plan->line =
+            mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
     }
     *plan_slot(encoder, relation) = plan;
     encoder->plan_count++;

@@ -41,7 +41,7 @@ struct mr_encode_options {
     const struct mr_route
         *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;
-    bool routes_only; /* … this is set: then only routed tables are */
+    bool routes_only;               /* … this is set: then only routed tables are */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
 };
 

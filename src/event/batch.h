@@ -104,9 +104,9 @@ size_t mr_batch_used(const struct mr_batch *batch);
 struct mr_pool {
     struct mr_batch *batches;
     uint32_t count;
-    size_t block_size;     /* of a standard block */
-    size_t block_size_max; /* of a grown one */
-    struct mr_ring free;   /* released by the sink thread, acquired by the source thread */
+    size_t block_size;          /* of a standard block */
+    size_t block_size_max;      /* of a grown one */
+    struct mr_ring free;        /* released by the sink thread, acquired by the source thread */
     _Atomic size_t arena_bytes; /* of all blocks there are, and the most that was */
     _Atomic size_t arena_bytes_high;
 };

@@ -7,8 +7,8 @@
         UINT64_C(5) * (unit), UINT64_C(7) * (unit)
 
 static const uint64_t seconds_bounds[] = {
-    DECADE(UINT64_C(1000)),      DECADE(UINT64_C(10000)),      DECADE(UINT64_C(100000)),
-    DECADE(UINT64_C(1000000)),   DECADE(UINT64_C(10000000)),   DECADE(UINT64_C(100000000)),
+    DECADE(UINT64_C(1000)),       DECADE(UINT64_C(10000)),       DECADE(UINT64_C(100000)),
+    DECADE(UINT64_C(1000000)),    DECADE(UINT64_C(10000000)),    DECADE(UINT64_C(100000000)),
     DECADE(UINT64_C(1000000000)), DECADE(UINT64_C(10000000000)), UINT64_C(100000000000),
 };
 
@@ -31,7 +31,10 @@ struct layout {
     double divisor;
 };
 
-#define LAYOUT(table, unit) {.bounds = (table), .count = MR_ARRAY_LEN(table), .divisor = (unit)}
+#define LAYOUT(table, unit)                                                                        \
+    {                                                                                              \
+        .bounds = (table), .count = MR_ARRAY_LEN(table), .divisor = (unit)                         \
+    }
 
 static const struct layout layouts[] = {
     [MR_HISTOGRAM_SECONDS] = LAYOUT(seconds_bounds, 1e9),

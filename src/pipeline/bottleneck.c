@@ -9,8 +9,8 @@ enum {
 const char *mr_stage_name(enum mr_stage stage)
 {
     static const char *const names[] = {
-        [MR_STAGE_NONE] = "none",     [MR_STAGE_POSTGRES] = "postgres",
-        [MR_STAGE_DECODE] = "decode", [MR_STAGE_ENCODE] = "encode",
+        [MR_STAGE_NONE] = "none",       [MR_STAGE_POSTGRES] = "postgres",
+        [MR_STAGE_DECODE] = "decode",   [MR_STAGE_ENCODE] = "encode",
         [MR_STAGE_PRODUCE] = "produce", [MR_STAGE_KAFKA] = "kafka",
     };
     return names[stage];

@@ -55,9 +55,9 @@ struct intake {
     uint32_t protocol_failures;
     bool connected;
     bool ever_connected;
-    uint64_t changes_at_wait; /* `changes` when the thread last waited */
-    int64_t round_ns;         /* when this round of receiving began, */
-    int64_t round_wall_ns;    /* also by the wall clock */
+    uint64_t changes_at_wait;  /* `changes` when the thread last waited */
+    int64_t round_ns;          /* when this round of receiving began, */
+    int64_t round_wall_ns;     /* also by the wall clock */
     uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */
     uint64_t bytes_at_begin;
     int64_t stop_deadline_ns; /* 0: not stopping */

@@ -27,7 +27,7 @@ const char *mr_path_name(enum mr_path path)
 
 void mr_meter_init(struct mr_meter *meter)
 {
-    struct mr_histogram *seconds[] = {&meter->received, &meter->decoded,  &meter->encoded,
+    struct mr_histogram *seconds[] = {&meter->received,  &meter->decoded,  &meter->encoded,
                                       &meter->confirmed, &meter->enqueued, &meter->flush,
                                       &meter->latency};
     for (size_t i = 0; i < MR_ARRAY_LEN(seconds); i++) {
@@ -149,9 +149,9 @@ void mr_meter_rebuild(struct mr_meter *meter, mr_status status)
 const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path)
 {
     const struct mr_histogram *histograms[] = {
-        [MR_PATH_RECEIVED] = &meter->received,   [MR_PATH_DECODED] = &meter->decoded,
-        [MR_PATH_ENCODED] = &meter->encoded,     [MR_PATH_ENQUEUED] = &meter->enqueued,
-        [MR_PATH_ACKNOWLEDGED] = &meter->flush,  [MR_PATH_CONFIRMED] = &meter->confirmed,
+        [MR_PATH_RECEIVED] = &meter->received,  [MR_PATH_DECODED] = &meter->decoded,
+        [MR_PATH_ENCODED] = &meter->encoded,    [MR_PATH_ENQUEUED] = &meter->enqueued,
+        [MR_PATH_ACKNOWLEDGED] = &meter->flush, [MR_PATH_CONFIRMED] = &meter->confirmed,
     };
     return histograms[path];
 }

@@ -56,7 +56,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set_u64(conf, "linger.ms", options->linger_ms, ret_error));
     MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
-    MR_TRY(conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
+    MR_TRY(
+        conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
     for (uint32_t i = 0; i < options->property_count; i++) {
         MR_TRY(
             conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));

@@ -7,8 +7,8 @@ static _Thread_local struct mr_kafka_place placed;
 static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key_len, int32_t count,
                      void *topic_opaque, void *message_opaque)
 {
-    int32_t partition = rd_kafka_msg_partitioner_murmur2(handle, key, key_len, count, topic_opaque,
-                                                         message_opaque);
+    int32_t partition =
+        rd_kafka_msg_partitioner_murmur2(handle, key, key_len, count, topic_opaque, message_opaque);
     placed = (struct mr_kafka_place){.partition = partition, .count = count};
     return partition;
 }

@@ -62,9 +62,9 @@ struct mr_kafka_options {
     size_t batch_bytes; /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
-    int32_t partitions;  /* of a topic that is created */
-    int32_t replication; /* of a topic that is created; -1: the broker's default */
-    bool headers;        /* position, xid and commit time as record headers */
+    int32_t partitions;              /* of a topic that is created */
+    int32_t replication;             /* of a topic that is created; -1: the broker's default */
+    bool headers;                    /* position, xid and commit time as record headers */
     uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
 };
 

@@ -24,7 +24,6 @@ struct mr_pg_slot {
     int stop_fd;
 
     /* The thread's own. */
-    struct mr_pg_conn *conn;
     bool told; /* that it fails; once until it works again */
 
     pthread_mutex_t lock; /* over all that follows */
@@ -34,8 +33,8 @@ struct mr_pg_slot {
 };
 
 static const char *const status_names[] = {
-    [MR_WAL_UNKNOWN] = "unknown",       [MR_WAL_RESERVED] = "reserved",
-    [MR_WAL_EXTENDED] = "extended",     [MR_WAL_UNRESERVED] = "unreserved",
+    [MR_WAL_UNKNOWN] = "unknown",   [MR_WAL_RESERVED] = "reserved",
+    [MR_WAL_EXTENDED] = "extended", [MR_WAL_UNRESERVED] = "unreserved",
     [MR_WAL_LOST] = "lost",
 };
 
@@ -74,8 +73,7 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     if (safe_bytes <= 0) {
         return 0;
     }
-    uint32_t kept =
-        forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
+    uint32_t kept = forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
     uint32_t oldest = newest;
     for (uint32_t back = 1; back < kept; back++) {
         uint32_t i = (newest + MR_FORECAST_SAMPLES - back) % MR_FORECAST_SAMPLES;
@@ -108,8 +106,8 @@ static mr_lsn parse_lsn(const char *text)
 enum column { LSN, WAL_STATUS, SAFE_BYTES, RETAINED_BYTES, CONFIRMED, ACTIVE, NAME };
 
 /* A standby has no position to write at; it replays. */
-static mr_status query(struct mr_pg_slot *slot, struct mr_pg_result **ret_result,
-                       struct mr_error *ret_error)
+static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_sql sql = {0};
     mr_sql_add(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
@@ -119,8 +117,8 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_result **ret_result
                      "THEN pg_catalog.pg_last_wal_replay_lsn() "
                      "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                      "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
-    mr_sql_add_literal(&sql, slot->conn, slot->options.slot);
-    mr_status status = mr_pg_exec(slot->conn, slot->stop_fd, sql.text, ret_result, NULL, ret_error);
+    mr_sql_add_literal(&sql, conn, slot->options.slot);
+    mr_status status = mr_pg_exec(conn, slot->stop_fd, sql.text, ret_result, NULL, ret_error);
     mr_sql_done(&sql);
     return status;
 }
@@ -155,25 +153,23 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     pthread_mutex_unlock(&slot->lock);
 }
 
+/* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
 static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
-    if (slot->conn == NULL) {
-        MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &slot->conn,
-                             ret_error));
-    }
+    struct mr_pg_conn *conn;
+    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_error));
     struct mr_pg_result *result;
-    MR_TRY(query(slot, &result, ret_error));
-    if (mr_pg_result_rows(result) > 0) {
+    mr_status status = query(slot, conn, &result, ret_error);
+    if (status == MR_OK) {
         take_result(slot, result);
+        mr_pg_result_free(result);
     }
-    mr_pg_result_free(result);
-    return MR_OK;
+    mr_pg_close(conn);
+    return status;
 }
 
 static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
 {
-    mr_pg_close(slot->conn);
-    slot->conn = NULL;
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);
@@ -204,8 +200,6 @@ static void *slot_main(void *context)
             look_failed(slot, &error);
         }
     } while (poll(&stop, 1, pause_ms(slot)) <= 0);
-    mr_pg_close(slot->conn);
-    slot->conn = NULL;
     return NULL;
 }
 

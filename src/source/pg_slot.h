@@ -1,4 +1,4 @@
-/* The slot as the server sees it, looked at now and then on an ordinary connection of its own.
+/* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
  * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
  */
