@@ -303,6 +303,7 @@ static void *monitor_main(void *context)
 {
     struct mr_monitor *monitor = context;
     prctl(PR_SET_NAME, "mr-monitor");
+    mr_alloc_leave_out();
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
     do {
         sample(monitor);

@@ -110,16 +110,6 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
-/* On the sink thread, from `poll`. The text is ours then. */
-static int on_statistics(rd_kafka_t *producer, char *json, size_t json_len, void *opaque)
-{
-    (void)producer;
-    (void)json_len;
-    struct kafka_sink *kafka = opaque;
-    free(atomic_exchange(&kafka->statistics, json));
-    return 1;
-}
-
 static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -129,9 +119,8 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
         return status;
     }
     rd_kafka_conf_set_log_cb(conf, on_log);
-    rd_kafka_conf_set_opaque(conf, kafka);
-    rd_kafka_conf_set_stats_cb(conf, on_statistics);
-    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
+    rd_kafka_conf_set_events(conf,
+                             RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (kafka->producer == NULL) {
@@ -313,6 +302,10 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
             break;
         case RD_KAFKA_EVENT_ERROR:
             take_error(kafka, event);
+            break;
+        case RD_KAFKA_EVENT_STATS:
+            /* A report that no memory was left for is missing, and no more. */
+            free(atomic_exchange(&kafka->statistics, strdup(rd_kafka_event_stats(event))));
             break;
         default:
             break;

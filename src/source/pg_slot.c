@@ -190,6 +190,7 @@ static void *slot_main(void *context)
 {
     struct mr_pg_slot *slot = context;
     prctl(PR_SET_NAME, "mr-slot");
+    mr_alloc_leave_out();
     struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
     do {
         struct mr_error error = {0};
