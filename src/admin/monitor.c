@@ -145,6 +145,7 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
     mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
+    now->confirmed_lsn = confirmed;
     now->lag_bytes = now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
     int64_t now_us = now->time_ms * 1000;
     if (now->lag_bytes == 0 && confirmed != 0) {

@@ -79,6 +79,7 @@ struct mr_monitor_snapshot {
     struct mr_process process;
 
     mr_lsn server_lsn;
+    mr_lsn confirmed_lsn; /* also that of the slot, as long as nothing was confirmed yet */
     uint64_t lag_bytes;
     double lag_seconds;
     double stalled_seconds;

@@ -51,7 +51,7 @@ static void expose_state(struct mr_exposition *out, const struct mr_monitor_snap
 static void expose_positions(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
 {
     mr_expose_one_u64(out, MR_METRIC_RECEIVED_LSN, now->pipeline.received_lsn);
-    mr_expose_one_u64(out, MR_METRIC_CONFIRMED_LSN, now->pipeline.confirmed_lsn);
+    mr_expose_one_u64(out, MR_METRIC_CONFIRMED_LSN, now->confirmed_lsn);
     mr_expose_one_u64(out, MR_METRIC_SERVER_LSN, now->server_lsn);
     mr_expose_one_u64(out, MR_METRIC_LAG_BYTES, now->lag_bytes);
     mr_expose_one_f64(out, MR_METRIC_LAG_SECONDS, now->lag_seconds);

@@ -119,8 +119,7 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
         return status;
     }
     rd_kafka_conf_set_log_cb(conf, on_log);
-    rd_kafka_conf_set_events(conf,
-                             RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
+    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (kafka->producer == NULL) {
@@ -383,5 +382,8 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
     kafka->base.ops = &ops;
     kafka->options = *options;
     mr_sink_counts_init(&kafka->counts);
+    mr_sink_counts_expect_error(&kafka->counts,
+                                rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN));
+    mr_sink_counts_expect_error(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT));
     return &kafka->base;
 }

@@ -116,7 +116,7 @@ void mr_sink_counts_reset(struct mr_sink_counts *counts)
 
 /* ---- errors ---- */
 
-void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code)
+static void count_errors(struct mr_sink_counts *counts, const char *code, uint64_t by)
 {
     uint32_t count = atomic_load_explicit(&counts->error_count, memory_order_relaxed);
     uint32_t i = 0;
@@ -124,14 +124,24 @@ void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code)
         i++;
     }
     if (i == MR_SINK_ERRORS_MAX) {
-        add_u64(&counts->other_errors, 1);
+        add_u64(&counts->other_errors, by);
         return;
     }
     counts->errors[i].code = code;
-    add_u64(&counts->errors[i].count, 1);
+    add_u64(&counts->errors[i].count, by);
     if (i == count) {
         atomic_store_explicit(&counts->error_count, count + 1, memory_order_release);
     }
+}
+
+void mr_sink_counts_expect_error(struct mr_sink_counts *counts, const char *code)
+{
+    count_errors(counts, code, 0);
+}
+
+void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code)
+{
+    count_errors(counts, code, 1);
 }
 
 /* ---- reading ---- */

@@ -55,7 +55,8 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
                           int32_t partition, size_t bytes);
 /* Nothing is in flight any more: the session has ended. */
 void mr_sink_counts_reset(struct mr_sink_counts *counts);
-/* `code` lives for ever. */
+/* `code` lives for ever. The first is for codes that are to be seen as 0 before they happen. */
+void mr_sink_counts_expect_error(struct mr_sink_counts *counts, const char *code);
 void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code);
 
 /* ---- any thread ---- */
