@@ -43,7 +43,8 @@ def test_figures_of_a_burst_equal_what_happened(database, measured):
                  "UPDATE t SET v = 'w' WHERE id <= 100; DELETE FROM t WHERE id <= 10")
     records = ROWS + 100 + 2 * 10  # a delete has a tombstone
     samples = when(measured, lambda s: s["millrace_records_acknowledged_total"] == records
-                   and s["millrace_lag_bytes"] == 0)
+                   and s["millrace_lag_bytes"] == 0
+                   and s['millrace_stage_seconds_count{stage="confirmed"}'] > 0)
     assert samples["millrace_changes_total"] == ROWS + 110
     assert samples['millrace_events_total{table="public.t",operation="insert"}'] == ROWS
     assert samples['millrace_events_total{table="public.t",operation="update"}'] == 100

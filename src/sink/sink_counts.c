@@ -75,8 +75,8 @@ void mr_sink_counts_sent(struct mr_sink_counts *counts, const struct mr_topic *t
     struct mr_flight_line *line = line_of(counts, lines, partition);
     add_i64(&line->records, 1);
     add_i64(&line->bytes, (int64_t)bytes);
-    add_u64(&counts->records, 1);
-    add_u64(&counts->bytes, bytes);
+    add_u64(&counts->records_sent, 1);
+    add_u64(&counts->bytes_sent, bytes);
 }
 
 void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *topic,
@@ -91,8 +91,6 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
         /* Records of both kinds have changed places; the totals tell the truth. */
         add_i64(&line->bytes, -left);
     }
-    add_u64(&counts->records, (uint64_t)-1);
-    add_u64(&counts->bytes, (uint64_t)0 - bytes);
     add_u64(&counts->records_acked, 1);
     add_u64(&counts->bytes_acked, bytes);
 }
@@ -110,8 +108,8 @@ void mr_sink_counts_reset(struct mr_sink_counts *counts)
         line_reset(&counts->lines[i]);
     }
     line_reset(&counts->other);
-    atomic_store_explicit(&counts->records, 0, memory_order_relaxed);
-    atomic_store_explicit(&counts->bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->records_sent, counts->records_acked, memory_order_relaxed);
+    atomic_store_explicit(&counts->bytes_sent, counts->bytes_acked, memory_order_relaxed);
 }
 
 /* ---- errors ---- */
@@ -173,10 +171,12 @@ static void read_errors(const struct mr_sink_counts *counts, struct mr_sink_view
 
 void mr_sink_counts_read(const struct mr_sink_counts *counts, struct mr_sink_view *ret_view)
 {
-    ret_view->records_in_flight = atomic_load_explicit(&counts->records, memory_order_relaxed);
-    ret_view->bytes_in_flight = atomic_load_explicit(&counts->bytes, memory_order_relaxed);
-    ret_view->records_acked = atomic_load_explicit(&counts->records_acked, memory_order_relaxed);
-    ret_view->bytes_acked = atomic_load_explicit(&counts->bytes_acked, memory_order_relaxed);
+    /* Acknowledgements first: a record that sets out meanwhile makes a difference that is true a moment later,
+     * one that comes home none. */
+    ret_view->records_acked = atomic_load(&counts->records_acked);
+    ret_view->bytes_acked = atomic_load(&counts->bytes_acked);
+    ret_view->records_in_flight = atomic_load(&counts->records_sent) - ret_view->records_acked;
+    ret_view->bytes_in_flight = atomic_load(&counts->bytes_sent) - ret_view->bytes_acked;
     uint32_t count = atomic_load_explicit(&counts->line_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         read_line(&counts->lines[i], &ret_view->partitions[i]);

@@ -30,7 +30,7 @@ struct mr_flight_topic {
 };
 
 struct mr_sink_counts {
-    _Atomic uint64_t records, bytes; /* in flight */
+    _Atomic uint64_t records_sent, bytes_sent; /* those lost with a session taken off again */
     _Atomic uint64_t records_acked, bytes_acked;
     struct mr_flight_line lines[MR_SINK_PARTITIONS_MAX];
     _Atomic uint32_t line_count; /* published after the lines are made */
