@@ -42,6 +42,10 @@ check_includes() {
         say "librdkafka is included outside src/sink/kafka*"
         wrong=1
     fi
+    if git grep -l '^#include <microhttpd' -- src | grep -qv '^src/admin/http'; then
+        say "libmicrohttpd is included outside src/admin/http*"
+        wrong=1
+    fi
     return "$wrong"
 }
 
