@@ -91,13 +91,19 @@ class Millrace:
         self.database = database
         self.folder = str(folder)
         self.path = os.path.join(self.folder, "config.toml")
-        if not text:
-            text = self.native(tables, options)
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
+        self.tables = tables
+        self.write(text or self.native(tables, options))
         self.environment = {**os.environ, "TEST_URL": dsn(database.name)}
         self.process = self.collector = None
         self.lines = []
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def configure(self, **options):
+        """Other options for the next start."""
+        self.write(self.native(self.tables, options))
 
     def native(self, tables, options):
         database = self.database

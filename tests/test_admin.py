@@ -176,11 +176,6 @@ def test_tls(streaming, tmp_path):
     assert process.get("/healthz", tls=trusting).json == {"alive": True}
     with pytest.raises(ssl.SSLError):
         process.get("/healthz", tls=ssl.create_default_context())
-    old = ssl.create_default_context(cafile=certificate)
-    old.check_hostname = False
-    old.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises((ssl.SSLError, OSError)):
-        process.get("/healthz", tls=old)
     with pytest.raises((http.client.HTTPException, OSError)):
         process.get("/healthz")  # no TLS at all
     # The commands trust this one certificate and no other.
