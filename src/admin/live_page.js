@@ -2,7 +2,8 @@
 /* Draws /status and /api/history each second. What a restart of millrace forgets, the page remembers: its rows go
  * on, and a gap shows where nobody answered. Numbers that a test compares stand in data-figure / data-value. */
 
-const WINDOW_MS = 15 * 60 * 1000, PERIOD_MS = 1000, HIDDEN_PERIOD_MS = 15000, TIMEOUT_MS = 5000, GAP_MS = 3500;
+const MINUTES = [1, 2, 5, 10, 15]; /* a chart's width: the least that holds what there is */
+const KEPT_MS = 15 * 60 * 1000, PERIOD_MS = 1000, HIDDEN_PERIOD_MS = 15000, TIMEOUT_MS = 5000, GAP_MS = 3500;
 const TABLES = 20, EVENTS = 12;
 const byId = (id) => document.getElementById(id);
 
@@ -27,7 +28,7 @@ const text = {
     if (v < 1e-3) return (v * 1e6).toFixed(0) + ' µs';
     if (v < 1) return (v * 1e3).toFixed(v < 0.01 ? 1 : 0) + ' ms';
     if (v < 120) return v.toFixed(v < 10 ? 1 : 0) + ' s';
-    if (v < 7200) return (v / 60).toFixed(0) + ' min';
+    if (v < 7200) return (v / 60).toFixed(v % 60 && v < 600 ? 1 : 0) + ' min';
     return v < 172800 ? (v / 3600).toFixed(1) + ' h' : (v / 86400).toFixed(1) + ' days';
   },
 };
@@ -61,7 +62,7 @@ const CHARTS = [
 ];
 const HEIGHT = 132, LEFT = 52, RIGHT = 6, TOP = 8, BOTTOM = 20;
 const rows = []; /* {time_ms, state, stage, changes_rate, …}, oldest first */
-let cursorMs = null;
+let cursorMs = null, minutesShown = MINUTES[0], windowMs = 60000;
 
 function niceTop(top, binary) {
   const base = binary ? Math.pow(1024, Math.floor(Math.log(top) / Math.log(1024))) : 1;
@@ -84,7 +85,7 @@ function makeChart(spec) {
   });
   svg.addEventListener('pointermove', (event) => {
     const box = svg.getBoundingClientRect(), width = box.width - LEFT - RIGHT;
-    setCursor(newest() - WINDOW_MS * (1 - (event.clientX - box.left - LEFT) / width));
+    setCursor(newest() - windowMs * (1 - (event.clientX - box.left - LEFT) / width));
   });
   svg.addEventListener('pointerleave', () => setCursor(null));
   svg.addEventListener('blur', () => setCursor(null));
@@ -140,7 +141,7 @@ function drawChart({spec, svg, time, numbers}) {
   let top = spec.least;
   for (const row of rows) for (const [key] of spec.lines) if (known(row[key])) top = Math.max(top, row[key]);
   top = niceTop(top, spec.binary);
-  const x = (ms) => LEFT + (width - LEFT - RIGHT) * (1 - (to - ms) / WINDOW_MS);
+  const x = (ms) => LEFT + (width - LEFT - RIGHT) * (1 - (to - ms) / windowMs);
   const y = (value) => (end - (end - TOP) * Math.max(0, value) / top).toFixed(1);
   const parts = [];
   for (const part of [0, 0.5, 1]) {
@@ -149,10 +150,10 @@ function drawChart({spec, svg, time, numbers}) {
     tick.textContent = spec.unit(top * part).replace(/\.0(?= |$)/, '');
     parts.push(tick);
   }
-  for (const minutes of [15, 10, 5, 0]) {
-    const tick = element('svg:text', {class: 'tick', x: x(to - minutes * 60000), y: HEIGHT - 5,
-      'text-anchor': minutes === 15 ? 'start' : minutes ? 'middle' : 'end'});
-    tick.textContent = minutes ? `−${minutes} min` : 'now';
+  for (const part of [0, 0.5, 1]) {
+    const tick = element('svg:text', {class: 'tick', x: x(to - windowMs * (1 - part)), y: HEIGHT - 5,
+      'text-anchor': ['start', 'middle', 'end'][part * 2]});
+    tick.textContent = part === 1 ? 'now' : `−${text.seconds(windowMs * (1 - part) / 1000)}`;
     parts.push(tick);
   }
   spec.lines.forEach(([key], i) => {
@@ -173,7 +174,7 @@ function drawChart({spec, svg, time, numbers}) {
 function drawCharts() { charts.forEach(drawChart); }
 
 function drawStrip() {
-  const runs = [], from = newest() - WINDOW_MS;
+  const runs = [], from = newest() - windowMs;
   const push = (state, start, end) => {
     const last = runs[runs.length - 1];
     if (last && last.state === state) last.end = end; else runs.push({state, start, end});
@@ -186,7 +187,7 @@ function drawStrip() {
   }
   byId('strip').replaceChildren(...runs.map((run) => {
     const bar = element('i', {class: run.state, title: `${words(run.state)} until ${clock(run.end)}`});
-    bar.style.width = 100 * (run.end - run.start) / WINDOW_MS + '%';
+    bar.style.width = 100 * (run.end - run.start) / windowMs + '%';
     return bar;
   }));
 }
@@ -331,7 +332,13 @@ function takeRows(history) {
     const taken = Object.fromEntries(history.columns.map((name, i) => [name, row[i]]));
     if (taken.time_ms > (rows.length ? newest() : 0)) rows.push(taken);
   }
-  while (rows.length && rows[0].time_ms < newest() - WINDOW_MS) rows.shift();
+  while (rows.length && rows[0].time_ms < newest() - KEPT_MS) rows.shift();
+  const held = rows.length ? newest() - rows[0].time_ms : 0;
+  minutesShown = MINUTES.find((minutes) => minutes * 60000 >= held) || MINUTES[MINUTES.length - 1];
+  windowMs = minutesShown * 60000;
+  const title = minutesShown === 1 ? 'Last minute' : `Last ${minutesShown} minutes`;
+  say(byId('charts-title'), title);
+  say(byId('strip-from'), `${minutesShown} min ago`);
 }
 
 let lostAt = null;

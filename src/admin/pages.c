@@ -6,12 +6,16 @@
 #include <string.h>
 
 #include "admin/live_page.h"
+#include "base/clock.h"
 #include "base/json.h"
 
 enum {
     STATUS_TABLES_DEFAULT = 500,
     STATUS_TABLES_MAX = 10000,
 };
+
+/* Above pipeline.status_interval's maximum, which is how long a thread may rest in peace. */
+#define STUCK_NS (INT64_C(90) * 1000000000)
 
 #define JSON_TYPE "application/json"
 
@@ -36,11 +40,30 @@ static void metrics(void *context, struct mr_http_request *request)
 
 /* ---- health ---- */
 
-/* Whoever answers is alive; that the rest moves, the monitor's samples tell. */
+const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns)
+{
+    /* Without a connection a thread may be in a long attempt to get one; that is readiness' matter. */
+    if (stats->source_connected && now_ns - stats->source_turn_ns > STUCK_NS) {
+        return "source";
+    }
+    if (stats->sink_connected && now_ns - stats->sink_turn_ns > STUCK_NS) {
+        return "sink";
+    }
+    return NULL;
+}
+
 static void healthz(void *context, struct mr_http_request *request)
 {
-    (void)context;
-    fprintf(mr_http_body(request, JSON_TYPE), "{\"alive\":true}\n");
+    const struct mr_pages *pages = context;
+    struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
+    const char *stuck = mr_stuck_thread(&snapshot->pipeline, mr_monotonic_ns());
+    mr_monitor_snapshot_free(snapshot);
+    if (stuck == NULL) {
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"alive\":true}\n");
+    } else {
+        mr_http_status(request, 503);
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"alive\":false,\"stuck\":\"%s\"}\n", stuck);
+    }
 }
 
 static void print_string(FILE *out, const char *text)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
 
@@ -15,6 +16,8 @@ enum {
     /* The acknowledgement window in pools: one slow partition keeps the oldest batch open while the others'
      * come and go. */
     WINDOW_POOLS = 8,
+    /* The loop comes round at least so often, so that somebody can see that it does. */
+    TURN_MS_MAX = 1000,
 };
 
 struct delivery {
@@ -129,6 +132,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = pipeline->sink;
     struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     for (;;) {
+        atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(send_batches(delivery, ret_error));
         if (must_leave(pipeline)) {
@@ -136,6 +140,9 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         }
         /* A full sink queue empties without a wake-up of ours. */
         int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
+        if (timeout_ms < 0 || timeout_ms > TURN_MS_MAX) {
+            timeout_ms = TURN_MS_MAX;
+        }
         if (poll(&wake, 1, timeout_ms) > 0) {
             mr_wake_clear(pipeline->sink_wake);
         }

@@ -339,6 +339,7 @@ static int64_t feedback_due_in(const struct intake *intake, int64_t now_ns)
 
 static mr_status feedback(struct intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
+    atomic_store_explicit(&intake->pipeline->source_turn_ns, now_ns, memory_order_relaxed);
     update_confirmed(intake);
     if (now_ns - intake->heard_ns > SILENCE_NS) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,

@@ -147,6 +147,8 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .received_lsn = atomic_load(&pipeline->received),
         .confirmed_lsn = atomic_load(&pipeline->confirmed),
         .in_flight_batches = handed_over > delivered ? (uint32_t)(handed_over - delivered) : 0,
+        .source_turn_ns = atomic_load(&pipeline->source_turn_ns),
+        .sink_turn_ns = atomic_load(&pipeline->sink_turn_ns),
         .source_connected = atomic_load(&pipeline->source_connected),
         .sink_connected = atomic_load(&pipeline->sink_connected),
         .source_was_connected = atomic_load(&pipeline->source_was_connected),

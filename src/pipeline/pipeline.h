@@ -70,6 +70,8 @@ struct mr_pipeline_stats {
     bool sink_connected;
     bool source_was_connected; /* at least once */
     bool stopping;
+    int64_t source_turn_ns; /* monotonic: when each thread's loop last came round; 0: not yet */
+    int64_t sink_turn_ns;
     int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */
     uint64_t received_bytes;     /* of replication messages */
     uint64_t bytes_acked;
