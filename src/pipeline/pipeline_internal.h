@@ -62,7 +62,7 @@ struct mr_pipeline {
     _Atomic uint64_t reconnects;
     _Atomic uint64_t backpressure_ns;
     _Atomic mr_lsn received;
-    _Atomic uint64_t handed_over; /* sequence of the session */
+    _Atomic uint64_t handed_over;   /* sequence of the session */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */
     _Atomic int64_t sink_turn_ns;
     _Atomic bool source_connected;
