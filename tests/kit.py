@@ -2,9 +2,12 @@
 
 Shares no code with the product. Every wait is for something to happen, with a limit."""
 
+import base64
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -88,13 +91,19 @@ class Millrace:
         self.database = database
         self.folder = str(folder)
         self.path = os.path.join(self.folder, "config.toml")
-        if not text:
-            text = self.native(tables, options)
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
+        self.tables = tables
+        self.write(text or self.native(tables, options))
         self.environment = {**os.environ, "TEST_URL": dsn(database.name)}
         self.process = self.collector = None
         self.lines = []
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def configure(self, **options):
+        """Other options for the next start."""
+        self.write(self.native(self.tables, options))
 
     def native(self, tables, options):
         database = self.database
@@ -104,6 +113,7 @@ class Millrace:
             "source.postgres.slot_name": json.dumps(database.slot),
             "source.postgres.publication_name": json.dumps(database.publication),
             "sink.kafka.brokers": json.dumps([BOOTSTRAP]),
+            "http.address": '"127.0.0.1:0"',  # a free port: several run at once
         }
         values.update({key.replace("__", "."): value for key, value in options.items()})
         return "".join(f"{key} = {value}\n" for key, value in values.items() if value is not None)
@@ -147,6 +157,17 @@ class Millrace:
         self.wait_for("source_connected")
         return self
 
+    def address(self):
+        """Where its HTTP server listens: "127.0.0.1:40123" or "unix:/path"."""
+        return self.wait_for("http_listening")["address"]
+
+    def get(self, path, **options):
+        return http_get(self.address(), path, **options)
+
+    def figure(self, name):
+        """One value of /metrics, labels included in the name."""
+        return figures(self.get("/metrics").body)[name]
+
     def stop(self, limit_s=60):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -160,6 +181,56 @@ class Millrace:
         """Exit code and everything it said."""
         code = self.start().ended(limit_s)
         return code, "".join(self.lines)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read().decode()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def http_get(address, path, method="GET", user=None, headers=None, tls=None, limit_s=30):
+    """One request on a connection of its own; `user` is "name:password", `tls` an ssl context."""
+    if address.startswith("unix:"):
+        connection = UnixConnection(address.removeprefix("unix:"), limit_s)
+    elif tls is not None:
+        connection = http.client.HTTPSConnection(address, timeout=limit_s, context=tls)
+    else:
+        connection = http.client.HTTPConnection(address, timeout=limit_s)
+    headers = {"Connection": "close", **(headers or {})}
+    if user is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
+    try:
+        connection.request(method, path, headers=headers)
+        return Answer(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def figures(text):
+    """The samples of a text of /metrics: {"name{labels}": value}."""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            found[name] = float(value)
+    return found
 
 
 class Record:

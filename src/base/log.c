@@ -15,6 +15,8 @@ enum { LOG_RECORD_MAX = 4096 };
 static enum mr_log_level log_level = MR_LOG_INFO;
 static enum mr_log_format log_format = MR_LOG_TEXT;
 static _Atomic uint64_t log_dropped;
+static mr_log_observer_fn log_observer;
+static void *log_observer_context;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -22,6 +24,12 @@ void mr_log_configure(enum mr_log_level level, enum mr_log_format format)
 {
     log_level = level;
     log_format = format;
+}
+
+void mr_log_observe(mr_log_observer_fn observer, void *context)
+{
+    log_observer = observer;
+    log_observer_context = context;
 }
 
 uint64_t mr_log_dropped(void)
@@ -141,6 +149,9 @@ static void write_line(const char *bytes, size_t len)
 void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
                   const struct mr_log_field *fields)
 {
+    if (log_observer != NULL && level >= MR_LOG_INFO) {
+        log_observer(log_observer_context, level, event, sentence);
+    }
     if (level < log_level) {
         return;
     }

@@ -15,6 +15,12 @@ enum mr_log_format { MR_LOG_TEXT, MR_LOG_JSON };
 /* Before the first thread. The defaults are INFO and TEXT. */
 void mr_log_configure(enum mr_log_level level, enum mr_log_format format);
 
+/* Gets each record of level info or above, whatever the configured level; on the thread that logs, so it must
+ * not wait and must not log. Before the first thread; NULL takes it away again after the last. */
+typedef void (*mr_log_observer_fn)(void *context, enum mr_log_level level, const char *event,
+                                   const char *sentence);
+void mr_log_observe(mr_log_observer_fn observer, void *context);
+
 /* Records dropped because stderr did not take them. */
 uint64_t mr_log_dropped(void);
 

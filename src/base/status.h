@@ -32,6 +32,8 @@ typedef enum mr_status {
     MR_ERR_DEADLINE,  /* stopped before everything in flight was acknowledged */
 } mr_status;
 
+enum { MR_STATUS_COUNT = MR_ERR_DEADLINE + 1 };
+
 enum { MR_ERROR_TEXT_MAX = 1024 };
 
 /* `text` names thing, reason and remedy, in one or two sentences, without row data. */

@@ -61,3 +61,19 @@ function(add_millrace_module name)
     millrace_compile_options(mr_${name})
     target_link_libraries(mr_${name} PUBLIC ${arg_LINK})
 endfunction()
+
+# millrace_embed(MODULE FOLDER FILES...): src/FOLDER/name.ext becomes the function mr_name_ext() of mr_MODULE,
+# declared in FOLDER/name.h.
+function(millrace_embed module folder)
+    set(script ${CMAKE_SOURCE_DIR}/src/cmake/EmbedFile.cmake)
+    foreach(file ${ARGN})
+        string(REPLACE "." "_" function ${file})
+        get_filename_component(stem ${file} NAME_WE)
+        set(input ${CMAKE_SOURCE_DIR}/src/${folder}/${file})
+        set(output ${CMAKE_BINARY_DIR}/embedded/${function}.c)
+        add_custom_command(OUTPUT ${output} DEPENDS ${input} ${script}
+            COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DOUTPUT=${output} -DNAME=mr_${function}
+                    -DHEADER=${folder}/${stem}.h -P ${script})
+        target_sources(mr_${module} PRIVATE ${output})
+    endforeach()
+endfunction()

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config_internal.h"
 #include "config/secrets.h"
 
 enum {
@@ -12,13 +13,9 @@ enum {
     IDENTIFIER_MAX = 63,
 };
 
-#define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
-#define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
-#define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
-
 /* ---- memory behind the option structs ---- */
 
-static void *keep(struct mr_config *config, void *memory)
+void *mr_config_keep(struct mr_config *config, void *memory)
 {
     config->memory =
         MR_REALLOC(config->memory, (config->memory_count + 1) * sizeof(*config->memory));
@@ -26,7 +23,7 @@ static void *keep(struct mr_config *config, void *memory)
     return memory;
 }
 
-static char *keep_secret(struct mr_config *config, char *secret)
+char *mr_config_keep_secret(struct mr_config *config, char *secret)
 {
     if (secret != NULL) {
         config->secrets =
@@ -46,7 +43,7 @@ static const char *or_null(const char *text)
 /* Takes one part of "schema"."table", quoted or bare, up to a dot or the end; NULL when it is malformed. */
 static char *take_part(struct mr_config *config, const char **at, bool fold)
 {
-    char *part = keep(config, MR_ALLOC(strlen(*at) + 1));
+    char *part = mr_config_keep(config, MR_ALLOC(strlen(*at) + 1));
     size_t len = 0;
     const char *from = *at;
     if (*from == '"') {
@@ -106,7 +103,8 @@ static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_t
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
-    struct mr_table_name *tables = keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
+    struct mr_table_name *tables =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
     uint32_t count = 0;
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_name table;
@@ -167,9 +165,10 @@ static uint32_t operation_bits(struct mr_config *config, const struct mr_strings
 static void build_routes_from_streams(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    struct mr_route *routes = keep(config, MR_NEW_ARRAY(struct mr_route, values->stream_count));
+    struct mr_route *routes =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, values->stream_count));
     struct mr_table_name *tables =
-        keep(config, MR_NEW_ARRAY(struct mr_table_name, values->stream_count));
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, values->stream_count));
     uint32_t count = 0;
     for (uint32_t i = 0; i < values->stream_count; i++) {
         struct mr_stream *stream = &values->streams[i];
@@ -203,7 +202,7 @@ static void build_routes_from_tables(struct mr_config *config)
 {
     build_tables(config);
     uint32_t count = config->source.table_count;
-    struct mr_route *routes = keep(config, MR_NEW_ARRAY(struct mr_route, count));
+    struct mr_route *routes = mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, count));
     for (uint32_t i = 0; i < count; i++) {
         routes[i] = (struct mr_route){
             .schema = config->source.tables[i].schema,
@@ -263,11 +262,11 @@ static void build_connection(struct mr_config *config)
         }
         connection->conninfo = values->connection;
     } else {
-        connection->conninfo =
-            keep_secret(config, mr_secret_read("connection string", values->connection_env, "",
-                                               LINE(config, connection_env), &config->problems));
+        connection->conninfo = mr_config_keep_secret(
+            config, mr_secret_read("connection string", values->connection_env, "",
+                                   LINE(config, connection_env), &config->problems));
     }
-    connection->password = keep_secret(
+    connection->password = mr_config_keep_secret(
         config, mr_secret_read("PostgreSQL password", values->password_env, values->password_file,
                                LINE(config, password_env), &config->problems));
     connection->application_name = "millrace";
@@ -290,6 +289,8 @@ static void build_source(struct mr_config *config)
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
     config->source.failover = values->failover != 0;
+    config->slot_interval_ms = (uint32_t)values->slot_interval;
+    config->metrics_tables_max = (uint32_t)values->metrics_max_tables;
     if (!slot_name_good(values->slot_name)) {
         PROBLEM(config, LINE(config, slot_name),
                 "slot_name \"%s\" is not what PostgreSQL takes: up to 63 of a-z, 0-9 and _",
@@ -399,24 +400,25 @@ static void build_kafka_properties(struct mr_config *config)
 {
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
-    struct mr_kafka_property *properties = keep(
+    struct mr_kafka_property *properties = mr_config_keep(
         config, MR_NEW_ARRAY(struct mr_kafka_property, values->property_count + OWN_PROPERTIES));
     uint32_t count = 0;
     add_property(properties, &count, "security.protocol", security_protocol(values));
     add_property(properties, &count, "ssl.ca.location", values->tls_ca_location);
     add_property(properties, &count, "ssl.certificate.location", values->tls_certificate_location);
     add_property(properties, &count, "ssl.key.location", values->tls_key_location);
-    add_property(
-        properties, &count, "ssl.key.password",
-        keep_secret(config, mr_secret_read("TLS key's password", values->tls_key_password_env, "",
-                                           LINE(config, tls_key_password_env), &config->problems)));
+    add_property(properties, &count, "ssl.key.password",
+                 mr_config_keep_secret(config, mr_secret_read("TLS key's password",
+                                                              values->tls_key_password_env, "",
+                                                              LINE(config, tls_key_password_env),
+                                                              &config->problems)));
     add_property(properties, &count, "sasl.mechanism", values->sasl_mechanism);
     add_property(properties, &count, "sasl.username", values->sasl_username);
-    add_property(
-        properties, &count, "sasl.password",
-        keep_secret(config, mr_secret_read("Kafka password", values->sasl_password_env,
-                                           values->sasl_password_file,
-                                           LINE(config, sasl_password_env), &config->problems)));
+    add_property(properties, &count, "sasl.password",
+                 mr_config_keep_secret(
+                     config, mr_secret_read("Kafka password", values->sasl_password_env,
+                                            values->sasl_password_file,
+                                            LINE(config, sasl_password_env), &config->problems)));
     for (uint32_t i = 0; i < values->property_count; i++) {
         check_property(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
@@ -431,7 +433,7 @@ static const char *join(struct mr_config *config, const struct mr_strings *strin
     for (uint32_t i = 0; i < strings->count; i++) {
         size += strlen(strings->items[i]) + 1;
     }
-    char *text = keep(config, MR_ALLOC(size));
+    char *text = mr_config_keep(config, MR_ALLOC(size));
     for (uint32_t i = 0; i < strings->count; i++) {
         strcat(text, i == 0 ? "" : ",");
         strcat(text, strings->items[i]);
@@ -457,6 +459,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.brokers = join(config, &values->brokers);
     config->kafka.compression = codecs[values->compression];
     config->kafka.linger_ms = (uint32_t)values->linger;
+    config->kafka.statistics_interval_ms = (uint32_t)values->statistics_interval;
     config->kafka.batch_bytes = (size_t)values->kafka_batch_size;
     config->kafka.message_bytes_max = (size_t)values->message_max;
     config->kafka.create_topics = values->create_topics != 0;
@@ -498,10 +501,6 @@ static void build_pipeline(struct mr_config *config)
     };
     config->log_level = (enum mr_log_level)values->log_level;
     config->log_format = (enum mr_log_format)values->log_format;
-    if (LINE(config, observability_address) != 0) {
-        WARNING(config, LINE(config, observability_address),
-                "[observability] is accepted, but metrics are not served yet");
-    }
 }
 
 static mr_status build(struct mr_config *config)
@@ -512,6 +511,7 @@ static mr_status build(struct mr_config *config)
         build_source(config);
         build_sink(config);
         build_pipeline(config);
+        mr_config_build_http(config);
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
 }
@@ -523,8 +523,10 @@ static struct mr_config *config_new(const char *name)
     return config;
 }
 
-mr_status mr_config_load_text(const char *name, const char *text, size_t len,
-                              struct mr_config **ret_config)
+typedef mr_status (*build_fn)(struct mr_config *config);
+
+static mr_status load_text(const char *name, const char *text, size_t len, build_fn finish,
+                           struct mr_config **ret_config)
 {
     struct mr_config *config = config_new(name);
     *ret_config = config;
@@ -538,7 +540,13 @@ mr_status mr_config_load_text(const char *name, const char *text, size_t len,
     }
     mr_values_read(&config->values, root, &config->problems);
     mr_toml_free(root);
-    return build(config);
+    return finish(config);
+}
+
+mr_status mr_config_load_text(const char *name, const char *text, size_t len,
+                              struct mr_config **ret_config)
+{
+    return load_text(name, text, len, build, ret_config);
 }
 
 /* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
@@ -566,11 +574,8 @@ static mr_status load_environment(struct mr_config **ret_config)
     return build(config);
 }
 
-mr_status mr_config_load(const char *path, struct mr_config **ret_config)
+static mr_status load_file(const char *path, build_fn finish, struct mr_config **ret_config)
 {
-    if (path == NULL) {
-        return load_environment(ret_config);
-    }
     FILE *file = fopen(path, "re");
     int failed = errno;
     char *text = NULL;
@@ -579,19 +584,43 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
         text = MR_ALLOC(FILE_BYTES_MAX + 1);
         len = fread(text, 1, FILE_BYTES_MAX + 1, file);
     }
+    mr_status status = MR_ERR_CONFIG;
     if (file == NULL || ferror(file) || len > FILE_BYTES_MAX) {
         *ret_config = config_new(path);
         mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
         PROBLEM(*ret_config, 0, "the file can't be read: %s",
                 len > FILE_BYTES_MAX ? "it is larger than 1 MiB" : strerror(failed));
+    } else {
+        status = load_text(path, text, len, finish, ret_config);
     }
     if (file != NULL) {
         fclose(file);
     }
-    mr_status status =
-        *ret_config == NULL ? mr_config_load_text(path, text, len, ret_config) : MR_ERR_CONFIG;
     free(text);
     return status;
+}
+
+mr_status mr_config_load(const char *path, struct mr_config **ret_config)
+{
+    return path == NULL ? load_environment(ret_config) : load_file(path, build, ret_config);
+}
+
+static mr_status build_http_alone(struct mr_config *config)
+{
+    if (config->problems.errors == 0) {
+        mr_config_build_http(config);
+    }
+    return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
+}
+
+mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
+{
+    if (path != NULL) {
+        return load_file(path, build_http_alone, ret_config);
+    }
+    *ret_config = config_new("defaults");
+    mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
+    return build_http_alone(*ret_config);
 }
 
 void mr_config_free(struct mr_config *config)

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "admin/http.h"
 #include "base/log.h"
 #include "config/values.h"
 #include "encode/encode.h"
@@ -25,6 +26,9 @@ struct mr_config {
     struct mr_kafka_options kafka;
     struct mr_file_options file;
     struct mr_pipeline_options pipeline;
+    uint32_t slot_interval_ms; /* 0: the slot is never looked at */
+    uint32_t metrics_tables_max;
+    struct mr_http_options http;
     enum mr_log_level log_level;
     enum mr_log_format log_format;
 
@@ -44,10 +48,17 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config);
 mr_status mr_config_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config);
 
+/* Reads a file for the sake of `http` alone (NULL path: the defaults); nothing else is looked at, so that no
+ * secret of another part needs to be there. As mr_config_load otherwise. */
+mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
+
 void mr_config_free(struct mr_config *config);
 
 /* One "file:line: sentence" a problem. */
 void mr_config_print_problems(const struct mr_config *config, FILE *to);
+
+/* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. */
+char *mr_config_json(const struct mr_config *config);
 
 /* docs/configuration.md, and the options part of --help. */
 void mr_config_print_reference(FILE *to);

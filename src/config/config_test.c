@@ -106,6 +106,51 @@ static const char outboxx[] =
     "[streams.source]\nresource = \"audit.log\"\noperations = [\"insert\"]\n"
     "[streams.sink]\ndestination = \"log.out\"\n";
 
+static void test_http_options(void **state)
+{
+    (void)state;
+    static const char begin[] = "tables = [\"t\"]\nsink.type = \"discard\"\n"
+                                "source.postgres.connection = \"postgresql://h/d\"\n";
+    static const struct {
+        const char *text;
+        const char *problem; /* NULL: none */
+    } cases[] = {
+        {"", NULL},
+        {"http.address = \"unix:/run/m.sock\"", NULL},
+        {"http.address = \"[::1]:80\"\nhttp.connections = 4", NULL},
+        {"http.enabled = false\nhttp.username = \"ann\"", NULL},
+        {"http.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"", NULL},
+        {"http.address = \"nonsense\"", "http.address"},
+        {"http.connections = 3", "http.connections"},
+        {"http.username = \"ann\"", "belong together"},
+        {"http.password_env = \"TEST_HTTP\"", "belong together"},
+        {"http.tls_key = \"/k.pem\"", "belong together"},
+        {"http.tls_certificate = \"/none.pem\"\nhttp.tls_key = \"/none.key\"", "/none.pem"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "%s%s\n", begin, cases[i].text);
+        setenv("TEST_HTTP", "open sesame", 1);
+        struct mr_config *config;
+        mr_status wanted = cases[i].problem == NULL ? MR_OK : MR_ERR_CONFIG;
+        assert_int_equal(load(text, &config), wanted);
+        if (cases[i].problem != NULL) {
+            assert_non_null(strstr(config->problems.items[0].text, cases[i].problem));
+        } else {
+            char *json = mr_config_json(config);
+            assert_non_null(strstr(json, "\"tables\":[\"t\"]"));
+            assert_non_null(strstr(json, "\"sink.type\":\"discard\""));
+            assert_null(strstr(json, "sesame"));
+            free(json);
+        }
+        mr_config_free(config);
+    }
+    struct mr_config *config;
+    assert_int_equal(mr_config_load_http(NULL, &config), MR_OK); /* no DATABASE_URL needed */
+    assert_int_equal(config->http.address.port, 9464);
+    mr_config_free(config);
+}
+
 static void test_load_outboxx_file(void **state)
 {
     (void)state;
@@ -114,7 +159,10 @@ static void test_load_outboxx_file(void **state)
     assert_int_equal(load(outboxx, &config), MR_OK);
     assert_string_equal(getenv("TEST_SASL"), ""); /* read once, then emptied */
     assert_int_equal(config->problems.errors, 0);
-    assert_true(config->problems.count >= 2); /* read, observability */
+    assert_int_equal(config->problems.count, 1); /* read */
+    assert_true(config->http.enabled);
+    assert_string_equal(config->http.address.host, "0.0.0.0");
+    assert_int_equal(config->http.address.port, 9464);
     assert_int_equal(config->encode.format, MR_FORMAT_FLAT);
     assert_true(config->encode.routes_only);
     assert_int_equal(config->encode.route_count, 2);
@@ -330,6 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load_native_file),
+        cmocka_unit_test(test_http_options),
         cmocka_unit_test(test_load_outboxx_file),
         cmocka_unit_test(test_load_tells_each_error_with_its_line),
         cmocka_unit_test(test_load_tells_all_errors_at_once),

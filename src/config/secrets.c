@@ -41,7 +41,7 @@ static char *read_open_file(int fd, size_t size)
     return text;
 }
 
-static char *read_file(const char *what, const char *path, uint32_t line,
+static char *read_file(const char *what, const char *path, bool is_secret, uint32_t line,
                        struct mr_problems *problems)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -55,7 +55,7 @@ static char *read_file(const char *what, const char *path, uint32_t line,
         return NULL;
     }
     char *text = NULL;
-    if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    if (is_secret && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         mr_problem_add(problems, true, line,
                        "file %s holds the %s but others may read it; run chmod 600 %s", path, what,
                        path);
@@ -79,7 +79,13 @@ char *mr_secret_read(const char *what, const char *env, const char *file, uint32
     if (env[0] != '\0') {
         return read_env(what, env, line, problems);
     }
-    return file[0] == '\0' ? NULL : read_file(what, file, line, problems);
+    return file[0] == '\0' ? NULL : read_file(what, file, true, line, problems);
+}
+
+char *mr_public_file_read(const char *what, const char *file, uint32_t line,
+                          struct mr_problems *problems)
+{
+    return read_file(what, file, false, line, problems);
 }
 
 bool mr_secret_in_conninfo(const char *conninfo)

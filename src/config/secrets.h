@@ -10,6 +10,10 @@
 char *mr_secret_read(const char *what, const char *env, const char *file, uint32_t line,
                      struct mr_problems *problems);
 
+/* The same for a file that everybody may read: a certificate. */
+char *mr_public_file_read(const char *what, const char *file, uint32_t line,
+                          struct mr_problems *problems);
+
 /* True when a connection string holds a password, which a file must not. */
 bool mr_secret_in_conninfo(const char *conninfo);
 

@@ -28,6 +28,9 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     encoder->topics = topics;
     encoder->keys = keys;
     encoder->keys_context = keys_context;
+    if (options->counts != NULL) {
+        encoder->messages = mr_table_counts_messages(options->counts);
+    }
     encoder->plan_capacity = PLANS_MIN;
     encoder->plans = MR_NEW_ARRAY(struct mr_plan *, encoder->plan_capacity);
     text_set_escaped(&encoder->prefix, options->topic_prefix, false);
@@ -119,6 +122,10 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
     if (2 * (encoder->plan_count + 1) > encoder->plan_capacity) {
         plans_rehash(encoder, 2 * encoder->plan_capacity);
     }
+    if (encoder->options.counts != NULL && plan->topic != NULL) {
+        plan->line =
+            mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
+    }
     *plan_slot(encoder, relation) = plan;
     encoder->plan_count++;
     *ret_plan = plan;
@@ -154,6 +161,14 @@ void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *rel
     encoder->plan_count--;
     /* Whatever was pushed aside by the freed place must be found again. */
     plans_rehash(encoder, encoder->plan_capacity);
+}
+
+void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op)
+{
+    struct mr_table_line *line = op == MR_OP_MESSAGE ? encoder->messages : encoder->last_plan->line;
+    if (line != NULL) {
+        mr_table_line_count(line, op);
+    }
 }
 
 static bool tuple_has_binary(const struct mr_tuple *tuple, uint32_t count)

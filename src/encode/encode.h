@@ -10,6 +10,7 @@
 #define MR_ENCODE_ENCODE_H
 
 #include "base/status.h"
+#include "encode/table_counts.h"
 #include "event/batch.h"
 #include "event/event.h"
 
@@ -40,7 +41,8 @@ struct mr_encode_options {
     const struct mr_route
         *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;
-    bool routes_only; /* … this is set: then only routed tables are */
+    bool routes_only;               /* … this is set: then only routed tables are */
+    struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
 };
 
 enum { MR_RECORDS_PER_CHANGE_MAX = 3 };
@@ -78,6 +80,9 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
 mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
+
+/* Counts the change or message that was encoded last, once its records are kept. */
+void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op);
 
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);

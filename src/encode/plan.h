@@ -31,6 +31,7 @@ struct mr_plan {
     const struct mr_topic *topic; /* NULL: nothing of this relation is passed on */
     const struct mr_route *route; /* NULL: none configured */
     uint32_t operations;          /* bits that are passed on */
+    struct mr_table_line *line;   /* where its events are counted; NULL: nowhere */
     struct mr_plan_column *columns;
     uint32_t *key_columns; /* indexes, in key order */
     mr_slice *key_prefixes;

@@ -63,8 +63,7 @@ bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at, const struct mr_
 
 size_t mr_batch_used(const struct mr_batch *batch)
 {
-    return (size_t)(batch->bytes_at - batch->block) +
-           batch->record_count * sizeof(struct mr_record);
+    return mr_batch_bytes(batch) + batch->record_count * sizeof(struct mr_record);
 }
 
 /* Records sit at the block's end, so its size keeps their alignment. */
@@ -72,6 +71,20 @@ static size_t block_round(size_t size)
 {
     size_t unit = _Alignof(struct mr_record);
     return (size + unit - 1) / unit * unit;
+}
+
+/* Both threads make and give up blocks, but seldom. */
+static void block_made(struct mr_pool *pool, size_t size)
+{
+    size_t now = atomic_fetch_add_explicit(&pool->arena_bytes, size, memory_order_relaxed) + size;
+    size_t high = atomic_load_explicit(&pool->arena_bytes_high, memory_order_relaxed);
+    while (now > high && !atomic_compare_exchange_weak(&pool->arena_bytes_high, &high, now)) {
+    }
+}
+
+static void block_freed(struct mr_pool *pool, size_t size)
+{
+    atomic_fetch_sub_explicit(&pool->arena_bytes, size, memory_order_relaxed);
 }
 
 bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
@@ -82,8 +95,10 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
         return false;
     }
     free(batch->block);
+    block_freed(pool, batch->block_size);
     batch->block_size = block_round(size);
     batch->block = MR_ALLOC(batch->block_size);
+    block_made(pool, batch->block_size);
     batch->bytes_at = batch->block;
     return true;
 }
@@ -119,6 +134,7 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     if (batch->block == NULL) {
         batch->block_size = pool->block_size;
         batch->block = MR_ALLOC(batch->block_size);
+        block_made(pool, batch->block_size);
     }
     batch->state = MR_BATCH_FILLING;
     batch->bytes_at = batch->block;
@@ -134,6 +150,7 @@ void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch)
     MR_ASSERT(batch->state != MR_BATCH_FREE);
     batch->state = MR_BATCH_FREE;
     if (batch->block_size != pool->block_size) {
+        block_freed(pool, batch->block_size);
         free(batch->block);
         batch->block = NULL;
     }

@@ -63,6 +63,9 @@ struct mr_batch {
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */
     uint32_t record_count;
+    /* When the first change in it was received, decoded, encoded and given to the sink (monotonic; the first
+     * also by the wall clock). */
+    int64_t received_wall_ns, received_ns, decoded_ns, encoded_ns, enqueued_ns;
     /* The sink thread's own. */
     uint32_t pending; /* delivery reports still out */
     uint32_t group;   /* of batches that went to the sink together */
@@ -89,15 +92,23 @@ static inline const struct mr_record *mr_batch_record(const struct mr_batch *bat
 struct mr_pool;
 MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
 
+/* Bytes of keys and values. */
+static inline size_t mr_batch_bytes(const struct mr_batch *batch)
+{
+    return (size_t)(batch->bytes_at - batch->block);
+}
+
 /* Bytes and records in use. */
 size_t mr_batch_used(const struct mr_batch *batch);
 
 struct mr_pool {
     struct mr_batch *batches;
     uint32_t count;
-    size_t block_size;     /* of a standard block */
-    size_t block_size_max; /* of a grown one */
-    struct mr_ring free;   /* released by the sink thread, acquired by the source thread */
+    size_t block_size;          /* of a standard block */
+    size_t block_size_max;      /* of a grown one */
+    struct mr_ring free;        /* released by the sink thread, acquired by the source thread */
+    _Atomic size_t arena_bytes; /* of all blocks there are, and the most that was */
+    _Atomic size_t arena_bytes_high;
 };
 
 void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max);

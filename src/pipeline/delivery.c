@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
 
@@ -15,6 +16,8 @@ enum {
     /* The acknowledgement window in pools: one slow partition keeps the oldest batch open while the others'
      * come and go. */
     WINDOW_POOLS = 8,
+    /* The loop comes round at least so often, so that somebody can see that it does. */
+    TURN_MS_MAX = 1000,
 };
 
 struct delivery {
@@ -39,6 +42,7 @@ static void wake_source(struct mr_pipeline *pipeline)
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
     batch->with_sink = false;
+    mr_meter_give_back(&delivery->pipeline->meter, batch);
     mr_pool_release(&delivery->pipeline->pool, batch);
     wake_source(delivery->pipeline);
 }
@@ -49,10 +53,12 @@ static void batch_done(void *context, struct mr_batch *batch)
     struct delivery *delivery = context;
     struct mr_pipeline *pipeline = delivery->pipeline;
     atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
-    if (mr_ack_complete(&delivery->ack, batch->sequence)) {
+    bool moved = mr_ack_complete(&delivery->ack, batch->sequence);
+    if (moved) {
         atomic_store(&pipeline->confirmed, delivery->ack.confirmed);
         atomic_store(&pipeline->delivered, delivery->ack.oldest - 1);
     }
+    mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
     delivery->group_open[batch->group]--;
     delivery->attempt = 0;
     delivery->ever_connected = true;
@@ -103,6 +109,9 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         if (delivery->current == NULL) {
             return MR_OK;
         }
+        if (delivery->current->pending == 0) {
+            mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
+        }
         mr_status status = sink->ops->send(sink, delivery->current, ret_error);
         if (status != MR_OK) {
             return status == MR_FULL ? MR_OK : status;
@@ -123,6 +132,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = pipeline->sink;
     struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     for (;;) {
+        atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(send_batches(delivery, ret_error));
         if (must_leave(pipeline)) {
@@ -130,6 +140,9 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         }
         /* A full sink queue empties without a wake-up of ours. */
         int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
+        if (timeout_ms < 0 || timeout_ms > TURN_MS_MAX) {
+            timeout_ms = TURN_MS_MAX;
+        }
         if (poll(&wake, 1, timeout_ms) > 0) {
             mr_wake_clear(pipeline->sink_wake);
         }
@@ -219,6 +232,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
             return status;
         }
         atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
+        mr_meter_rebuild(&pipeline->meter, status);
         mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
                MR_LOG_INT("session", delivery->session),
                MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));

@@ -55,7 +55,11 @@ struct intake {
     uint32_t protocol_failures;
     bool connected;
     bool ever_connected;
-    uint64_t changes_at_wait; /* `changes` when the thread last waited */
+    uint64_t changes_at_wait;  /* `changes` when the thread last waited */
+    int64_t round_ns;          /* when this round of receiving began, */
+    int64_t round_wall_ns;     /* also by the wall clock */
+    uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */
+    uint64_t bytes_at_begin;
     int64_t stop_deadline_ns; /* 0: not stopping */
 
     /* Own counts, published after each round. */
@@ -71,7 +75,8 @@ static void hand_over(struct intake *intake)
     MR_ASSERT(batch->record_count > 0);
     intake->filling = NULL;
     intake->records += batch->record_count;
-    intake->bytes += (size_t)(batch->bytes_at - batch->block);
+    intake->bytes += mr_batch_bytes(batch);
+    mr_meter_hand_over(&pipeline->meter, batch);
     batch->session = intake->session;
     batch->sequence = ++intake->sequence;
     batch->state = MR_BATCH_SEALED;
@@ -148,10 +153,20 @@ static mr_status append(struct intake *intake, const struct item *item, struct m
         }
         struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
         uint32_t count = 0;
+        bool first = intake->filling->record_count == 0;
+        int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
         struct mr_buffer buffer = mr_batch_buffer(intake->filling);
         mr_status status = encode_item(intake, item, &buffer, records, &count, ret_error);
-        if (status == MR_OK &&
-            (count == 0 || mr_batch_commit(intake->filling, buffer.at, records, count))) {
+        if (status == MR_OK && count == 0) {
+            return MR_OK;
+        }
+        if (status == MR_OK && mr_batch_commit(intake->filling, buffer.at, records, count)) {
+            mr_encoder_count(intake->pipeline->encoder,
+                             item->change != NULL ? item->change->op : MR_OP_MESSAGE);
+            if (MR_UNLIKELY(first)) {
+                mr_meter_first(intake->filling, intake->round_ns, intake->round_wall_ns,
+                               decoded_ns);
+            }
             return MR_OK;
         }
         if (status != MR_OK && status != MR_FULL) {
@@ -220,12 +235,20 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
+/* Bytes of keys and values so far, those in the batch at hand included. */
+static uint64_t bytes_made(const struct intake *intake)
+{
+    return intake->bytes + (intake->filling == NULL ? 0 : mr_batch_bytes(intake->filling));
+}
+
 static void on_begin(void *context, const struct mr_transaction *transaction)
 {
     (void)transaction;
     struct intake *intake = context;
     intake->in_transaction = true;
     intake->appended_in_transaction = false;
+    intake->changes_at_begin = intake->changes;
+    intake->bytes_at_begin = bytes_made(intake);
 }
 
 static void on_commit(void *context, const struct mr_transaction *transaction)
@@ -236,6 +259,8 @@ static void on_commit(void *context, const struct mr_transaction *transaction)
     intake->in_transaction = false;
     intake->appended_in_transaction = false;
     intake->transactions++;
+    mr_meter_transaction(&intake->pipeline->meter, intake->changes - intake->changes_at_begin,
+                         bytes_made(intake) - intake->bytes_at_begin);
     mark(intake, transaction->end_lsn);
     atomic_store_explicit(&intake->pipeline->received, transaction->end_lsn, memory_order_relaxed);
 }
@@ -291,6 +316,9 @@ static mr_status tell(struct intake *intake, int64_t now_ns, struct mr_error *re
     struct mr_source *source = intake->pipeline->source;
     bool ping = now_ns - intake->heard_ns > STATUS_IDLE_NS;
     MR_TRY(source->ops->confirm(source, intake->confirmed, ping, ret_error));
+    if (intake->confirmed > intake->told) {
+        mr_meter_told(&intake->pipeline->meter, now_ns);
+    }
     intake->told = intake->confirmed;
     intake->told_ns = now_ns;
     intake->reply_wanted = false;
@@ -311,6 +339,7 @@ static int64_t feedback_due_in(const struct intake *intake, int64_t now_ns)
 
 static mr_status feedback(struct intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
+    atomic_store_explicit(&intake->pipeline->source_turn_ns, now_ns, memory_order_relaxed);
     update_confirmed(intake);
     if (now_ns - intake->heard_ns > SILENCE_NS) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
@@ -382,8 +411,10 @@ static void wait_for_source(struct intake *intake)
     if (filling_has_records(intake) && may_hand_over_partial(intake)) {
         hand_over(intake);
     }
+    int64_t begin_ns = mr_monotonic_ns();
     if (busy && pipeline->options.coalesce_us > 0) {
         coalesce(intake);
+        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
         return;
     }
     int fd = pipeline->source->ops->descriptor(pipeline->source);
@@ -391,7 +422,8 @@ static void wait_for_source(struct intake *intake)
     atomic_store(&pipeline->source_waits, holds_back);
     /* Asked once more after the flag is up: a batch that came home just before woke nobody. */
     if (!holds_back || !may_hand_over_partial(intake)) {
-        sleep_for(intake, fd, wait_limit_ns(intake, mr_monotonic_ns()));
+        sleep_for(intake, fd, wait_limit_ns(intake, begin_ns));
+        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
     }
     atomic_store(&pipeline->source_waits, false);
 }
@@ -480,6 +512,7 @@ static mr_status connect_source(struct intake *intake, struct mr_error *ret_erro
     intake->told = 0;
     intake->told_ns = intake->heard_ns;
     atomic_store_explicit(&pipeline->source_connected, true, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
     if (pipeline->on_open != NULL) {
         pipeline->on_open(pipeline->on_open_context);
     }
@@ -523,6 +556,7 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
     if (status == MR_END) {
         mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }
+    mr_meter_source_error(&intake->pipeline->meter, error->status);
     if (is_fatal(intake, status)) {
         return status;
     }
@@ -571,7 +605,8 @@ static mr_status leave_if_asked_in_vain(struct intake *intake, struct mr_error *
 static mr_status receive_round(struct intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    mr_encoder_set_clock(pipeline->encoder, mr_wall_ns());
+    intake->round_wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(pipeline->encoder, intake->round_wall_ns);
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);
@@ -591,6 +626,7 @@ static mr_status stream_round(struct intake *intake, struct mr_error *ret_error)
     uint64_t activity = intake->changes + intake->transactions;
     mr_lsn received = atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed);
     int64_t now_ns = mr_monotonic_ns();
+    intake->round_ns = now_ns;
     MR_TRY(feedback(intake, now_ns, ret_error));
     MR_TRY(receive_round(intake, ret_error));
     if (activity != intake->changes + intake->transactions || intake->reply_wanted ||

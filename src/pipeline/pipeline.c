@@ -57,6 +57,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
                  options->change_bytes_max);
     mr_ring_init(&pipeline->to_sink, options->batches);
+    mr_meter_init(&pipeline->meter);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -131,7 +132,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
 {
     uint64_t delivered = atomic_load(&pipeline->delivered);
     uint64_t handed_over = atomic_load(&pipeline->handed_over);
-    return (struct mr_pipeline_stats){
+    const struct mr_meter *meter = &pipeline->meter;
+    uint64_t returned = atomic_load(&meter->used_returned);
+    struct mr_pipeline_stats stats = {
         .changes = atomic_load(&pipeline->changes),
         .records = atomic_load(&pipeline->records),
         .records_acked = atomic_load(&pipeline->records_acked),
@@ -144,7 +147,30 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .received_lsn = atomic_load(&pipeline->received),
         .confirmed_lsn = atomic_load(&pipeline->confirmed),
         .in_flight_batches = handed_over > delivered ? (uint32_t)(handed_over - delivered) : 0,
+        .source_turn_ns = atomic_load(&pipeline->source_turn_ns),
+        .sink_turn_ns = atomic_load(&pipeline->sink_turn_ns),
         .source_connected = atomic_load(&pipeline->source_connected),
         .sink_connected = atomic_load(&pipeline->sink_connected),
+        .source_was_connected = atomic_load(&pipeline->source_was_connected),
+        .stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE,
+        .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
+        .received_bytes = atomic_load(&pipeline->source->received_bytes),
+        .bytes_acked = atomic_load(&meter->bytes_acked),
+        .source_wait_ns = atomic_load(&meter->source_wait_ns),
+        .pool_batches = pipeline->pool.count,
+        .pool_free = mr_ring_count(&pipeline->pool.free),
+        .arena_bytes = atomic_load(&pipeline->pool.arena_bytes),
+        .arena_high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),
+        .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
+    for (size_t i = 0; i < MR_STATUS_COUNT; i++) {
+        stats.source_errors[i] = atomic_load(&meter->source_errors[i]);
+        stats.rebuild_reasons[i] = atomic_load(&meter->rebuild_reasons[i]);
+    }
+    return stats;
+}
+
+const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline)
+{
+    return &pipeline->meter;
 }

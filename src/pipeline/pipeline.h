@@ -15,6 +15,7 @@
 #define MR_PIPELINE_PIPELINE_H
 
 #include "encode/encode.h"
+#include "pipeline/meter.h"
 #include "sink/sink.h"
 #include "source/source.h"
 
@@ -67,7 +68,25 @@ struct mr_pipeline_stats {
     uint32_t in_flight_batches;
     bool source_connected;
     bool sink_connected;
+    bool source_was_connected; /* at least once */
+    bool stopping;
+    int64_t source_turn_ns; /* monotonic: when each thread's loop last came round; 0: not yet */
+    int64_t sink_turn_ns;
+    int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */
+    uint64_t received_bytes;     /* of replication messages */
+    uint64_t bytes_acked;
+    uint64_t source_wait_ns; /* spent waiting for the source */
+    uint32_t pool_batches;
+    uint32_t pool_free;
+    uint64_t arena_bytes; /* memory of all batches */
+    uint64_t arena_high_water_bytes;
+    uint64_t arena_used_bytes;               /* of sealed batches, on their way or waiting */
+    uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
+    uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
+
+/* Its histograms; they live as long as the pipeline. Any thread. */
+const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline);
 
 #endif

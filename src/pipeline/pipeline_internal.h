@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/ack.h"
+#include "pipeline/meter.h"
 #include "pipeline/pipeline.h"
 
 enum mr_stop {
@@ -61,8 +62,13 @@ struct mr_pipeline {
     _Atomic uint64_t reconnects;
     _Atomic uint64_t backpressure_ns;
     _Atomic mr_lsn received;
-    _Atomic uint64_t handed_over; /* sequence of the session */
+    _Atomic uint64_t handed_over;   /* sequence of the session */
+    _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */
+    _Atomic int64_t sink_turn_ns;
     _Atomic bool source_connected;
+
+    struct mr_meter meter;
+    _Atomic bool source_was_connected;
 
     /* Each thread's own end; read after both are joined. */
     mr_status source_status;

@@ -11,9 +11,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sink/kafka_conf.h"
+#include "sink/kafka_place.h"
+#include "sink/kafka_stats.h"
 #include "sink/kafka_topics.h"
 #include "sink/record_headers.h"
 #include "sink/sink.h"
+#include "sink/sink_counts.h"
 
 enum {
     /* librdkafka counts time-outs, retries and statistics in its own threads; this is only how often the
@@ -38,6 +41,14 @@ struct kafka_sink {
     bool told_unreachable; /* said once, until something is delivered again */
     bool failed;
     struct mr_error failure; /* the first of this session */
+
+    /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
+    struct mr_sink_counts counts;
+    _Atomic bool connected;
+    _Atomic int64_t unreachable_ms; /* since when, by the wall clock; 0: reachable */
+    _Atomic(char *) statistics;
+    _Atomic bool session_is_new;
+    struct mr_sink_client client; /* the viewer's */
 };
 
 static struct kafka_sink *kafka_of(struct mr_sink *sink)
@@ -67,6 +78,7 @@ static mr_status kafka_error_status(rd_kafka_resp_err_t err)
 static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                          const char *text)
 {
+    mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
     if (kafka->failed) {
         return;
     }
@@ -107,7 +119,7 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
         return status;
     }
     rd_kafka_conf_set_log_cb(conf, on_log);
-    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
+    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (kafka->producer == NULL) {
@@ -135,6 +147,8 @@ static void kafka_close(struct mr_sink *sink)
     rd_kafka_destroy_flags(kafka->producer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     kafka->producer = NULL;
     kafka->queue = NULL;
+    mr_sink_counts_reset(&kafka->counts);
+    atomic_store(&kafka->connected, false);
 }
 
 static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
@@ -149,6 +163,8 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->send_at = 0;
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
+    atomic_store(&kafka->session_is_new, true);
+    atomic_store(&kafka->connected, true);
     return MR_OK;
 }
 
@@ -188,8 +204,12 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
         headers = headers_new(record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
+    mr_kafka_place_begin();
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
     if (MR_LIKELY(error == NULL)) {
+        struct mr_kafka_place place = mr_kafka_place_end();
+        mr_sink_counts_sent(&kafka->counts, record->topic, place.partition, place.count,
+                            record->key_len + record->value_len);
         return MR_OK;
     }
     /* On failure the headers are still ours (unlike single ones, which 2.0.2 frees twice). */
@@ -239,6 +259,8 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
         MR_ASSERT(batch->pending > 0);
         batch->pending--;
         kafka->told_unreachable = false;
+        mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt),
+                             message->partition, message->key_len + message->len);
         /* A sealed batch is still being sent: a full queue cut `send` short. */
         if (batch->pending == 0 && batch->state == MR_BATCH_SENDING) {
             kafka->done(kafka->done_context, batch);
@@ -254,10 +276,16 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
         char reason[256];
         err = rd_kafka_fatal_error(kafka->producer, reason, sizeof(reason));
         session_fail(kafka, err, NULL, reason);
-    } else if (kafka_error_status(err) == MR_ERR_AUTH) {
+        return;
+    }
+    if (kafka_error_status(err) == MR_ERR_AUTH) {
         session_fail(kafka, err, NULL, text);
-    } else if (!kafka->told_unreachable) {
+        return; /* it is counted there */
+    }
+    mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
+    if (!kafka->told_unreachable) {
         kafka->told_unreachable = true;
+        atomic_store(&kafka->unreachable_ms, mr_wall_ns() / 1000000);
         mr_log(MR_LOG_WARN, "kafka_unreachable", text, MR_LOG_STR("code", rd_kafka_err2name(err)));
     }
 }
@@ -274,10 +302,17 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
         case RD_KAFKA_EVENT_ERROR:
             take_error(kafka, event);
             break;
+        case RD_KAFKA_EVENT_STATS:
+            /* A report that no memory was left for is missing, and no more. */
+            free(atomic_exchange(&kafka->statistics, strdup(rd_kafka_event_stats(event))));
+            break;
         default:
             break;
         }
         rd_kafka_event_destroy(event);
+    }
+    if (!kafka->told_unreachable) {
+        atomic_store_explicit(&kafka->unreachable_ms, 0, memory_order_relaxed);
     }
     return session_status(kafka, ret_error);
 }
@@ -288,9 +323,46 @@ static int kafka_timeout_ms(const struct mr_sink *sink)
     return POLL_INTERVAL_MS;
 }
 
+/* Takes the latest report, if a new one has come. */
+static void take_statistics(struct kafka_sink *kafka)
+{
+    if (atomic_exchange(&kafka->session_is_new, false)) {
+        kafka->client = (struct mr_sink_client){0};
+    }
+    char *json = atomic_exchange(&kafka->statistics, NULL);
+    if (json != NULL) {
+        mr_kafka_stats_parse(json, &kafka->client);
+        free(json);
+    }
+}
+
+/* Once a broker was called unreachable, only a delivery or a report of a broker that is up says otherwise. */
+static bool is_reachable(const struct kafka_sink *kafka)
+{
+    int64_t since_ms = atomic_load_explicit(&kafka->unreachable_ms, memory_order_relaxed);
+    bool up = since_ms == 0;
+    for (uint32_t i = 0; i < kafka->client.broker_count; i++) {
+        up = up || (kafka->client.brokers[i].up && kafka->client.time_ms > since_ms);
+    }
+    return up;
+}
+
+static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
+{
+    struct kafka_sink *kafka = kafka_of(sink);
+    take_statistics(kafka);
+    mr_sink_counts_read(&kafka->counts, ret_view);
+    ret_view->name = sink->ops->name;
+    ret_view->connected = atomic_load(&kafka->connected) && is_reachable(kafka);
+    ret_view->client = kafka->client;
+}
+
 static void kafka_free(struct mr_sink *sink)
 {
+    struct kafka_sink *kafka = kafka_of(sink);
     kafka_close(sink);
+    free(kafka->statistics);
+    mr_sink_counts_done(&kafka->counts);
     free(sink);
 }
 
@@ -304,9 +376,14 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
         .timeout_ms = kafka_timeout_ms,
         .close = kafka_close,
         .free = kafka_free,
+        .view = kafka_view,
     };
     struct kafka_sink *kafka = MR_NEW(struct kafka_sink);
     kafka->base.ops = &ops;
     kafka->options = *options;
+    mr_sink_counts_init(&kafka->counts);
+    mr_sink_counts_expect_error(&kafka->counts,
+                                rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN));
+    mr_sink_counts_expect_error(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT));
     return &kafka->base;
 }

@@ -36,6 +36,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"message.timeout.ms", "0"},
         /* As Java's clients place keys; a null key has one place, not a random one. */
         {"partitioner", "murmur2"},
+        /* Else a null key would not be asked for: it would change its partition now and then. */
+        {"sticky.partitioning.linger.ms", "0"},
         /* The pool bounds what is in flight; librdkafka's own bound must never come first. */
         {"queue.buffering.max.messages", "10000000"},
         {"queue.buffering.max.kbytes", "2097151"},
@@ -54,6 +56,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set_u64(conf, "linger.ms", options->linger_ms, ret_error));
     MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
+    MR_TRY(
+        conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
     for (uint32_t i = 0; i < options->property_count; i++) {
         MR_TRY(
             conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sink/kafka_place.h"
 
 enum {
     ADMIN_TIMEOUT_MS = 10000,
@@ -206,7 +207,7 @@ static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *to
                        struct mr_error *ret_error)
 {
     MR_ASSERT(topics->awaited == NULL);
-    topics->awaited_handle = rd_kafka_topic_new(topics->producer, topic->name, NULL);
+    topics->awaited_handle = mr_kafka_place_topic(topics->producer, topic);
     if (topics->awaited_handle == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka topic \"%s\": %s", topic->name,
                        rd_kafka_err2str(rd_kafka_last_error()));

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "event/batch.h"
+#include "sink/sink_view.h"
 
 /* Every record of `batch` is safe with the sink; the batch is the receiver's again. */
 typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
@@ -36,6 +37,10 @@ struct mr_sink_ops {
     void (*close)(struct mr_sink *sink);
 
     void (*free)(struct mr_sink *sink);
+
+    /* Fills in what the sink knows of itself; NULL: nothing but its name. Any thread, one at a time, until
+     * `free`. */
+    void (*view)(struct mr_sink *sink, struct mr_sink_view *ret_view);
 };
 
 struct mr_sink {
@@ -57,9 +62,10 @@ struct mr_kafka_options {
     size_t batch_bytes; /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
-    int32_t partitions;  /* of a topic that is created */
-    int32_t replication; /* of a topic that is created; -1: the broker's default */
-    bool headers;        /* position, xid and commit time as record headers */
+    int32_t partitions;              /* of a topic that is created */
+    int32_t replication;             /* of a topic that is created; -1: the broker's default */
+    bool headers;                    /* position, xid and commit time as record headers */
+    uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);

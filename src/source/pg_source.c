@@ -60,6 +60,13 @@ static mr_status pg_source_open(struct mr_source *base, mr_lsn start, int stop_f
     return status;
 }
 
+static void count_received(struct pg_source *source)
+{
+    uint64_t bytes = atomic_load_explicit(&source->base.received_bytes, memory_order_relaxed);
+    atomic_store_explicit(&source->base.received_bytes, bytes + source->message.len,
+                          memory_order_relaxed);
+}
+
 static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
                                    struct mr_error *ret_error)
 {
@@ -70,6 +77,7 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
         if (!source->pending) {
             MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
             source->pending = true;
+            count_received(source);
         }
         MR_TRY(mr_pg_payload_take(source->decoder, source->message, handler, ret_error));
         source->pending = false;

@@ -7,6 +7,8 @@
 #ifndef MR_SOURCE_SOURCE_H
 #define MR_SOURCE_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "base/status.h"
 #include "event/event.h"
 
@@ -56,6 +58,7 @@ struct mr_source_ops {
 
 struct mr_source {
     const struct mr_source_ops *ops;
+    _Atomic uint64_t received_bytes; /* of messages; the source counts, anybody reads */
 };
 
 #endif

@@ -1,0 +1,12 @@
+/* Asks a running millrace (libcurl's only user). Any thread, one request at a time. */
+#ifndef MR_ADMIN_CLIENT_H
+#define MR_ADMIN_CLIENT_H
+
+#include "admin/http.h"
+
+/* GET `path` from the server that `server` describes; with TLS its certificate is the only one trusted. The body
+ * is malloc'ed and NUL-terminated. MR_ERR_TRANSIENT: nobody answers. */
+mr_status mr_client_get(const struct mr_http_options *server, const char *path, long timeout_ms,
+                        char **ret_body, long *ret_http_status, struct mr_error *ret_error);
+
+#endif

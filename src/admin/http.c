@@ -1,0 +1,550 @@
+#include "admin/http.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "admin/http_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    HEAD_MS = 5000,    /* from the handshake to the end of the first request's head */
+    IDLE_MS = 30000,   /* from an answer to the end of the next request's head */
+    ANSWER_MS = 30000, /* for the client to take an answer */
+    TICK_MS = 1000,
+    FAREWELL_MS = 200,                 /* for answers on their way when the server ends */
+    NICENESS = 10,                     /* the flow comes first */
+    SPARE = 16,                        /* connections above the limit that are being closed */
+    REQUEST_BYTES_MAX = 12 * 1024,     /* head of a request and of its answer */
+    HELD_BYTES_MAX = 16 * 1024 * 1024, /* answers that clients have not taken yet */
+};
+
+enum connection_state { FREE, HEAD, IDLE, WORKING, ANSWERING, CLOSING };
+
+/* A connection, as far as deadlines and the limit are concerned. */
+struct connection {
+    enum connection_state state;
+    int fd;
+    int64_t since_ns; /* when it got into its state */
+};
+
+struct mr_http {
+    struct mr_http_options options;
+    struct mr_http_route routes[MR_HTTP_ROUTES_MAX];
+    size_t route_count;
+
+    int listen_fd; /* -1: not yet */
+    struct MHD_Daemon *daemon;
+    struct connection *connections;
+    uint32_t connection_count; /* room in `connections` */
+    struct mr_http_request *slow[MR_HTTP_SLOW_MAX];
+    _Atomic size_t held_bytes;
+
+    pthread_t thread;
+    bool running;
+    bool refused_logged;
+    int stop_fd; /* readable: end */
+    int done_fd; /* readable: a slow handler is done */
+};
+
+/* ---- making ---- */
+
+struct mr_http *mr_http_new(const struct mr_http_options *options)
+{
+    struct mr_http *http = MR_NEW(struct mr_http);
+    http->options = *options;
+    http->listen_fd = -1;
+    http->connection_count = options->connections + SPARE;
+    http->connections = MR_NEW_ARRAY(struct connection, http->connection_count);
+    http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    http->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(http->stop_fd >= 0 && http->done_fd >= 0);
+    return http;
+}
+
+void mr_http_add(struct mr_http *http, const struct mr_http_route *route)
+{
+    MR_ASSERT(!http->running);
+    MR_ASSERT(http->route_count < MR_HTTP_ROUTES_MAX);
+    http->routes[http->route_count++] = *route;
+}
+
+const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index)
+{
+    return index < http->route_count ? &http->routes[index] : NULL;
+}
+
+static const struct mr_http_route *find_route(const struct mr_http *http, const char *path)
+{
+    for (size_t i = 0; i < http->route_count; i++) {
+        const char *known = http->routes[i].path;
+        size_t len = strlen(known);
+        bool folder = len > 1 && known[len - 1] == '/';
+        if (folder ? strncmp(path, known, len) == 0 : strcmp(path, known) == 0) {
+            return &http->routes[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- connections ---- */
+
+static void connection_enter(struct connection *connection, enum connection_state state)
+{
+    if (connection->state != CLOSING) {
+        connection->state = state;
+        connection->since_ns = mr_monotonic_ns();
+    }
+}
+
+/* libmicrohttpd sees the end of the stream and gives the connection up. */
+static void connection_close(struct connection *connection)
+{
+    connection_enter(connection, CLOSING);
+    shutdown(connection->fd, SHUT_RDWR);
+}
+
+/* Makes room when all connections are taken: the one that has had no request for the longest time goes. */
+static void make_room(struct mr_http *http)
+{
+    uint32_t taken = 0;
+    struct connection *oldest = NULL;
+    for (uint32_t i = 0; i < http->connection_count; i++) {
+        struct connection *connection = &http->connections[i];
+        taken += connection->state != FREE && connection->state != CLOSING;
+        bool waits = connection->state == HEAD || connection->state == IDLE;
+        if (waits && (oldest == NULL || connection->since_ns < oldest->since_ns)) {
+            oldest = connection;
+        }
+    }
+    if (taken >= http->options.connections && oldest != NULL) {
+        connection_close(oldest);
+    }
+}
+
+/* MHD_NotifyConnectionCallback */
+static void connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
+                               enum MHD_ConnectionNotificationCode what)
+{
+    struct mr_http *http = context;
+    struct connection *connection = *socket_context;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (connection != NULL) {
+            connection->state = FREE;
+        }
+        return;
+    }
+    make_room(http);
+    for (uint32_t i = 0; i < http->connection_count; i++) {
+        connection = &http->connections[i];
+        if (connection->state == FREE) {
+            connection->fd =
+                MHD_get_connection_info(of, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+            connection_enter(connection, HEAD);
+            *socket_context = connection;
+            return;
+        }
+    }
+}
+
+static struct connection *connection_of(struct MHD_Connection *of)
+{
+    return MHD_get_connection_info(of, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+static void close_late_connections(struct mr_http *http)
+{
+    static const int64_t limit_ms[] = {
+        [HEAD] = HEAD_MS, [IDLE] = IDLE_MS, [ANSWERING] = ANSWER_MS, [CLOSING] = 0};
+    int64_t now = mr_monotonic_ns();
+    for (uint32_t i = 0; i < http->connection_count; i++) {
+        struct connection *connection = &http->connections[i];
+        int64_t limit = limit_ms[connection->state];
+        if (limit > 0 && now - connection->since_ns > limit * 1000000) {
+            connection_close(connection);
+        }
+    }
+}
+
+/* ---- answering ---- */
+
+static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
+                              struct mr_http_request *request)
+{
+    struct MHD_Response *response = mr_http_response(request, &http->held_bytes, HELD_BYTES_MAX);
+    if (response == NULL) {
+        return MHD_NO; /* closes the connection: clients hold more answers than there is memory for */
+    }
+    connection_enter(connection_of(to), ANSWERING);
+    enum MHD_Result queued;
+    if (request->status == MHD_HTTP_UNAUTHORIZED) {
+        queued = MHD_queue_basic_auth_fail_response(to, "millrace", response);
+    } else {
+        queued = MHD_queue_response(to, request->status, response);
+    }
+    MHD_destroy_response(response);
+    return queued;
+}
+
+/* As long for a wrong text as for the right one. */
+static bool equal_secret(const char *given, const char *wanted)
+{
+    size_t given_len = given == NULL ? 0 : strlen(given);
+    size_t wanted_len = strlen(wanted);
+    unsigned difference = given_len != wanted_len;
+    for (size_t i = 0; i < wanted_len; i++) {
+        difference |= (unsigned char)wanted[i] ^ (unsigned char)(i < given_len ? given[i] : 0);
+    }
+    return difference == 0;
+}
+
+static bool is_authorized(const struct mr_http *http, struct MHD_Connection *of)
+{
+    if (http->options.username == NULL) {
+        return true;
+    }
+    char *password = NULL;
+    char *username = MHD_basic_auth_get_username_password(of, &password);
+    bool name_good = equal_secret(username, http->options.username);
+    bool password_good = equal_secret(password, http->options.password);
+    MHD_free(username);
+    MHD_free(password);
+    return name_good && password_good;
+}
+
+/* On a loopback address a page of somewhere else could reach us through a name that resolves to
+ * 127.0.0.1; then its name stands in Host. With a password it has nothing to say. */
+static bool is_host_good(const struct mr_http *http, struct MHD_Connection *of)
+{
+    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    const struct mr_address *address = &http->options.address;
+    if (host == NULL || http->options.username != NULL || address->is_unix ||
+        !mr_address_is_local(address)) {
+        return true;
+    }
+    struct mr_address asked = {0};
+    char with_port[MR_ADDRESS_HOST_MAX + 8];
+    snprintf(with_port, sizeof(with_port), "%s:0", host);
+    return (mr_address_parse(host, &asked, NULL) == MR_OK ||
+            mr_address_parse(with_port, &asked, NULL) == MR_OK) &&
+           !asked.is_unix && mr_address_is_local(&asked);
+}
+
+/* MHD_KeyValueIterator */
+static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    (void)kind;
+    mr_http_request_add(context, name, value);
+    return MHD_YES;
+}
+
+/* Refuses what no handler should see; true: the handler may run. */
+static bool admit(const struct mr_http *http, struct MHD_Connection *from, const char *method,
+                  struct mr_http_request *request)
+{
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
+        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    } else if (!is_host_good(http, from)) {
+        mr_http_fail(request, MHD_HTTP_FORBIDDEN,
+                     "a server on a loopback address answers to localhost and its numeric address "
+                     "only; ask for one of these, or set http.username");
+    } else if ((request->route == NULL || !request->route->open) && !is_authorized(http, from)) {
+        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
+    } else if (request->route == NULL) {
+        mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
+    } else if (request->too_many_parameters) {
+        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
+                     "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
+                     PARAMETER_VALUE_MAX);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* ---- slow handlers ---- */
+
+static void be_nice(void)
+{
+    /* Linux: of this thread alone. Without the right to it (never for more niceness) nothing is lost. */
+    setpriority(PRIO_PROCESS, 0, NICENESS);
+}
+
+static void *slow_main(void *context)
+{
+    struct mr_http_request *request = context;
+    be_nice();
+    request->route->handler(request->route->context, request);
+    atomic_store(&request->done, true);
+    eventfd_write(request->done_fd, 1);
+    return NULL;
+}
+
+/* Starts the handler's thread; false: all places are taken, and the request says so. */
+static bool slow_start(struct mr_http *http, struct mr_http_request *request)
+{
+    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
+        if (http->slow[i] == NULL &&
+            pthread_create(&request->thread, NULL, slow_main, request) == 0) {
+            http->slow[i] = request;
+            return true;
+        }
+    }
+    mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                 "%d requests of this kind run already; try again when one has ended",
+                 MR_HTTP_SLOW_MAX);
+    mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "10");
+    return false;
+}
+
+/* Lets libmicrohttpd go on with the requests whose handlers are done; with `wait`, with all. */
+static void slow_finish(struct mr_http *http, bool wait)
+{
+    eventfd_t count;
+    eventfd_read(http->done_fd, &count);
+    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
+        struct mr_http_request *request = http->slow[i];
+        if (request != NULL && (wait || atomic_load(&request->done))) {
+            pthread_join(request->thread, NULL);
+            http->slow[i] = NULL;
+            MHD_resume_connection(request->connection);
+        }
+    }
+}
+
+/* ---- requests ---- */
+
+/* MHD_AccessHandlerCallback: when the head is there, and again when a slow handler is done. */
+static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *path,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **request_context)
+{
+    (void)version;
+    (void)upload;
+    (void)upload_size;
+    struct mr_http *http = context;
+    struct mr_http_request *request = *request_context;
+    if (connection_of(from) == NULL) {
+        return MHD_NO;
+    }
+    if (request != NULL) {
+        return answer(http, from, request);
+    }
+    request = mr_http_request_new(path);
+    *request_context = request;
+    request->connection = from;
+    request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
+    MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
+    if (!admit(http, from, method, request)) {
+        return answer(http, from, request);
+    }
+    if (!request->route->slow) {
+        request->route->handler(request->route->context, request);
+        return answer(http, from, request);
+    }
+    request->client_fd = connection_of(from)->fd;
+    request->stop_fd = http->stop_fd;
+    request->done_fd = http->done_fd;
+    if (!slow_start(http, request)) {
+        return answer(http, from, request);
+    }
+    connection_enter(connection_of(from), WORKING);
+    MHD_suspend_connection(from);
+    return MHD_YES;
+}
+
+/* MHD_RequestCompletedCallback */
+static void request_completed(void *context, struct MHD_Connection *of, void **request_context,
+                              enum MHD_RequestTerminationCode how)
+{
+    (void)context;
+    (void)how;
+    mr_http_request_free(*request_context);
+    *request_context = NULL;
+    if (connection_of(of) != NULL) {
+        connection_enter(connection_of(of), IDLE);
+    }
+}
+
+/* ---- the thread ---- */
+
+static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
+{
+    bool tls = http->options.certificate != NULL;
+    struct MHD_OptionItem tls_options[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)http->options.certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)http->options.key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (tls ? MHD_USE_TLS : 0u), 0, NULL, NULL, handle,
+        http, MHD_OPTION_LISTEN_SOCKET, http->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+        http->connection_count, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(IDLE_MS / 1000),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
+        1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
+        http, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_ARRAY,
+        tls ? tls_options : &tls_options[3], MHD_OPTION_END);
+    if (http->daemon == NULL) {
+        mr_listen_close(&http->options.address, http->listen_fd);
+        http->listen_fd = -1;
+        return mr_fail(ret_error, MR_ERR_CONFIG, "the HTTP server does not start%s",
+                       tls ? ": http.tls_certificate and http.tls_key must be a certificate and "
+                             "its key in PEM form"
+                           : "");
+    }
+    return MR_OK;
+}
+
+static mr_status open_server(struct mr_http *http, struct mr_error *ret_error)
+{
+    MR_TRY(mr_listen(&http->options.address, &http->listen_fd, ret_error));
+    MR_TRY(start_daemon(http, ret_error));
+    char name[MR_ADDRESS_HOST_MAX + 8];
+    mr_listen_name(&http->options.address, http->listen_fd, name, sizeof(name));
+    mr_log(MR_LOG_INFO, "http_listening", "metrics, health and the live page are served",
+           MR_LOG_STR("address", name),
+           MR_LOG_STR("scheme", http->options.certificate == NULL ? "http" : "https"));
+    if (!mr_address_is_local(&http->options.address) &&
+        (http->options.username == NULL || http->options.certificate == NULL)) {
+        mr_log(MR_LOG_WARN, "http_exposed",
+               "other machines can reach the HTTP server, without a password or without "
+               "encryption; set http.username with http.password_file, and http.tls_certificate "
+               "with http.tls_key, or leave http.address at 127.0.0.1",
+               MR_LOG_STR("address", name));
+    }
+    return MR_OK;
+}
+
+/* An address that is taken gets free when the millrace before us has ended. */
+static void try_again(struct mr_http *http)
+{
+    struct mr_error error = {0};
+    if (open_server(http, &error) != MR_OK && !http->refused_logged) {
+        http->refused_logged = true;
+        mr_log(MR_LOG_WARN, "http_unavailable", error.text,
+               MR_LOG_STR("meanwhile", "streaming goes on; tried again each second"));
+    }
+}
+
+static int wait_ms(struct mr_http *http, int64_t next_tick_ns)
+{
+    int64_t ms = (next_tick_ns - mr_monotonic_ns() + 999999) / 1000000;
+    MHD_UNSIGNED_LONG_LONG wanted;
+    if (http->daemon != NULL && MHD_get_timeout(http->daemon, &wanted) == MHD_YES &&
+        (int64_t)wanted < ms) {
+        ms = (int64_t)wanted;
+    }
+    return ms < 0 ? 0 : (int)ms;
+}
+
+static int epoll_descriptor(struct mr_http *http)
+{
+    return http->daemon == NULL
+               ? -1
+               : MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+}
+
+/* Waits for the next thing and does it. */
+static void turn(struct mr_http *http, int64_t next_tick_ns)
+{
+    struct pollfd fds[3] = {
+        {.fd = http->stop_fd, .events = POLLIN},
+        {.fd = http->done_fd, .events = POLLIN},
+        {.fd = epoll_descriptor(http), .events = POLLIN},
+    };
+    poll(fds, MR_ARRAY_LEN(fds), wait_ms(http, next_tick_ns));
+    slow_finish(http, false);
+    if (http->daemon != NULL) {
+        MHD_run(http->daemon);
+    }
+}
+
+static void tick(struct mr_http *http)
+{
+    if (http->daemon == NULL) {
+        try_again(http);
+    }
+    close_late_connections(http);
+}
+
+static bool stopping(const struct mr_http *http)
+{
+    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
+    return poll(&stop, 1, 0) > 0;
+}
+
+/* Ends slow handlers and gives answers on their way a moment. */
+static void say_farewell(struct mr_http *http)
+{
+    if (http->daemon == NULL) {
+        return;
+    }
+    slow_finish(http, true);
+    MHD_run(http->daemon);
+    int64_t deadline_ns = mr_monotonic_ns() + FAREWELL_MS * INT64_C(1000000);
+    while (atomic_load(&http->held_bytes) > 0 && mr_monotonic_ns() < deadline_ns) {
+        struct pollfd ready = {.fd = epoll_descriptor(http), .events = POLLIN};
+        poll(&ready, 1, 10);
+        MHD_run(http->daemon);
+    }
+    MHD_stop_daemon(http->daemon); /* closes the listening socket too */
+    if (http->options.address.is_unix) {
+        unlink(http->options.address.path);
+    }
+}
+
+static void *http_main(void *context)
+{
+    struct mr_http *http = context;
+    be_nice();
+    int64_t next_tick_ns = mr_monotonic_ns();
+    while (!stopping(http)) {
+        if (mr_monotonic_ns() >= next_tick_ns) {
+            next_tick_ns += TICK_MS * INT64_C(1000000);
+            tick(http);
+        }
+        turn(http, next_tick_ns);
+    }
+    say_farewell(http);
+    return NULL;
+}
+
+mr_status mr_http_start(struct mr_http *http, struct mr_error *ret_error)
+{
+    if (http->options.required) {
+        MR_TRY(open_server(http, ret_error));
+    }
+    int failed = pthread_create(&http->thread, NULL, http_main, http);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "the HTTP server's thread can't be started: %s",
+                       strerror(failed));
+    }
+    pthread_setname_np(http->thread, "http");
+    http->running = true;
+    return MR_OK;
+}
+
+void mr_http_free(struct mr_http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    if (http->running) {
+        eventfd_write(http->stop_fd, 1);
+        pthread_join(http->thread, NULL);
+    }
+    close(http->stop_fd);
+    close(http->done_fd);
+    free(http->connections);
+    free(http);
+}

@@ -1,0 +1,65 @@
+/* Shared by http.c (server) and http_request.c (requests and answers). */
+#ifndef MR_ADMIN_HTTP_INTERNAL_H
+#define MR_ADMIN_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "admin/http.h"
+
+enum {
+    PARAMETERS_MAX = 8,
+    PARAMETER_NAME_MAX = 31,
+    PARAMETER_VALUE_MAX = 255,
+    PATH_MAX_BYTES = 255,
+    HEADERS_MAX = 4,
+};
+
+struct parameter {
+    char name[PARAMETER_NAME_MAX + 1];
+    char value[PARAMETER_VALUE_MAX + 1];
+};
+
+struct mr_http_request {
+    /* What was asked. */
+    char path[PATH_MAX_BYTES + 1];
+    struct parameter parameters[PARAMETERS_MAX];
+    uint32_t parameter_count;
+    bool too_many_parameters; /* or one too long */
+
+    /* The answer. */
+    unsigned status;
+    const char *type;
+    FILE *body;
+    char *bytes; /* behind `body` */
+    size_t len;
+    mr_slice fixed; /* in place of `body` */
+    struct {
+        const char *name;
+        const char *value;
+    } headers[HEADERS_MAX];
+    uint32_t header_count;
+
+    /* A slow handler's. */
+    struct MHD_Connection *connection;
+    const struct mr_http_route *route;
+    pthread_t thread;
+    int client_fd;
+    int stop_fd;
+    int done_fd;
+    atomic_bool done;
+};
+
+struct mr_http_request *mr_http_request_new(const char *path);
+void mr_http_request_free(struct mr_http_request *request);
+
+/* Takes one parameter in; NULL value: a name without one. */
+void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
+
+/* Turns what the handler wrote into libmicrohttpd's response, whose bytes are counted in `held` (at most
+ * `held_max`; NULL when they don't fit) until the client has them. */
+struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
+                                      size_t held_max);
+
+#endif

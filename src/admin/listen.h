@@ -1,0 +1,37 @@
+/* Addresses as they stand in options ("127.0.0.1:9464", "[::1]:9464", "unix:/run/millrace.sock"), and the
+ * sockets made of them. Any thread. */
+#ifndef MR_ADMIN_LISTEN_H
+#define MR_ADMIN_LISTEN_H
+
+#include "base/status.h"
+
+enum {
+    MR_ADDRESS_HOST_MAX = 255,
+    MR_ADDRESS_PATH_MAX = 107, /* what a struct sockaddr_un holds */
+};
+
+struct mr_address {
+    bool is_unix;
+    char host[MR_ADDRESS_HOST_MAX + 1]; /* a name or a numeric address, without brackets */
+    uint16_t port;                      /* 0: any free one */
+    char path[MR_ADDRESS_PATH_MAX + 1];
+};
+
+/* "host:port", ":port" (all interfaces), "[v6]:port" or "unix:/path". MR_ERR_CONFIG with a sentence that
+ * names what is wrong. */
+mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_error *ret_error);
+
+/* True when nobody outside this machine can reach it. */
+bool mr_address_is_local(const struct mr_address *address);
+
+/* A listening, non-blocking socket, or MR_ERR_SYSTEM. A socket file that nobody listens on any more is
+ * replaced; the file is for the owner and the group. */
+mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_error *ret_error);
+
+/* Closes the socket and takes its file away. */
+void mr_listen_close(const struct mr_address *address, int fd);
+
+/* The address a socket has, port included, in the form that mr_address_parse takes. */
+void mr_listen_name(const struct mr_address *address, int fd, char *ret, size_t size);
+
+#endif

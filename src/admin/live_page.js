@@ -1,0 +1,391 @@
+'use strict';
+/* Draws /status and /api/history each second. What a restart of millrace forgets, the page remembers: its rows go
+ * on, and a gap shows where nobody answered. Numbers that a test compares stand in data-figure / data-value. */
+
+const MINUTES = [1, 2, 5, 10, 15]; /* a chart's width: the least that holds what there is */
+const KEPT_MS = 15 * 60 * 1000, PERIOD_MS = 1000, HIDDEN_PERIOD_MS = 15000, TIMEOUT_MS = 5000, GAP_MS = 3500;
+const TABLES = 20, EVENTS = 12;
+const byId = (id) => document.getElementById(id);
+
+/* ---- values as text ---- */
+
+const known = (value) => typeof value === 'number' && isFinite(value);
+const whole = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
+
+function scaled(value, step, units) {
+  let unit = 0;
+  while (Math.abs(value) >= step && unit < units.length - 1) { value /= step; unit++; }
+  return (unit === 0 || value >= 100 ? value.toFixed(0) : value.toFixed(1)) + units[unit];
+}
+const text = {
+  count: (v) => known(v) ? whole.format(v) : '–',
+  short: (v) => !known(v) ? '–' : v < 10 && v % 1 ? v.toFixed(1) : scaled(v, 1000, ['', ' k', ' M', ' G']),
+  bytes: (v) => known(v) ? scaled(v, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB']) : '–',
+  cores: (v) => known(v) ? v.toFixed(2) : '–',
+  seconds: (v) => {
+    if (!known(v)) return '–';
+    if (v === 0) return '0 s';
+    if (v < 1e-3) return (v * 1e6).toFixed(0) + ' µs';
+    if (v < 1) return (v * 1e3).toFixed(v < 0.01 ? 1 : 0) + ' ms';
+    if (v < 120) return v.toFixed(v < 10 ? 1 : 0) + ' s';
+    if (v < 7200) return (v / 60).toFixed(v % 60 && v < 600 ? 1 : 0) + ' min';
+    return v < 172800 ? (v / 3600).toFixed(1) + ' h' : (v / 86400).toFixed(1) + ' days';
+  },
+};
+const clock = (ms) => new Date(ms).toLocaleTimeString([], {hour12: false});
+const words = (name) => name.replace(/_/g, ' ');
+
+/* ---- elements ---- */
+
+function element(name, attributes = {}, ...children) {
+  const made = name.startsWith('svg:') ?
+      document.createElementNS('http://www.w3.org/2000/svg', name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+/* Text changes only where it differs, so that a selection and a screen reader are left alone. */
+function say(where, what) { if (where.textContent !== what) where.textContent = what; }
+
+/* ---- charts ---- */
+
+const CHARTS = [
+  {title: 'Rate', unit: text.short, least: 10, lines: [['changes_rate', 'changes/s'], ['records_rate', 'acknowledged/s']]},
+  {title: 'In flight', unit: text.short, least: 10, lines: [['messages_in_flight', 'records']]},
+  {title: 'Flush time', unit: text.seconds, least: 0.001, lines: [['flush_p99', 'p99'], ['flush_p50', 'p50']]},
+  {title: 'Latency, commit to acknowledgement', unit: text.seconds, least: 0.001,
+    lines: [['latency_p99', 'p99'], ['latency_p95', 'p95'], ['latency_p50', 'p50']]},
+  {title: 'Lag', unit: text.bytes, least: 1024, binary: true, lines: [['lag_bytes', 'not confirmed']],
+    also: [['lag_seconds', 'behind', text.seconds]]},
+  {title: 'Memory', unit: text.bytes, least: 1 << 20, binary: true, lines: [['resident_bytes', 'resident']],
+    also: [['cpu', 'cores', text.cores]]},
+];
+const HEIGHT = 132, LEFT = 52, RIGHT = 6, TOP = 8, BOTTOM = 20;
+const rows = []; /* {time_ms, state, stage, changes_rate, …}, oldest first */
+let cursorMs = null, minutesShown = MINUTES[0], windowMs = 60000;
+
+function niceTop(top, binary) {
+  const base = binary ? Math.pow(1024, Math.floor(Math.log(top) / Math.log(1024))) : 1;
+  const part = top / base, decade = Math.pow(10, Math.floor(Math.log10(part)));
+  for (const step of [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10]) if (part <= step * decade * 1.0001) return step * decade * base;
+  return top;
+}
+
+function makeChart(spec) {
+  const values = element('ul'), time = element('time');
+  const svg = element('svg:svg', {tabindex: '0', role: 'img', 'aria-label': spec.title});
+  const card = element('div', {class: 'chart'}, element('h3', {}, spec.title, time), values, svg);
+  const shown = [...spec.lines.map(([key, label], i) => [key, label, spec.unit, 's' + (i + 1)]),
+                 ...(spec.also || []).map(([key, label, unit]) => [key, label, unit, 's0'])];
+  const numbers = shown.map(([key, label, unit, style]) => {
+    const number = element('b', {'data-chart': key});
+    const item = element('li', {class: style}, number, label);
+    values.append(item);
+    return {key, label, unit, number};
+  });
+  svg.addEventListener('pointermove', (event) => {
+    const box = svg.getBoundingClientRect(), width = box.width - LEFT - RIGHT;
+    setCursor(newest() - windowMs * (1 - (event.clientX - box.left - LEFT) / width));
+  });
+  svg.addEventListener('pointerleave', () => setCursor(null));
+  svg.addEventListener('blur', () => setCursor(null));
+  svg.addEventListener('keydown', (event) => {
+    const step = {ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60}[event.key];
+    if (step) setCursor((cursorMs === null ? newest() : cursorMs) + step * 1000);
+    if (event.key === 'Escape') setCursor(null);
+    if (step) event.preventDefault();
+  });
+  byId('charts').append(card);
+  return {spec, svg, time, numbers};
+}
+const charts = CHARTS.map(makeChart);
+
+const newest = () => rows.length ? rows[rows.length - 1].time_ms : Date.now();
+
+function setCursor(ms) {
+  cursorMs = ms === null || !rows.length ? null : Math.min(newest(), Math.max(rows[0].time_ms, ms));
+  drawCharts();
+}
+
+/* The row at the cursor, or the last one. */
+function chosen() {
+  if (cursorMs === null) return rows[rows.length - 1];
+  return rows.reduce((best, row) =>
+    Math.abs(row.time_ms - cursorMs) < Math.abs(best.time_ms - cursorMs) ? row : best);
+}
+
+/* One point a pixel at most: the largest value of those that fall on it, so that no peak is lost. */
+function path(key, x, y, end) {
+  let line = '', fill = '', pen = null, last = null;
+  const point = (px, value) => {
+    if (pen === null) { line += `M${px} ${y(value)}`; fill += `M${px} ${end}L${px} ${y(value)}`; }
+    else { line += `L${px} ${y(value)}`; fill += `L${px} ${y(value)}`; }
+    pen = px;
+  };
+  const lift = () => { if (pen !== null) fill += `L${pen} ${end}Z`; pen = null; };
+  let column = null, top = null;
+  const flush = () => { if (column !== null) point(column, top); column = null; };
+  for (const row of rows) {
+    if (last !== null && row.time_ms - last > GAP_MS) { flush(); lift(); }
+    last = row.time_ms;
+    if (!known(row[key])) continue;
+    const px = Math.round(x(row.time_ms));
+    if (px !== column) { flush(); column = px; top = row[key]; } else top = Math.max(top, row[key]);
+  }
+  flush(); lift();
+  return {line, fill};
+}
+
+function drawChart({spec, svg, time, numbers}) {
+  const width = Math.max(200, svg.clientWidth), end = HEIGHT - BOTTOM, to = newest();
+  let top = spec.least;
+  for (const row of rows) for (const [key] of spec.lines) if (known(row[key])) top = Math.max(top, row[key]);
+  top = niceTop(top, spec.binary);
+  const x = (ms) => LEFT + (width - LEFT - RIGHT) * (1 - (to - ms) / windowMs);
+  const y = (value) => (end - (end - TOP) * Math.max(0, value) / top).toFixed(1);
+  const parts = [];
+  for (const part of [0, 0.5, 1]) {
+    parts.push(element('svg:line', {class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y(top * part), y2: y(top * part)}));
+    const tick = element('svg:text', {class: 'tick', x: LEFT - 6, y: +y(top * part) + 4, 'text-anchor': 'end'});
+    tick.textContent = spec.unit(top * part).replace(/\.0(?= |$)/, '');
+    parts.push(tick);
+  }
+  for (const part of [0, 0.5, 1]) {
+    const tick = element('svg:text', {class: 'tick', x: x(to - windowMs * (1 - part)), y: HEIGHT - 5,
+      'text-anchor': ['start', 'middle', 'end'][part * 2]});
+    tick.textContent = part === 1 ? 'now' : `−${text.seconds(windowMs * (1 - part) / 1000)}`;
+    parts.push(tick);
+  }
+  spec.lines.forEach(([key], i) => {
+    const drawn = path(key, x, y, end);
+    if (i === 0) parts.push(element('svg:path', {class: 'fill', d: drawn.fill}));
+    parts.push(element('svg:path', {class: 'p' + (i + 1), d: drawn.line}));
+  });
+  const row = chosen();
+  if (cursorMs !== null && row) {
+    parts.push(element('svg:line', {class: 'cursor', x1: x(row.time_ms), x2: x(row.time_ms), y1: TOP, y2: end}));
+  }
+  svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
+  svg.replaceChildren(...parts);
+  say(time, cursorMs !== null && row ? clock(row.time_ms) : '');
+  for (const {key, unit, number} of numbers) say(number, unit(row ? row[key] : null));
+  svg.setAttribute('aria-label', spec.title + ': ' + numbers.map((n) => `${n.label} ${n.number.textContent}`).join(', '));
+}
+function drawCharts() { charts.forEach(drawChart); }
+
+function drawStrip() {
+  const runs = [], from = newest() - windowMs;
+  const push = (state, start, end) => {
+    const last = runs[runs.length - 1];
+    if (last && last.state === state) last.end = end; else runs.push({state, start, end});
+  };
+  let at = from;
+  for (const row of rows) {
+    if (row.time_ms - at > GAP_MS) { push('none', at, row.time_ms - 1000); at = row.time_ms - 1000; }
+    push(row.state, at, row.time_ms);
+    at = row.time_ms;
+  }
+  byId('strip').replaceChildren(...runs.map((run) => {
+    const bar = element('i', {class: run.state, title: `${words(run.state)} until ${clock(run.end)}`});
+    bar.style.width = 100 * (run.end - run.start) / windowMs + '%';
+    return bar;
+  }));
+}
+
+/* ---- the rest of the page ---- */
+
+function figures(list, entries) {
+  const boxes = entries.filter(Boolean).map(([label, value, name, raw, style]) => {
+    const dd = element('dd', style ? {class: style} : {}, value);
+    if (name) { dd.dataset.figure = name; dd.dataset.value = raw; }
+    return element('div', {}, element('dt', {}, label), dd);
+  });
+  byId(list).replaceChildren(...boxes);
+}
+
+function drawHeader(status) {
+  const good = {streaming: 'good', failed: 'bad'}[status.state] || '';
+  byId('state').className = 'state ' + good;
+  say(byId('state'), words(status.state));
+  say(byId('about'), `slot ${status.slot.name} → ${status.sink.type} · in this state for ` +
+      `${text.seconds((status.time_ms - status.state_since_ms) / 1000)} · version ${status.version}`);
+  byId('reason').hidden = !status.reason;
+  say(byId('reason'), status.reason);
+  document.title = (status.ready ? '' : '● ') + 'millrace – ' + words(status.state);
+}
+
+const MEANING = {
+  none: 'The flow keeps up: nothing holds it.',
+  postgres: 'PostgreSQL sends no faster.',
+  decode: 'Decoding is at the limit of its thread.',
+  encode: 'Encoding is at the limit of its thread.',
+  produce: 'Producing is at the limit of its thread.',
+  kafka: 'The sink acknowledges no faster; millrace waits for it.',
+};
+
+function drawStages(status) {
+  const p50 = (name) => status.run.path[name] ? text.seconds(status.run.path[name].p50) : '–';
+  const times = {
+    postgres: 'commit to receipt ' + p50('received'), decode: p50('decoded'), encode: p50('encoded'),
+    produce: p50('enqueued'), kafka: p50('acknowledged'),
+  };
+  say(byId('sink-name'), status.sink.type === 'kafka' ? 'Kafka' : status.sink.type);
+  for (const stage of byId('stages').children) {
+    const name = stage.dataset.stage;
+    stage.classList.toggle('holds', name === status.bottleneck);
+    stage.classList.toggle('away', (name === 'postgres' && !status.source.connected) ||
+                                   (name === 'kafka' && !status.sink.connected));
+    say(stage.querySelector('span'), times[name]);
+  }
+  byId('stages').dataset.bottleneck = status.bottleneck;
+  say(byId('bottleneck'), MEANING[status.bottleneck] + ' Times are the median of this run.');
+}
+
+function drawFigures(status) {
+  const totals = status.totals, slot = status.slot, pool = status.pool;
+  figures('totals', [
+    ['changes received', text.count(totals.changes), 'millrace_changes_total', totals.changes],
+    ['records acknowledged', text.count(totals.acknowledged), 'millrace_records_acknowledged_total', totals.acknowledged],
+    ['in flight', `${text.count(status.in_flight.messages)} records, ${text.bytes(status.in_flight.bytes)}`,
+      'millrace_messages_in_flight', status.in_flight.messages],
+    ['transactions', text.count(totals.transactions), 'millrace_transactions_total', totals.transactions],
+    ['bytes acknowledged', text.bytes(totals.bytes_acknowledged), 'millrace_record_bytes_acknowledged_total', totals.bytes_acknowledged],
+    ['flush, median and p99', `${text.seconds(status.run.flush.p50)}, ${text.seconds(status.run.flush.p99)}`],
+    ['latency, median and p99', `${text.seconds(status.run.latency.p50)}, ${text.seconds(status.run.latency.p99)}`],
+    ['batches free', `${text.count(pool.free)} of ${text.count(pool.batches)}`],
+    ['waited for the sink', text.seconds(totals.backpressure_seconds)],
+    ['reconnects, new sessions', `${text.count(totals.reconnects)}, ${text.count(totals.rebuilds)}`],
+    ['up for', text.seconds(status.uptime)],
+  ]);
+  const forecast = slot.forecast_seconds;
+  const risk = known(forecast) && forecast < 3600 ? 'bad' : known(forecast) && forecast < 86400 ? 'wait' : '';
+  figures('slot', [
+    ['received', status.positions.received],
+    ['confirmed', status.positions.confirmed, 'confirmed', status.positions.confirmed],
+    ['server', status.positions.server],
+    ['lag', `${text.bytes(status.lag.bytes)}, ${text.seconds(status.lag.seconds)}`],
+    ['slot', slot.name],
+    slot.known && ['WAL status', slot.wal_status, null, null,
+      {lost: 'bad', unreserved: 'bad'}[slot.wal_status] || ''],
+    slot.known && ['log kept for it', text.bytes(slot.retained_bytes)],
+    slot.known && ['log until it is in danger', 'safe_bytes' in slot ? text.bytes(slot.safe_bytes) : 'no limit is set'],
+    'safe_bytes' in slot && ['forecast', known(forecast) ? 'lost in ' + text.seconds(forecast) : 'does not shrink',
+      null, null, risk],
+    slot.known && ['looked at', text.seconds(slot.age_seconds) + ' ago'],
+    ['publication', status.source.publication],
+  ]);
+}
+
+let tablesBefore = null;
+
+function drawTables(status) {
+  const sum = (table) => table.insert + table.update + table.delete + table.truncate + table.message;
+  const seconds = tablesBefore ? (status.time_ms - tablesBefore.time_ms) / 1000 : 0;
+  const body = status.tables.map((table) => {
+    const before = tablesBefore && tablesBefore.sums[table.table];
+    const rate = seconds > 0 && before !== undefined && sum(table) >= before ? (sum(table) - before) / seconds : null;
+    return element('tr', {}, ...[table.table || '(messages)', text.count(table.insert), text.count(table.update),
+      text.count(table.delete), text.short(rate)].map((cell) => element('td', {}, cell)));
+  });
+  tablesBefore = {time_ms: status.time_ms, sums: Object.fromEntries(status.tables.map((t) => [t.table, sum(t)]))};
+  const empty = element('tr', {}, element('td', {colspan: '5', class: 'empty'}, 'No change has come yet.'));
+  byId('tables').tBodies[0].replaceChildren(...(body.length ? body : [empty]));
+  const more = status.table_count - status.tables.length;
+  byId('tables-more').hidden = more <= 0;
+  say(byId('tables-more'), `and ${more} more; the busiest ${TABLES} are shown`);
+}
+
+function drawPartitions(status) {
+  const list = status.in_flight.partitions;
+  byId('partitions-section').hidden = status.sink.type !== 'kafka';
+  const body = list.slice(0, TABLES).map((p) => element('tr', {}, ...[p.topic, String(p.partition),
+    text.count(p.messages), text.bytes(p.bytes)].map((cell) => element('td', {}, cell))));
+  const empty = element('tr', {}, element('td', {colspan: '4', class: 'empty'}, 'Nothing is in flight.'));
+  byId('partitions').tBodies[0].replaceChildren(...(body.length ? body : [empty]));
+}
+
+function drawEvents(status) {
+  const shown = status.events.slice(-EVENTS).reverse();
+  byId('events').replaceChildren(...shown.map((event) => element('li', {class: event.level},
+    element('time', {}, clock(event.time_ms)),
+    element('p', {}, element('b', {}, words(event.event)), ' ' + event.text))));
+}
+
+function drawLinks(status) {
+  const key = JSON.stringify(status.links);
+  if (byId('links').dataset.key === key) return; /* else the focus would be lost each second */
+  byId('links').dataset.key = key;
+  byId('links').replaceChildren(...status.links.map((link) =>
+    element('li', {}, element('a', {href: link.path.replace(/^\//, '')}, link.title))));
+}
+
+/* ---- asking ---- */
+
+async function ask(path) {
+  const answer = await fetch(path, {cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS)});
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
+  return answer.json();
+}
+
+function takeRows(history) {
+  for (const row of history.rows) {
+    const taken = Object.fromEntries(history.columns.map((name, i) => [name, row[i]]));
+    if (taken.time_ms > (rows.length ? newest() : 0)) rows.push(taken);
+  }
+  while (rows.length && rows[0].time_ms < newest() - KEPT_MS) rows.shift();
+  const held = rows.length ? newest() - rows[0].time_ms : 0;
+  minutesShown = MINUTES.find((minutes) => minutes * 60000 >= held) || MINUTES[MINUTES.length - 1];
+  windowMs = minutesShown * 60000;
+  const title = minutesShown === 1 ? 'Last minute' : `Last ${minutesShown} minutes`;
+  say(byId('charts-title'), title);
+  say(byId('strip-from'), `${minutesShown} min ago`);
+}
+
+let lostAt = null;
+
+async function turn() {
+  try {
+    const [status, history] = await Promise.all(
+      [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
+    takeRows(history);
+    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawEvents, drawLinks]) draw(status);
+    drawStrip();
+    drawCharts();
+    lostAt = null;
+    byId('contact').className = 'contact live';
+    say(byId('contact'), 'live');
+    document.body.dataset.start = status.process.start_time;
+    document.body.dataset.turn = status.time_ms;
+  } catch (error) {
+    lostAt = lostAt || Date.now();
+    byId('contact').className = 'contact lost';
+    say(byId('contact'), `no answer since ${clock(lostAt)}, trying again`);
+  }
+}
+
+/* ---- light, dark, or as the system ---- */
+
+const THEMES = ['auto', 'light', 'dark'];
+function setTheme(name) {
+  if (name === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  say(byId('theme'), 'Theme: ' + name);
+}
+let theme = THEMES.includes(localStorage.getItem('theme')) ? localStorage.getItem('theme') : 'auto';
+setTheme(theme);
+byId('theme').addEventListener('click', () => {
+  theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  localStorage.setItem('theme', theme);
+  setTheme(theme);
+});
+
+let timer = null;
+async function run() {
+  clearTimeout(timer);
+  await turn();
+  clearTimeout(timer);
+  timer = setTimeout(run, document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
+}
+document.addEventListener('visibilitychange', () => { if (!document.hidden) run(); });
+addEventListener('resize', drawCharts);
+run();

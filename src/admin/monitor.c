@@ -1,0 +1,434 @@
+#include "admin/monitor.h"
+
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "admin/monitor_internal.h"
+#include "base/clock.h"
+
+enum {
+    TEXT_SIZE_FIRST = 128 * 1024,
+    /* More than this not received is a backlog, not the moment between writing and sending. */
+    BEHIND_BYTES = 1024 * 1024,
+};
+
+const char *mr_state_name(enum mr_state state)
+{
+    static const char *const names[] = {
+        [MR_STATE_STARTING] = "starting",
+        [MR_STATE_STREAMING] = "streaming",
+        [MR_STATE_WAITING_FOR_SOURCE] = "waiting_for_source",
+        [MR_STATE_WAITING_FOR_SINK] = "waiting_for_sink",
+        [MR_STATE_STOPPING] = "stopping",
+    };
+    return names[state];
+}
+
+static int64_t wall_ms(void)
+{
+    return mr_wall_ns() / 1000000;
+}
+
+/* ---- log records ---- */
+
+static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence)
+{
+    struct mr_monitor *monitor = context;
+    pthread_mutex_lock(&monitor->events_lock);
+    struct mr_monitor_event *kept = &monitor->events[monitor->event_count++ % MR_MONITOR_EVENTS];
+    kept->time_ms = wall_ms();
+    kept->level = level;
+    snprintf(kept->event, sizeof(kept->event), "%s", event);
+    snprintf(kept->text, sizeof(kept->text), "%s", sentence);
+    pthread_mutex_unlock(&monitor->events_lock);
+}
+
+static void copy_events(struct mr_monitor *monitor, struct mr_monitor_snapshot *snapshot)
+{
+    pthread_mutex_lock(&monitor->events_lock);
+    uint64_t count = monitor->event_count;
+    uint64_t first = count > MR_MONITOR_EVENTS ? count - MR_MONITOR_EVENTS : 0;
+    snapshot->event_count = (uint32_t)(count - first);
+    for (uint64_t i = first; i < count; i++) {
+        snapshot->events[i - first] = monitor->events[i % MR_MONITOR_EVENTS];
+    }
+    pthread_mutex_unlock(&monitor->events_lock);
+}
+
+/* ---- looking ---- */
+
+static void look_at_sink(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    struct mr_sink *sink = monitor->options.sink;
+    if (sink->ops->view != NULL) {
+        sink->ops->view(sink, &now->sink);
+        return;
+    }
+    /* Files and the like take records at once; nothing is in flight. */
+    now->sink.name = sink->ops->name;
+    now->sink.connected = true;
+    now->sink.records_acked = now->pipeline.records_acked;
+    now->sink.bytes_acked = now->pipeline.bytes_acked;
+}
+
+static void look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    const struct mr_table_counts *counts = monitor->options.tables;
+    if (counts == NULL) {
+        return;
+    }
+    /* Tables are as many as the limit at most; the list grows with them. */
+    uint32_t size = mr_table_counts_size(counts);
+    if (size > now->table_count || now->tables == NULL) {
+        now->tables = MR_REALLOC(now->tables, size * sizeof(*now->tables));
+    }
+    now->table_count = mr_table_counts_read(counts, now->tables, size);
+}
+
+static enum mr_state state_of(const struct mr_monitor_snapshot *now)
+{
+    if (now->pipeline.stopping) {
+        return MR_STATE_STOPPING;
+    }
+    if (!now->pipeline.source_was_connected) {
+        return MR_STATE_STARTING;
+    }
+    if (!now->sink.connected) {
+        return MR_STATE_WAITING_FOR_SINK;
+    }
+    return now->pipeline.source_connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
+}
+
+static const char *reason_of(enum mr_state state)
+{
+    static const char *const reasons[] = {
+        [MR_STATE_STARTING] = "PostgreSQL was not reached yet; the log says what stands in the way",
+        [MR_STATE_STREAMING] = "",
+        [MR_STATE_WAITING_FOR_SOURCE] =
+            "the connection to PostgreSQL was lost; trying again until it answers",
+        [MR_STATE_WAITING_FOR_SINK] =
+            "the sink takes no records; rows wait in PostgreSQL until it does",
+        [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
+    };
+    return reasons[state];
+}
+
+static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    enum mr_state state = state_of(now);
+    if (state != monitor->state) {
+        monitor->state = state;
+        monitor->state_since_ms = now->time_ms;
+    }
+    now->state = state;
+    now->state_since_ms = monitor->state_since_ms;
+    now->ready = state == MR_STATE_STREAMING;
+    snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
+    now->bottleneck = monitor->bottleneck;
+}
+
+static mr_lsn highest(mr_lsn a, mr_lsn b)
+{
+    return a > b ? a : b;
+}
+
+/* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
+ * nothing was left to confirm. */
+static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
+    mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
+    now->confirmed_lsn = confirmed;
+    now->lag_bytes = now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
+    int64_t now_us = now->time_ms * 1000;
+    if (now->lag_bytes == 0 && confirmed != 0) {
+        monitor->caught_up_us = now_us;
+    }
+    int64_t since_us = pipeline->commit_us_confirmed > monitor->caught_up_us
+                           ? pipeline->commit_us_confirmed
+                           : monitor->caught_up_us;
+    bool known = since_us != 0 && since_us < now_us;
+    now->lag_seconds = known ? (double)(now_us - since_us) / 1e6 : 0;
+}
+
+static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                           int64_t now_ns)
+{
+    uint64_t acked = now->sink.records_acked;
+    bool waits = now->sink.records_in_flight > 0 || now->pipeline.in_flight_batches > 0;
+    if (acked != monitor->acked || !waits || monitor->acked_ns == 0) {
+        monitor->acked = acked;
+        monitor->acked_ns = now_ns;
+    }
+    now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
+}
+
+void mr_monitor_look(struct mr_monitor *monitor)
+{
+    struct mr_monitor_snapshot *now = monitor->now;
+    now->time_ms = wall_ms();
+    now->uptime_ms = now->time_ms - monitor->begin_ms;
+    now->pipeline = mr_pipeline_stats(monitor->options.pipeline);
+    look_at_sink(monitor, now);
+    if (monitor->options.slot != NULL) {
+        mr_pg_slot_view(monitor->options.slot, &now->slot);
+    }
+    look_at_tables(monitor, now);
+    look_at_state(monitor, now);
+    look_at_lag(monitor, now);
+    look_for_stall(monitor, now, mr_monotonic_ns());
+    mr_process_read(&now->process);
+    const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
+    mr_histogram_read(&meter->flush, &now->flush);
+    mr_histogram_read(&meter->latency, &now->latency);
+    for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
+        mr_histogram_read(mr_meter_path(meter, (enum mr_path)i), &now->path[i]);
+    }
+    if (monitor->sample_count > 0) {
+        now->rates = monitor->samples[(monitor->sample_count - 1) % MR_MONITOR_SAMPLES];
+    }
+}
+
+/* ---- sampling ---- */
+
+/* CPU time of the two threads, the time they were ready without a CPU included: a thread that does not get a CPU
+ * is at its limit as well. */
+static void read_threads(struct mr_monitor_mark *mark)
+{
+    struct mr_thread_time threads[MR_PROCESS_THREADS_MAX];
+    uint32_t count = mr_process_threads(threads);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t ns = threads[i].cpu_ns + threads[i].wait_ns;
+        if (strcmp(threads[i].name, "mr-source") == 0) {
+            mark->source_cpu_ns = ns;
+        } else if (strcmp(threads[i].name, "mr-sink") == 0) {
+            mark->sink_cpu_ns = ns;
+        }
+    }
+}
+
+static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
+{
+    const struct mr_monitor_snapshot *now = monitor->now;
+    struct mr_monitor_mark mark = {
+        .time_ns = mr_monotonic_ns(),
+        .pipeline = now->pipeline,
+        .flush = now->flush,
+        .latency = now->latency,
+        .cpu_seconds = now->process.cpu_seconds,
+        .encode_ns = atomic_load(&mr_pipeline_meter(monitor->options.pipeline)->encode_ns),
+    };
+    read_threads(&mark);
+    return mark;
+}
+
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
+                                     const struct mr_monitor_mark *mark)
+{
+    const struct mr_monitor_mark *before = &monitor->mark;
+    const struct mr_monitor_snapshot *now = monitor->now;
+    struct mr_flow flow = {
+        .elapsed_ns = (uint64_t)(mark->time_ns - before->time_ns),
+        .backpressure_ns = grown(mark->pipeline.backpressure_ns, before->pipeline.backpressure_ns),
+        .source_cpu_ns = grown(mark->source_cpu_ns, before->source_cpu_ns),
+        .sink_cpu_ns = grown(mark->sink_cpu_ns, before->sink_cpu_ns),
+        .encode_ns = grown(mark->encode_ns, before->encode_ns),
+        .source_connected = now->pipeline.source_connected,
+        .sink_connected = now->sink.connected,
+        .behind = now->server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
+        .in_flight = now->pipeline.in_flight_batches > 0,
+    };
+    return mr_bottleneck(&flow);
+}
+
+static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark *mark)
+{
+    const struct mr_monitor_mark *before = &monitor->mark;
+    const struct mr_pipeline_stats *was = &before->pipeline;
+    const struct mr_monitor_snapshot *now = monitor->now;
+    struct mr_histogram_view flush, latency;
+    mr_histogram_since(&mark->flush, &before->flush, &flush);
+    mr_histogram_since(&mark->latency, &before->latency, &latency);
+    double seconds = (double)(mark->time_ns - before->time_ns) / 1e9;
+    const struct mr_pipeline_stats *is = &mark->pipeline;
+    monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
+        .time_ms = now->time_ms,
+        .changes_rate = (float)((double)grown(is->changes, was->changes) / seconds),
+        .records_rate = (float)((double)grown(is->records_acked, was->records_acked) / seconds),
+        .bytes_rate = (float)((double)grown(is->bytes_acked, was->bytes_acked) / seconds),
+        .transactions_rate = (float)((double)grown(is->transactions, was->transactions) / seconds),
+        .flush_p50 = (float)mr_histogram_quantile(&flush, 0.5),
+        .flush_p99 = (float)mr_histogram_quantile(&flush, 0.99),
+        .latency_p50 = (float)mr_histogram_quantile(&latency, 0.5),
+        .latency_p95 = (float)mr_histogram_quantile(&latency, 0.95),
+        .latency_p99 = (float)mr_histogram_quantile(&latency, 0.99),
+        .lag_seconds = (float)now->lag_seconds,
+        .backpressure =
+            (float)((double)grown(is->backpressure_ns, was->backpressure_ns) / 1e9 / seconds),
+        .cpu = (float)((mark->cpu_seconds - before->cpu_seconds) / seconds),
+        .lag_bytes = now->lag_bytes,
+        .messages_in_flight = now->sink.records_in_flight,
+        .bytes_in_flight = now->sink.bytes_in_flight,
+        .resident_bytes = now->process.resident_bytes,
+        .state = (uint8_t)now->state,
+        .stage = (uint8_t)monitor->bottleneck,
+    };
+}
+
+static void sample(struct mr_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    mr_monitor_look(monitor);
+    struct mr_monitor_mark mark = make_mark(monitor);
+    if (monitor->mark.time_ns != 0) {
+        monitor->bottleneck = find_bottleneck(monitor, &mark);
+        add_sample(monitor, &mark);
+    }
+    monitor->mark = mark;
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+static void *monitor_main(void *context)
+{
+    struct mr_monitor *monitor = context;
+    prctl(PR_SET_NAME, "mr-monitor");
+    mr_alloc_leave_out();
+    struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
+    do {
+        sample(monitor);
+    } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
+{
+    struct mr_monitor *monitor = MR_NEW(struct mr_monitor);
+    monitor->options = *options;
+    monitor->begin_ms = wall_ms();
+    monitor->state_since_ms = monitor->begin_ms;
+    monitor->now = MR_NEW(struct mr_monitor_snapshot);
+    monitor->text_size = TEXT_SIZE_FIRST / 2;
+    monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&monitor->lock, NULL);
+    pthread_mutex_init(&monitor->events_lock, NULL);
+    mr_log_observe(observe, monitor);
+    return monitor;
+}
+
+void mr_monitor_free(struct mr_monitor *monitor)
+{
+    if (monitor == NULL) {
+        return;
+    }
+    MR_ASSERT(!monitor->started);
+    mr_log_observe(NULL, NULL);
+    pthread_mutex_destroy(&monitor->lock);
+    pthread_mutex_destroy(&monitor->events_lock);
+    close(monitor->stop_fd);
+    mr_monitor_snapshot_free(monitor->now);
+    free(monitor);
+}
+
+mr_status mr_monitor_start(struct mr_monitor *monitor, struct mr_error *ret_error)
+{
+    int failed = pthread_create(&monitor->thread, NULL, monitor_main, monitor);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    monitor->started = true;
+    return MR_OK;
+}
+
+void mr_monitor_stop(struct mr_monitor *monitor)
+{
+    if (!monitor->started) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(monitor->stop_fd, &one, sizeof(one));
+    (void)written;
+    pthread_join(monitor->thread, NULL);
+    monitor->started = false;
+}
+
+/* ---- asking ---- */
+
+struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
+{
+    struct mr_monitor_snapshot *snapshot = MR_NEW(struct mr_monitor_snapshot);
+    pthread_mutex_lock(&monitor->lock);
+    mr_monitor_look(monitor);
+    *snapshot = *monitor->now;
+    snapshot->tables = NULL;
+    if (snapshot->table_count > 0) {
+        size_t size = snapshot->table_count * sizeof(*snapshot->tables);
+        snapshot->tables = MR_ALLOC(size);
+        memcpy(snapshot->tables, monitor->now->tables, size);
+    }
+    pthread_mutex_unlock(&monitor->lock);
+    copy_events(monitor, snapshot);
+    return snapshot;
+}
+
+void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot)
+{
+    if (snapshot != NULL) {
+        free(snapshot->tables);
+        free(snapshot);
+    }
+}
+
+uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
+                            struct mr_monitor_sample *ret_samples, uint32_t capacity)
+{
+    pthread_mutex_lock(&monitor->lock);
+    uint64_t count = monitor->sample_count;
+    uint64_t i = count > MR_MONITOR_SAMPLES ? count - MR_MONITOR_SAMPLES : 0;
+    uint32_t copied = 0;
+    for (; i < count && copied < capacity; i++) {
+        const struct mr_monitor_sample *one = &monitor->samples[i % MR_MONITOR_SAMPLES];
+        if (one->time_ms > after_ms) {
+            ret_samples[copied++] = *one;
+        }
+    }
+    pthread_mutex_unlock(&monitor->lock);
+    return copied;
+}
+
+void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out)
+{
+    pthread_mutex_lock(&monitor->lock);
+    int64_t begin_ns = mr_monotonic_ns();
+    const uint8_t *begin = out->at;
+    mr_monitor_look(monitor);
+    mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline),
+                      monitor->write_seconds, out);
+    monitor->write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
+    size_t written = (size_t)(out->at - begin);
+    if (out->full || written > monitor->text_size) {
+        monitor->text_size = out->full ? 2 * monitor->text_size : written;
+    }
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+size_t mr_monitor_metrics_size(struct mr_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    size_t size = 2 * monitor->text_size;
+    pthread_mutex_unlock(&monitor->lock);
+    return size;
+}

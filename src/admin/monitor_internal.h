@@ -1,0 +1,55 @@
+/* The monitor's inside, shared by the files that make it. Inside admin/ only. */
+#ifndef MR_ADMIN_MONITOR_INTERNAL_H
+#define MR_ADMIN_MONITOR_INTERNAL_H
+
+#include <pthread.h>
+
+#include "admin/monitor.h"
+
+/* What the sampling compares with: counts at the end of the second before. */
+struct mr_monitor_mark {
+    int64_t time_ns;
+    struct mr_pipeline_stats pipeline;
+    struct mr_histogram_view flush;
+    struct mr_histogram_view latency;
+    uint64_t encode_ns;
+    uint64_t source_cpu_ns; /* ready without a CPU included */
+    uint64_t sink_cpu_ns;
+    double cpu_seconds;
+};
+
+struct mr_monitor {
+    struct mr_monitor_options options;
+    int64_t begin_ms;
+    pthread_t thread;
+    bool started;
+    int stop_fd;
+
+    /* Log records come on any thread; their lock is held for a copy only. */
+    pthread_mutex_t events_lock;
+    struct mr_monitor_event events[MR_MONITOR_EVENTS]; /* by count modulo size */
+    uint64_t event_count;                              /* ever */
+
+    pthread_mutex_t lock; /* over all that follows */
+    struct mr_monitor_sample samples[MR_MONITOR_SAMPLES];
+    uint64_t sample_count; /* ever */
+    struct mr_monitor_mark mark;
+    struct mr_monitor_snapshot *now; /* the one that sampling and /metrics work on */
+    enum mr_state state;
+    int64_t state_since_ms;
+    enum mr_stage bottleneck;
+    int64_t caught_up_us; /* when all was confirmed last; 0: not seen yet */
+    uint64_t acked;       /* count of acknowledgements last seen to move, */
+    int64_t acked_ns;     /* and when */
+    double write_seconds;
+    size_t text_size; /* of the last /metrics */
+};
+
+/* Reads everything into `monitor->now`. With the lock. */
+void mr_monitor_look(struct mr_monitor *monitor);
+
+/* The text of /metrics from a snapshot. */
+void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
+                       double write_seconds, struct mr_buffer *out);
+
+#endif

@@ -1,0 +1,28 @@
+/* What millrace serves by itself: metrics, health, status, history, and the live page. */
+#ifndef MR_ADMIN_PAGES_H
+#define MR_ADMIN_PAGES_H
+
+#include "admin/http.h"
+#include "admin/monitor.h"
+
+/* All strings are the caller's and outlive the server. */
+struct mr_pages {
+    struct mr_monitor *monitor;
+    struct mr_http *http;
+    const char *slot;
+    const char *publication;
+    const char *sink;          /* "kafka" */
+    const char *configuration; /* a JSON object, without secrets */
+};
+
+/* Adds the routes. `pages` stays the caller's and outlives the server. */
+void mr_pages_add(struct mr_http *http, const struct mr_pages *pages);
+
+/* "source" or "sink" when that thread is connected and its loop has not come round for 90 seconds, else NULL. */
+const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns);
+
+/* The object of /status as a malloc'ed text of `*ret_len` bytes, with the `tables_max` busiest tables. */
+char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
+                     uint32_t tables_max, size_t *ret_len);
+
+#endif

@@ -1,0 +1,34 @@
+/* What the operating system and the allocator say of this process. Linux's /proc; any thread. */
+#ifndef MR_ADMIN_PROCESS_H
+#define MR_ADMIN_PROCESS_H
+
+#include "base/base.h"
+
+struct mr_process {
+    double cpu_seconds;
+    uint64_t resident_bytes, resident_peak_bytes, virtual_bytes;
+    uint32_t open_fds, max_fds, threads;
+    double start_time; /* seconds since 1970 */
+    bool has_jemalloc;
+    uint64_t jemalloc_allocated, jemalloc_active, jemalloc_resident;
+};
+
+/* Takes some tens of microseconds. What can't be read stays 0. */
+void mr_process_read(struct mr_process *ret);
+
+enum { MR_PROCESS_THREADS_MAX = 64, MR_THREAD_NAME_SIZE = 16 };
+
+/* CPU time of the threads of one name. */
+struct mr_thread_time {
+    char name[MR_THREAD_NAME_SIZE];
+    uint64_t cpu_ns;
+    uint64_t wait_ns; /* ready, but without a CPU */
+};
+
+/* Fills in up to MR_PROCESS_THREADS_MAX names and answers how many. */
+uint32_t mr_process_threads(struct mr_thread_time *ret);
+
+/* "jemalloc" or "libc". */
+const char *mr_process_allocator(void);
+
+#endif

@@ -1,0 +1,146 @@
+/* The options of the control plane: the HTTP server, and the configuration as it shows it. */
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "config/config_internal.h"
+#include "config/secrets.h"
+
+/* ---- http ---- */
+
+/* Outboxx's [observability] names address and port apart. */
+static const char *wanted_address(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    bool outboxx =
+        LINE(config, observability_address) != 0 || LINE(config, observability_port) != 0;
+    if (!outboxx || LINE(config, http_address) != 0) {
+        return values->http_address;
+    }
+    const char *host = values->observability_address;
+    bool v6 = strchr(host, ':') != NULL;
+    size_t size = strlen(host) + 16;
+    char *text = mr_config_keep(config, MR_ALLOC(size));
+    snprintf(text, size, v6 ? "[%s]:%d" : "%s:%d", host[0] == '\0' ? "127.0.0.1" : host,
+             (int)values->observability_port);
+    return text;
+}
+
+static void build_tls(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    bool certificate = values->http_tls_certificate[0] != '\0';
+    if (certificate != (values->http_tls_key[0] != '\0')) {
+        PROBLEM(config, LINE(config, http_tls_certificate),
+                "http.tls_certificate and http.tls_key belong together; set both or none");
+    } else if (certificate) {
+        config->http.certificate = mr_config_keep(
+            config, mr_public_file_read("certificate", values->http_tls_certificate,
+                                        LINE(config, http_tls_certificate), &config->problems));
+        config->http.key = mr_config_keep_secret(
+            config, mr_secret_read("certificate's key", "", values->http_tls_key,
+                                   LINE(config, http_tls_key), &config->problems));
+    }
+}
+
+static void build_password(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    const char *password = mr_config_keep_secret(
+        config,
+        mr_secret_read("HTTP password", values->http_password_env, values->http_password_file,
+                       LINE(config, http_password_env), &config->problems));
+    bool password_wanted =
+        values->http_password_env[0] != '\0' || values->http_password_file[0] != '\0';
+    if (password_wanted != (values->http_username[0] != '\0')) {
+        PROBLEM(config, LINE(config, http_username),
+                "http.username and http.password_env or password_file belong together; set both "
+                "or none");
+    }
+    config->http.username = values->http_username[0] == '\0' ? NULL : values->http_username;
+    config->http.password = password;
+}
+
+void mr_config_build_http(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    struct mr_http_options *http = &config->http;
+    struct mr_error error = {0};
+    http->enabled = values->http_enabled != 0;
+    http->required = values->http_required != 0;
+    http->connections = (uint32_t)values->http_connections;
+    if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
+        PROBLEM(config, LINE(config, http_address), "http.address: %s", error.text);
+    }
+    if (http->enabled) {
+        build_tls(config);
+        build_password(config);
+    }
+}
+
+/* ---- the configuration in effect ---- */
+
+/* Values of options are no secrets: those come from variables and files, and the texts that might hold one are
+ * refused when the file is read (config.c). */
+static cJSON *json_of_strings(const struct mr_strings *strings)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t i = 0; i < strings->count; i++) {
+        cJSON_AddItemToArray(array, cJSON_CreateString(strings->items[i]));
+    }
+    return array;
+}
+
+static cJSON *json_of_choice(const char *choices, int64_t index)
+{
+    while (index-- > 0) {
+        choices = strchr(choices, '|') + 1;
+    }
+    size_t len = strcspn(choices, "|");
+    char word[64] = {0};
+    memcpy(word, choices, len < sizeof(word) ? len : sizeof(word) - 1);
+    return cJSON_CreateString(word);
+}
+
+static cJSON *json_of_value(const struct mr_option *option, const void *field)
+{
+    switch (option->kind) {
+    case MR_KIND_STRING:
+        return cJSON_CreateString(*(char *const *)field);
+    case MR_KIND_STRINGS:
+        return json_of_strings(field);
+    case MR_KIND_CHOICE:
+        return json_of_choice(option->choices, *(const int64_t *)field);
+    case MR_KIND_BOOL:
+        return cJSON_CreateBool(*(const int64_t *)field != 0);
+    case MR_KIND_COUNT:
+    case MR_KIND_DURATION:
+    case MR_KIND_DURATION_US:
+    case MR_KIND_SIZE:
+        break;
+    }
+    return cJSON_CreateNumber((double)*(const int64_t *)field);
+}
+
+char *mr_config_json(const struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const void *const fields[] = {
+#define MR_OPTION(path, kind, field, fallback, low, high, text) &values->field,
+#include "config/options.def"
+#undef MR_OPTION
+    };
+    cJSON *object = cJSON_CreateObject();
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        cJSON_AddItemToObject(object, option->path, json_of_value(option, fields[i]));
+    }
+    cJSON *properties = cJSON_AddObjectToObject(object, "sink.kafka.properties");
+    for (uint32_t i = 0; i < values->property_count; i++) {
+        cJSON_AddStringToObject(properties, values->properties[i].name,
+                                values->properties[i].value);
+    }
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    MR_ASSERT(text != NULL);
+    return text;
+}

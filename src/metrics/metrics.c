@@ -1,0 +1,230 @@
+#include "metrics/metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static const struct mr_metric metrics[] = {
+#define MR_METRIC(id, name, type, unit, labels, help, meaning)                                     \
+    {name, MR_METRIC_##type, unit, labels, help, meaning},
+#include "metrics/metrics.def"
+#undef MR_METRIC
+};
+
+static const char *const type_names[] = {
+    [MR_METRIC_COUNTER] = "counter",
+    [MR_METRIC_GAUGE] = "gauge",
+    [MR_METRIC_HISTOGRAM] = "histogram",
+};
+
+const struct mr_metric *mr_metric_at(enum mr_metric_id id)
+{
+    MR_ASSERT(id < MR_METRIC_COUNT);
+    return &metrics[id];
+}
+
+static void append_text(struct mr_buffer *out, const char *text)
+{
+    mr_buffer_append(out, text, strlen(text));
+}
+
+struct mr_exposition mr_exposition_begin(struct mr_buffer *out)
+{
+    return (struct mr_exposition){.out = out};
+}
+
+static void find_labels(struct mr_exposition *exposition)
+{
+    exposition->label_count = 0;
+    const char *at = metrics[exposition->id].labels;
+    while (*at != '\0') {
+        MR_ASSERT(exposition->label_count < MR_EXPOSE_LABELS_MAX);
+        size_t len = strcspn(at, ",");
+        exposition->labels[exposition->label_count] = at;
+        exposition->label_lens[exposition->label_count++] = len;
+        at += len + (at[len] == ',');
+    }
+}
+
+void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id)
+{
+    const struct mr_metric *metric = mr_metric_at(id);
+    exposition->id = id;
+    find_labels(exposition);
+    struct mr_buffer *out = exposition->out;
+    MR_BUFFER_LITERAL(out, "# HELP ");
+    append_text(out, metric->name);
+    MR_BUFFER_LITERAL(out, " ");
+    append_text(out, metric->help);
+    MR_BUFFER_LITERAL(out, "\n# TYPE ");
+    append_text(out, metric->name);
+    MR_BUFFER_LITERAL(out, " ");
+    append_text(out, type_names[metric->type]);
+    MR_BUFFER_LITERAL(out, "\n");
+}
+
+/* ---- names and labels ---- */
+
+/* A label's value may hold any UTF-8; backslash, quote and line feed are escaped. What is no UTF-8 (a table's
+ * name in a strange encoding) would make the whole text invalid. */
+static void append_label_value(struct mr_buffer *out, const char *value)
+{
+    const uint8_t *at = (const uint8_t *)value;
+    size_t left = strlen(value);
+    while (left > 0) {
+        size_t len = mr_utf8_sequence(at, left);
+        if (len == 0) {
+            MR_BUFFER_LITERAL(out, "\xef\xbf\xbd");
+            len = 1;
+        } else if (*at == '\n') {
+            MR_BUFFER_LITERAL(out, "\\n");
+        } else {
+            if (*at == '"' || *at == '\\') {
+                MR_BUFFER_LITERAL(out, "\\");
+            }
+            mr_buffer_append(out, at, len);
+        }
+        at += len;
+        left -= len;
+    }
+}
+
+/* `{a="x",b="y"}` with `le` behind the others if it is not NULL; nothing when there are none. */
+static void append_labels(const struct mr_exposition *exposition, const char *const *values,
+                          const char *le)
+{
+    struct mr_buffer *out = exposition->out;
+    MR_ASSERT((values == NULL) == (exposition->label_count == 0));
+    if (exposition->label_count == 0 && le == NULL) {
+        return;
+    }
+    const char *before = "{";
+    for (uint32_t i = 0; i < exposition->label_count; i++) {
+        append_text(out, before);
+        mr_buffer_append(out, exposition->labels[i], exposition->label_lens[i]);
+        MR_BUFFER_LITERAL(out, "=\"");
+        append_label_value(out, values[i]);
+        MR_BUFFER_LITERAL(out, "\"");
+        before = ",";
+    }
+    if (le != NULL) {
+        append_text(out, before);
+        MR_BUFFER_LITERAL(out, "le=\"");
+        append_text(out, le);
+        MR_BUFFER_LITERAL(out, "\"");
+    }
+    MR_BUFFER_LITERAL(out, "}");
+}
+
+static void append_name(const struct mr_exposition *exposition, const char *suffix,
+                        const char *const *values, const char *le)
+{
+    append_text(exposition->out, metrics[exposition->id].name);
+    append_text(exposition->out, suffix);
+    append_labels(exposition, values, le);
+    MR_BUFFER_LITERAL(exposition->out, " ");
+}
+
+/* ---- samples ---- */
+
+static void format_f64(char *text, size_t size, double value)
+{
+    if (isinf(value)) {
+        snprintf(text, size, value > 0 ? "+Inf" : "-Inf");
+    } else if (isnan(value)) {
+        snprintf(text, size, "NaN");
+    } else {
+        snprintf(text, size, "%.12g", value);
+    }
+}
+
+static void append_f64(struct mr_buffer *out, double value)
+{
+    char text[32];
+    format_f64(text, sizeof(text), value);
+    append_text(out, text);
+    MR_BUFFER_LITERAL(out, "\n");
+}
+
+static void append_u64(struct mr_buffer *out, uint64_t value)
+{
+    mr_json_u64(out, value);
+    MR_BUFFER_LITERAL(out, "\n");
+}
+
+void mr_expose_u64(struct mr_exposition *exposition, const char *const *values, uint64_t value)
+{
+    append_name(exposition, "", values, NULL);
+    append_u64(exposition->out, value);
+}
+
+void mr_expose_f64(struct mr_exposition *exposition, const char *const *values, double value)
+{
+    append_name(exposition, "", values, NULL);
+    append_f64(exposition->out, value);
+}
+
+void mr_expose_ns(struct mr_exposition *exposition, const char *const *values, uint64_t ns)
+{
+    mr_expose_f64(exposition, values, (double)ns / 1e9);
+}
+
+void mr_expose_histogram(struct mr_exposition *exposition, const char *const *values,
+                         const struct mr_histogram_view *view)
+{
+    struct mr_buffer *out = exposition->out;
+    uint64_t below = 0;
+    char le[32];
+    for (uint32_t i = 0; i < mr_histogram_bound_count(view->layout); i++) {
+        below += view->counts[i];
+        format_f64(le, sizeof(le), mr_histogram_bound(view->layout, i));
+        append_name(exposition, "_bucket", values, le);
+        append_u64(out, below);
+    }
+    append_name(exposition, "_bucket", values, "+Inf");
+    append_u64(out, view->count);
+    append_name(exposition, "_sum", values, NULL);
+    append_f64(out, (double)view->sum / mr_histogram_divisor(view->layout));
+    append_name(exposition, "_count", values, NULL);
+    append_u64(out, view->count);
+}
+
+void mr_expose_one_u64(struct mr_exposition *exposition, enum mr_metric_id id, uint64_t value)
+{
+    mr_expose_begin(exposition, id);
+    mr_expose_u64(exposition, NULL, value);
+}
+
+void mr_expose_one_f64(struct mr_exposition *exposition, enum mr_metric_id id, double value)
+{
+    mr_expose_begin(exposition, id);
+    mr_expose_f64(exposition, NULL, value);
+}
+
+void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, uint64_t ns)
+{
+    mr_expose_begin(exposition, id);
+    mr_expose_ns(exposition, NULL, ns);
+}
+
+/* ---- reference ---- */
+
+void mr_metrics_print_reference(FILE *to)
+{
+    fputs("# Metrics\n\n"
+          "<!-- Made by `millrace metrics-reference`; a test compares the two. -->\n\n"
+          "What `/metrics` holds, in Prometheus' text form. Counters begin at 0 with the process; "
+          "those of the Kafka\n"
+          "client begin anew with each session of the sink. Reading them costs the flow nothing: "
+          "its threads count\n"
+          "in their own memory, and whoever asks reads that memory without a lock.\n\n"
+          "| metric | type | unit | labels | what it is | what it means for you |\n"
+          "|---|---|---|---|---|---|\n",
+          to);
+    for (uint32_t i = 0; i < MR_METRIC_COUNT; i++) {
+        const struct mr_metric *metric = &metrics[i];
+        fprintf(to, "| `%s` | %s | %s | %s | %s | %s |\n", metric->name, type_names[metric->type],
+                metric->unit, metric->labels, metric->help, metric->meaning);
+    }
+}

@@ -1,0 +1,34 @@
+/* Which stage holds the flow, judged from what happened in some seconds. */
+#ifndef MR_PIPELINE_BOTTLENECK_H
+#define MR_PIPELINE_BOTTLENECK_H
+
+#include "base/base.h"
+
+/* In the order of the flow. */
+enum mr_stage {
+    MR_STAGE_NONE, /* the flow keeps up */
+    MR_STAGE_POSTGRES,
+    MR_STAGE_DECODE,
+    MR_STAGE_ENCODE,
+    MR_STAGE_PRODUCE,
+    MR_STAGE_KAFKA,
+    MR_STAGE_COUNT
+};
+const char *mr_stage_name(enum mr_stage stage); /* "none", "postgres", "decode", … */
+
+/* What happened in `elapsed_ns`. */
+struct mr_flow {
+    uint64_t elapsed_ns;
+    uint64_t backpressure_ns; /* the source thread waited for a batch */
+    uint64_t source_cpu_ns;   /* the source thread ran, or was ready to */
+    uint64_t sink_cpu_ns;
+    uint64_t encode_ns; /* part of source_cpu_ns */
+    bool source_connected;
+    bool sink_connected;
+    bool behind; /* PostgreSQL has written more than a moment's worth that was not received */
+    bool in_flight;
+};
+
+enum mr_stage mr_bottleneck(const struct mr_flow *flow);
+
+#endif

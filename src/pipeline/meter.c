@@ -1,0 +1,157 @@
+#include "pipeline/meter.h"
+
+#include "base/clock.h"
+
+/* One thread writes a counter, so no locked add is needed. */
+static void add(_Atomic uint64_t *counter, uint64_t by)
+{
+    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + by, memory_order_relaxed);
+}
+
+/* Clocks of two machines, or a clock that was set, may make a time negative. */
+static void record_ns(struct mr_histogram *histogram, int64_t ns)
+{
+    mr_histogram_record(histogram, ns > 0 ? (uint64_t)ns : 0);
+}
+
+const char *mr_path_name(enum mr_path path)
+{
+    static const char *const names[] = {
+        [MR_PATH_RECEIVED] = "received",         [MR_PATH_DECODED] = "decoded",
+        [MR_PATH_ENCODED] = "encoded",           [MR_PATH_ENQUEUED] = "enqueued",
+        [MR_PATH_ACKNOWLEDGED] = "acknowledged", [MR_PATH_CONFIRMED] = "confirmed",
+    };
+    return names[path];
+}
+
+void mr_meter_init(struct mr_meter *meter)
+{
+    struct mr_histogram *seconds[] = {&meter->received,  &meter->decoded,  &meter->encoded,
+                                      &meter->confirmed, &meter->enqueued, &meter->flush,
+                                      &meter->latency};
+    for (size_t i = 0; i < MR_ARRAY_LEN(seconds); i++) {
+        mr_histogram_init(seconds[i], MR_HISTOGRAM_SECONDS);
+    }
+    mr_histogram_init(&meter->batch_records, MR_HISTOGRAM_COUNTS);
+    mr_histogram_init(&meter->batch_bytes, MR_HISTOGRAM_BYTES);
+    mr_histogram_init(&meter->batch_fill, MR_HISTOGRAM_RATIO);
+    mr_histogram_init(&meter->transaction_changes, MR_HISTOGRAM_COUNTS);
+    mr_histogram_init(&meter->transaction_bytes, MR_HISTOGRAM_BYTES);
+}
+
+/* ---- source thread ---- */
+
+void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
+                    int64_t decoded_ns)
+{
+    batch->received_ns = received_ns;
+    batch->received_wall_ns = received_wall_ns;
+    batch->decoded_ns = decoded_ns;
+    batch->encoded_ns = mr_monotonic_ns();
+}
+
+void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
+{
+    int64_t commit_us = mr_batch_record(batch, 0)->commit_time_us;
+    if (commit_us > 0) {
+        record_ns(&meter->received, batch->received_wall_ns - commit_us * 1000);
+    }
+    int64_t encode_ns = batch->encoded_ns - batch->decoded_ns;
+    record_ns(&meter->decoded, batch->decoded_ns - batch->received_ns);
+    record_ns(&meter->encoded, encode_ns);
+    add(&meter->encode_ns, (uint64_t)encode_ns * batch->record_count);
+    uint64_t used = mr_batch_used(batch);
+    mr_histogram_record(&meter->batch_records, batch->record_count);
+    mr_histogram_record(&meter->batch_bytes, mr_batch_bytes(batch));
+    mr_histogram_record(&meter->batch_fill, used * 1000 / batch->block_size);
+    add(&meter->used_handed, used);
+}
+
+void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t bytes)
+{
+    mr_histogram_record(&meter->transaction_changes, changes);
+    mr_histogram_record(&meter->transaction_bytes, bytes);
+}
+
+void mr_meter_waited(struct mr_meter *meter, int64_t ns)
+{
+    add(&meter->source_wait_ns, (uint64_t)ns);
+}
+
+void mr_meter_told(struct mr_meter *meter, int64_t now_ns)
+{
+    int64_t since_ns = atomic_exchange(&meter->untold_ns, 0);
+    if (since_ns != 0) {
+        record_ns(&meter->confirmed, now_ns - since_ns);
+    }
+}
+
+void mr_meter_source_error(struct mr_meter *meter, mr_status status)
+{
+    add(&meter->source_errors[status], 1);
+}
+
+/* ---- sink thread ---- */
+
+void mr_meter_enqueue(struct mr_batch *batch)
+{
+    batch->enqueued_ns = mr_monotonic_ns();
+}
+
+/* The commit time up to which all is delivered. A batch that closes a gap frees later ones; what is newest of
+ * them is known only when no gap is left, else the batch's own time errs on the safe side. */
+static void move_commit_time(struct mr_meter *meter, int64_t commit_us, uint64_t delivered)
+{
+    if (delivered >= meter->newest_sequence) {
+        commit_us = meter->newest_commit_us;
+    }
+    if (commit_us > atomic_load_explicit(&meter->commit_us_confirmed, memory_order_relaxed)) {
+        atomic_store_explicit(&meter->commit_us_confirmed, commit_us, memory_order_relaxed);
+    }
+}
+
+void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, uint64_t delivered)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    record_ns(&meter->enqueued, batch->enqueued_ns - batch->encoded_ns);
+    record_ns(&meter->flush, now_ns - batch->enqueued_ns);
+    int64_t first_us = mr_batch_record(batch, 0)->commit_time_us;
+    if (first_us > 0) {
+        record_ns(&meter->latency, mr_wall_ns() - first_us * 1000);
+    }
+    add(&meter->bytes_acked, mr_batch_bytes(batch));
+    int64_t commit_us = mr_batch_record(batch, batch->record_count - 1)->commit_time_us;
+    if (batch->sequence > meter->newest_sequence) {
+        meter->newest_sequence = batch->sequence;
+        meter->newest_commit_us = commit_us;
+    }
+    if (delivered != 0) {
+        move_commit_time(meter, commit_us, delivered);
+        int64_t none = 0;
+        atomic_compare_exchange_strong(&meter->untold_ns, &none, now_ns);
+    }
+}
+
+void mr_meter_give_back(struct mr_meter *meter, const struct mr_batch *batch)
+{
+    add(&meter->used_returned, mr_batch_used(batch));
+}
+
+void mr_meter_rebuild(struct mr_meter *meter, mr_status status)
+{
+    meter->newest_sequence = 0;
+    add(&meter->rebuild_reasons[status], 1);
+}
+
+/* ---- any thread ---- */
+
+const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path)
+{
+    const struct mr_histogram *histograms[] = {
+        [MR_PATH_RECEIVED] = &meter->received,  [MR_PATH_DECODED] = &meter->decoded,
+        [MR_PATH_ENCODED] = &meter->encoded,    [MR_PATH_ENQUEUED] = &meter->enqueued,
+        [MR_PATH_ACKNOWLEDGED] = &meter->flush, [MR_PATH_CONFIRMED] = &meter->confirmed,
+    };
+    return histograms[path];
+}

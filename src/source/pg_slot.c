@@ -1,0 +1,263 @@
+#include "source/pg_slot.h"
+
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "source/pg_sql.h"
+
+enum { MISSING_INTERVAL_MS = 1000 };
+#define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
+
+struct mr_pg_slot {
+    struct mr_pg_slot_options options;
+    pthread_t thread;
+    bool started;
+    int stop_fd;
+
+    /* The thread's own. */
+    bool told; /* that it fails; once until it works again */
+
+    pthread_mutex_t lock; /* over all that follows */
+    struct mr_slot_view view;
+    struct mr_forecast forecast;
+    int64_t looked_ns;
+};
+
+static const char *const status_names[] = {
+    [MR_WAL_UNKNOWN] = "unknown",   [MR_WAL_RESERVED] = "reserved",
+    [MR_WAL_EXTENDED] = "extended", [MR_WAL_UNRESERVED] = "unreserved",
+    [MR_WAL_LOST] = "lost",
+};
+
+const char *mr_wal_status_name(enum mr_wal_status status)
+{
+    return status_names[status];
+}
+
+static enum mr_wal_status status_of(const char *name)
+{
+    for (uint32_t i = 0; name != NULL && i < MR_WAL_STATUS_COUNT; i++) {
+        if (strcmp(status_names[i], name) == 0) {
+            return (enum mr_wal_status)i;
+        }
+    }
+    return MR_WAL_UNKNOWN;
+}
+
+/* ---- the forecast ---- */
+
+void mr_forecast_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes)
+{
+    uint32_t at = forecast->count++ % MR_FORECAST_SAMPLES;
+    forecast->samples[at].time_ns = time_ns;
+    forecast->samples[at].safe_bytes = safe_bytes;
+}
+
+double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
+{
+    if (forecast->count == 0) {
+        return INFINITY;
+    }
+    uint32_t newest = (forecast->count - 1) % MR_FORECAST_SAMPLES;
+    int64_t last_ns = forecast->samples[newest].time_ns;
+    int64_t safe_bytes = forecast->samples[newest].safe_bytes;
+    if (safe_bytes <= 0) {
+        return 0;
+    }
+    uint32_t kept = forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
+    uint32_t oldest = newest;
+    for (uint32_t back = 1; back < kept; back++) {
+        uint32_t i = (newest + MR_FORECAST_SAMPLES - back) % MR_FORECAST_SAMPLES;
+        if (last_ns - forecast->samples[i].time_ns > FORECAST_WINDOW_NS) {
+            break;
+        }
+        oldest = i;
+    }
+    int64_t span_ns = last_ns - forecast->samples[oldest].time_ns;
+    int64_t used_bytes = forecast->samples[oldest].safe_bytes - safe_bytes;
+    if (span_ns <= 0 || used_bytes <= 0) {
+        return INFINITY;
+    }
+    double seconds = (double)safe_bytes * ((double)span_ns / 1e9) / (double)used_bytes;
+    double since = (double)(now_ns - last_ns) / 1e9;
+    return seconds > since ? seconds - since : 0;
+}
+
+/* ---- looking ---- */
+
+static mr_lsn parse_lsn(const char *text)
+{
+    unsigned high, low;
+    if (text == NULL || sscanf(text, "%X/%X", &high, &low) != 2) {
+        return 0;
+    }
+    return (mr_lsn)high << 32 | low;
+}
+
+enum column { LSN, WAL_STATUS, SAFE_BYTES, RETAINED_BYTES, CONFIRMED, ACTIVE, NAME };
+
+/* A standby has no position to write at; it replays. */
+static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    struct mr_sql sql = {0};
+    mr_sql_add(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
+                     "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
+                     "s.confirmed_flush_lsn, s.active, s.slot_name "
+                     "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
+                     "THEN pg_catalog.pg_last_wal_replay_lsn() "
+                     "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
+                     "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
+    mr_sql_add_literal(&sql, conn, slot->options.slot);
+    mr_status status = mr_pg_exec(conn, slot->stop_fd, sql.text, ret_result, NULL, ret_error);
+    mr_sql_done(&sql);
+    return status;
+}
+
+static int64_t number_at(const struct mr_pg_result *result, enum column column)
+{
+    const char *value = mr_pg_result_value(result, 0, column);
+    return value == NULL ? 0 : strtoll(value, NULL, 10);
+}
+
+static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+{
+    int64_t retained = number_at(result, RETAINED_BYTES);
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&slot->lock);
+    struct mr_slot_view *view = &slot->view;
+    view->known = true;
+    view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
+    view->active = mr_sql_true(mr_pg_result_value(result, 0, ACTIVE));
+    view->wal_status = status_of(mr_pg_result_value(result, 0, WAL_STATUS));
+    view->server_lsn = parse_lsn(mr_pg_result_value(result, 0, LSN));
+    view->confirmed_lsn = parse_lsn(mr_pg_result_value(result, 0, CONFIRMED));
+    view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
+    view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
+    view->safe_bytes = number_at(result, SAFE_BYTES);
+    if (view->has_limit) {
+        mr_forecast_add(&slot->forecast, now_ns, view->safe_bytes);
+    } else {
+        slot->forecast = (struct mr_forecast){0};
+    }
+    slot->looked_ns = now_ns;
+    pthread_mutex_unlock(&slot->lock);
+}
+
+/* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
+static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn;
+    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_error));
+    struct mr_pg_result *result;
+    mr_status status = query(slot, conn, &result, ret_error);
+    if (status == MR_OK) {
+        take_result(slot, result);
+        mr_pg_result_free(result);
+    }
+    mr_pg_close(conn);
+    return status;
+}
+
+static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
+{
+    pthread_mutex_lock(&slot->lock);
+    slot->view.errors++;
+    pthread_mutex_unlock(&slot->lock);
+    if (!slot->told) {
+        slot->told = true;
+        mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
+    }
+}
+
+/* At the start the source may be about to make the slot. */
+static int pause_ms(const struct mr_pg_slot *slot)
+{
+    bool soon = !slot->view.exists && slot->options.interval_ms > MISSING_INTERVAL_MS;
+    return soon ? MISSING_INTERVAL_MS : (int)slot->options.interval_ms;
+}
+
+static void *slot_main(void *context)
+{
+    struct mr_pg_slot *slot = context;
+    prctl(PR_SET_NAME, "mr-slot");
+    mr_alloc_leave_out();
+    struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
+    do {
+        struct mr_error error = {0};
+        mr_status status = look(slot, &error);
+        if (status == MR_OK) {
+            slot->told = false;
+        } else if (status != MR_AGAIN) {
+            look_failed(slot, &error);
+        }
+    } while (poll(&stop, 1, pause_ms(slot)) <= 0);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
+{
+    struct mr_pg_slot *slot = MR_NEW(struct mr_pg_slot);
+    slot->options = *options;
+    slot->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&slot->lock, NULL);
+    return slot;
+}
+
+void mr_pg_slot_free(struct mr_pg_slot *slot)
+{
+    if (slot == NULL) {
+        return;
+    }
+    MR_ASSERT(!slot->started);
+    close(slot->stop_fd);
+    pthread_mutex_destroy(&slot->lock);
+    free(slot);
+}
+
+mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error)
+{
+    if (slot->options.interval_ms == 0) {
+        return MR_OK;
+    }
+    int failed = pthread_create(&slot->thread, NULL, slot_main, slot);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    slot->started = true;
+    return MR_OK;
+}
+
+void mr_pg_slot_stop(struct mr_pg_slot *slot)
+{
+    if (!slot->started) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(slot->stop_fd, &one, sizeof(one));
+    (void)written;
+    pthread_join(slot->thread, NULL);
+    slot->started = false;
+}
+
+void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&slot->lock);
+    *ret_view = slot->view;
+    ret_view->forecast_seconds =
+        slot->view.wal_status == MR_WAL_LOST ? 0 : mr_forecast_seconds(&slot->forecast, now_ns);
+    ret_view->age_seconds = slot->view.known ? (double)(now_ns - slot->looked_ns) / 1e9 : NAN;
+    pthread_mutex_unlock(&slot->lock);
+}

@@ -1,0 +1,71 @@
+/* The slot as the server sees it, looked at now and then on ordinary connections of its own.
+ *
+ * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
+ */
+#ifndef MR_SOURCE_PG_SLOT_H
+#define MR_SOURCE_PG_SLOT_H
+
+#include "source/pg_conn.h"
+
+enum mr_wal_status {
+    MR_WAL_UNKNOWN, /* no look succeeded yet */
+    MR_WAL_RESERVED,
+    MR_WAL_EXTENDED,
+    MR_WAL_UNRESERVED,
+    MR_WAL_LOST,
+    MR_WAL_STATUS_COUNT
+};
+const char *mr_wal_status_name(enum mr_wal_status status); /* "reserved", … */
+
+struct mr_slot_view {
+    bool known; /* at least one look succeeded */
+    bool exists;
+    bool active;    /* somebody streams from it */
+    bool has_limit; /* max_slot_wal_keep_size is set: safe_bytes and forecast mean something */
+    enum mr_wal_status wal_status;
+    mr_lsn server_lsn; /* 0: not known */
+    mr_lsn confirmed_lsn;
+    uint64_t retained_bytes;
+    int64_t safe_bytes;
+    double forecast_seconds; /* until it is lost; infinite: not at the current rate */
+    double age_seconds;      /* since the last good look; NaN: none yet */
+    uint64_t errors;
+};
+
+struct mr_pg_slot_options {
+    const struct mr_pg_options *connection;
+    const char *slot;
+    uint32_t interval_ms; /* 0: never look */
+};
+
+struct mr_pg_slot;
+
+struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options);
+void mr_pg_slot_free(struct mr_pg_slot *slot); /* after stop; NULL is fine */
+
+mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error);
+void mr_pg_slot_stop(struct mr_pg_slot *slot);
+
+/* Any thread. */
+void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
+
+/* ---- the forecast, by itself ---- */
+
+enum { MR_FORECAST_SAMPLES = 64 };
+
+/* The last minute of safe bytes. */
+struct mr_forecast {
+    struct {
+        int64_t time_ns;
+        int64_t safe_bytes;
+    } samples[MR_FORECAST_SAMPLES];
+    uint32_t count; /* ever added */
+};
+
+void mr_forecast_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes);
+
+/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when they don't
+ * shrink or fewer than two samples are there; 0 when they are used up. */
+double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
+
+#endif
