@@ -11,6 +11,8 @@ cd "$REPO_ROOT"
 declare -A MAY_INCLUDE=(
     [base]=""
     [event]="base"
+    [flame]="base"
+    [tools]="base flame"
     [source]="base event"
     [encode]="base event"
     [sink]="base event"
