@@ -3,6 +3,7 @@
   metrics FILE            Prometheus text to JSON
   summary RESULT          summary.md of a result
   explain RESULT          which stage dominates, and what to try
+  instructions RESULT     instructions by function of callgrind.out, as JSON
   compare A B             the comparison as Markdown; exit code 3 when they differ
 """
 
@@ -148,13 +149,6 @@ def summary(folder):
 
 # ---- comparison ----
 
-def sides(found, kind, name, value="self"):
-    """CPU microseconds an event (or samples) of a stage or a function."""
-    if kind == "stage":
-        return found["profile"]["stages"].get(name, 0)
-    return found["functions"].get(name, {}).get(value, 0)
-
-
 def changed(before, after, total_before, total_after):
     """Points of share gained, what chance does (one sigma), and whether it is more than chance.
 
@@ -215,14 +209,27 @@ def compare(folder_a, folder_b):
     return 3 if differences else 0
 
 
-def instructions(folder):
-    """{function: instructions an event} of callgrind.txt (profile.sh callgrind --functions), if there."""
-    return read(folder, "instructions.json")
+def count_instructions(folder):
+    """{"functions": {name: instructions}}, without callees, of a callgrind.out with --compress-strings=no."""
+    functions, name, is_call = {}, None, False
+    with open(os.path.join(folder, "callgrind.out"), encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("fn="):
+                name = re.sub(r"'\d+$", "", line[3:].strip())
+            elif line.startswith("calls="):
+                is_call = True
+            elif name and (line[0] in "+-*" or line[0].isdigit()):
+                # Address and line, then the counts; the line after calls= is the callee's.
+                words = line.split()
+                if not is_call and len(words) > 2:
+                    functions[name] = functions.get(name, 0) + int(words[2])
+                is_call = False
+    return {"functions": functions}
 
 
 def compare_instructions(a, b):
     """Instructions by function where both results have them; these repeat, so 1 % is a difference."""
-    counts = [instructions(found["folder"]) for found in (a, b)]
+    counts = [read(found["folder"], "instructions.json") for found in (a, b)]
     if None in counts:
         return []
     whole = [sum(count["functions"].values()) for count in counts]
@@ -246,7 +253,7 @@ def compare_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 1, "summary": 1, "explain": 1, "compare": 2}
+    commands = {"metrics": 1, "summary": 1, "explain": 1, "instructions": 1, "compare": 2}
     if not words or len(words) != 1 + commands.get(words[0], -1):
         raise SystemExit(__doc__)
     if words[0] == "metrics":
@@ -255,6 +262,8 @@ def main():
         summary(words[1])
     elif words[0] == "explain":
         print("\n".join(explain_text(result(words[1]))))
+    elif words[0] == "instructions":
+        json.dump(count_instructions(words[1]), sys.stdout, indent=1)
     else:
         sys.exit(compare(words[1], words[2]))
 

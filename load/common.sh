@@ -3,10 +3,11 @@
 # its own on the private stand (or the compose stack), a millrace, and what takes them away.
 # Sourced after scripts/lib.sh. Sets LOAD_* variables; see daemon_start.
 
-# The program FILE, from MILLRACE_BUILD_DIR, build/release or build/ci.
+# The program FILE: from MILLRACE_BUILD_DIR, else the build with librdkafka's names, else any other.
 built_program() {
     local dir
-    for dir in ${MILLRACE_BUILD_DIR:+"$MILLRACE_BUILD_DIR"} "$REPO_ROOT/build/release" "$REPO_ROOT/build/ci"; do
+    for dir in ${MILLRACE_BUILD_DIR:+"$MILLRACE_BUILD_DIR"} "$REPO_ROOT/build/profile" "$REPO_ROOT/build/release" \
+        "$REPO_ROOT/build/ci"; do
         if [ -x "$dir/$1" ]; then
             echo "$dir/$1"
             return

@@ -14,6 +14,7 @@ option(MILLRACE_WERROR "Warnings are errors" OFF)
 option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
+option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
 
 # Symbols stay in: profiles and crash addresses name functions; stripping is the packager's choice.
