@@ -137,13 +137,13 @@ run_flamegraph() {
 }
 
 run_strace() {
-    # Without -f's summary in the same run: the summary counts time, the log has the calls.
     LOAD_COMMAND=(strace -f -tt -T -e trace=all -s 256 -o "$out/strace.log")
     start
     put_load --rate 1000 --seconds 5
     daemon_stop
     # Calls and errors by name, from the log.
-    sed -n 's/^[0-9]* *[0-9:.]* \([a-z_0-9]*\)(.*<\([0-9.]*\)>$/\1 \2/p' "$out/strace.log" |
+    sed -n -e 's/^[0-9]* *[0-9:.]* \([a-z_0-9]*\)(.*<\([0-9.]*\)>$/\1 \2/p' \
+        -e 's/^[0-9]* *[0-9:.]* <\.\.\. \([a-z_0-9]*\) resumed>.*<\([0-9.]*\)>$/\1 \2/p' "$out/strace.log" |
         awk '{ n[$1]++; t[$1] += $2 } END { for (i in n) printf "%12.6f s %9d %s\n", t[i], n[i], i }' |
         sort -rn >"$out/strace-summary.txt"
     head -12 "$out/strace-summary.txt"

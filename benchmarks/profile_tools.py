@@ -3,7 +3,7 @@
   metrics FILE            Prometheus text to JSON
   summary RESULT          summary.md of a result
   explain RESULT          which stage dominates, and what to try
-  instructions RESULT     instructions by function of callgrind.out, as JSON
+  instructions RESULT     instructions of encoder and decoder by function, of callgrind.out
   compare A B             the comparison as Markdown; exit code 3 when they differ
 """
 
@@ -209,46 +209,54 @@ def compare(folder_a, folder_b):
     return 3 if differences else 0
 
 
+# Whose source file says the stage. These two work row by row on one thread, so their counts repeat.
+SOURCES = (("encode", r"/src/(encode/|base/json)|_encoder\.c"), ("decode", r"/src/source/(pgoutput|relation_cache)"))
+
+
 def count_instructions(folder):
-    """{"functions": {name: instructions}}, without callees, of a callgrind.out with --compress-strings=no."""
+    """Instructions without callees, by function, of those of SOURCES; from a callgrind.out with
+    --compress-strings=no."""
+    stages = {stage: {} for stage, _ in SOURCES}
     functions, name, is_call = {}, None, False
     with open(os.path.join(folder, "callgrind.out"), encoding="utf-8", errors="replace") as file:
         for line in file:
-            if line.startswith("fn="):
-                name = re.sub(r"'\d+$", "", line[3:].strip())
+            if line.startswith("fl="):
+                functions = next((stages[stage] for stage, source in SOURCES if re.search(source, line)), None)
+            elif line.startswith("fn="):
+                name = re.sub(r"('\d+|\.constprop\.\d+|\.isra\.\d+|\.part\.\d+)+$", "", line[3:].strip())
             elif line.startswith("calls="):
                 is_call = True
             elif name and (line[0] in "+-*" or line[0].isdigit()):
                 # Address and line, then the counts; the line after calls= is the callee's.
                 words = line.split()
-                if not is_call and len(words) > 2:
+                if functions is not None and not is_call and len(words) > 2:
                     functions[name] = functions.get(name, 0) + int(words[2])
                 is_call = False
-    return {"functions": functions}
+    return {"events": read(folder, "load.json", {}).get("delivered", 0) or 1, "stages": stages}
 
 
 def compare_instructions(a, b):
-    """Instructions by function where both results have them; these repeat, so 1 % is a difference."""
+    """Instructions an event where both results have them; these repeat, so 1 % is a difference."""
     counts = [read(found["folder"], "instructions.json") for found in (a, b)]
     if None in counts:
         return []
-    whole = [sum(count["functions"].values()) for count in counts]
-    print("\n| function | instructions before | after | change |\n|---|---:|---:|---:|")
-    differences = []
-    for name in {*counts[0]["functions"], *counts[1]["functions"]}:
-        before, after = (count["functions"].get(name, 0) for count in counts)
-        share = 100.0 * (after - before) / max(whole[0], 1)
-        if abs(share) >= 0.05:
-            differences.append((abs(share), name, before, after, share))
-    differences.sort(reverse=True)
-    for _, name, before, after, share in differences[:15]:
-        print(f"| `{name}` | {before} | {after} | {share:+.2f} % of all |")
-    total_change = 100.0 * (whole[1] - whole[0]) / max(whole[0], 1)
-    print(f"| all | {whole[0]} | {whole[1]} | {total_change:+.2f} % |")
-    if abs(total_change) <= 1:
-        return []
-    named = ", ".join(f"`{name}` {share:+.1f} %" for _, name, _, _, share in differences[:3])
-    return [(100 + abs(total_change), f"instructions {total_change:+.1f} %: {named}")]
+    found = []
+    print("\n| instructions an event | before | after | change |\n|---|---:|---:|---:|")
+    for stage, _ in SOURCES:
+        before, after = ({name: value / count["events"] for name, value in count["stages"][stage].items()}
+                         for count in counts)
+        whole, now = max(sum(before.values()), 1), sum(after.values())
+        moved = sorted(((after.get(name, 0) - before.get(name, 0), name) for name in {*before, *after}),
+                       key=lambda row: abs(row[0]), reverse=True)
+        change = 100 * (now - whole) / whole
+        print(f"| {stage}{' **←**' if abs(change) > 1 else ''} | {whole:.1f} | {now:.1f} | {change:+.2f} % |")
+        for gain, name in moved[:5]:
+            if abs(gain) > 0.001 * whole:
+                print(f"| – `{name}` | {before.get(name, 0):.1f} | {after.get(name, 0):.1f} | {gain:+.1f} |")
+        if abs(change) > 1:
+            named = ", ".join(f"`{name}` {gain:+.1f}" for gain, name in moved[:3] if abs(gain) > 0.1)
+            found.append((100 + abs(change), f"{stage} {change:+.1f} % instructions an event ({named})"))
+    return found
 
 
 def main():
