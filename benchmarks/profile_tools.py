@@ -47,7 +47,7 @@ def read(folder, name, missing=None):
 def result(folder):
     profile = read(folder, "profile.json")
     if profile is None:
-        raise SystemExit(f"{folder} holds no profile.json: is it a folder that profile-run.sh made?")
+        raise SystemExit(f"profile_tools: error: {folder} holds no profile.json: is it a folder that profile-run.sh made?")
     return {"folder": folder, "profile": profile, "load": read(folder, "load.json", {}),
             "env": dict(line.split("=", 1) for line in read(folder, "env.txt", "").splitlines())}
 

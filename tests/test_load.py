@@ -43,7 +43,14 @@ def test_so_many_events_and_no_other(load, database, topic):
                            "--identity", "full", tables=3)
     assert report["events"] == report["delivered"] == 5000
     assert report["failed"] == report["repeated"] == 0 and report["complete"]
-    records = [r for i in range(3) for r in topic(database.topic(f"load_{i + 1}")).read(5) if r.value]
+    records = []
+    readers = [topic(database.topic(f"load_{i + 1}")) for i in range(3)]
+
+    def all_read():
+        for reader in readers:
+            records.extend(r for r in reader.read(0.1) if r.value)
+        return len(records) >= 5000
+    eventually(all_read, what="5000 records in Kafka")
     kinds = [r.json["op"] for r in records]
     assert len(kinds) == 5000
     rows = sum(database.run(f"SELECT count(*) FROM load_{i + 1}")[0][0] for i in range(3))
