@@ -78,7 +78,7 @@ esac
 LOAD_PROGRAM=$(built_program millrace-load)
 MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
 LOAD_COMMAND=()
-PERF_PID="" TRACE_PID="" load=""
+TRACE_PID="" load=""
 case $tool in
     flamegraph | offcpu) obstacle=$(perf_obstacle) && [ -z "$obstacle" ] || die "$obstacle" ;;
     valgrind | callgrind) need_command valgrind ;;
@@ -193,7 +193,7 @@ run_bpftrace() {
 run_offcpu() {
     start
     PERF_EVENT=sched:sched_switch
-    perf_attach "$out/perf.data" "$LOAD_PID" -c 1
+    perf_attach "$out/perf.data" "$LOAD_PID"
     put_load --rate 1000 --seconds 5
     perf_detach
     daemon_remove
@@ -203,7 +203,7 @@ run_offcpu() {
 }
 
 run_heap() {
-    LOAD_COMMAND=(heaptrack --record-only -o "$out/heaptrack")
+    LOAD_COMMAND=(heaptrack -o "$out/heaptrack")
     start
     put_load --rate 2000 --seconds 5
     daemon_stop

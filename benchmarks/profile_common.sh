@@ -2,6 +2,8 @@
 # What the profiling scripts share: checks, the event that perf counts, perf.data to text and pictures.
 # Sourced after scripts/lib.sh and load/common.sh.
 
+PERF_PID="" TOUCH_PID=""
+
 # The reason why perf can't attach to a process of ours, or nothing.
 perf_obstacle() {
     if ! have perf; then
@@ -58,18 +60,19 @@ doctor() {
 
 # With --call-graph dwarf,16384, 7 % of the stacks have no root: one frame of librdkafka's (sendmsg with its
 # iovecs) takes 16.1 KiB. With twice that, and touch_stacks.py, all do.
-# perf_attach FILE PID [perf options]...: sets PERF_PID once samples are being taken.
+# perf_attach FILE PID: sets PERF_PID once samples are being taken.
 perf_attach() {
-    local file=$1 pid=$2 fifo=$1.control answer
-    shift 2
+    local file=$1 pid=$2 fifo=$1.control answer how=(-F "${PERF_FREQUENCY:-199}")
+    # Events of the kernel are all taken.
+    case ${PERF_EVENT:-} in *:*) how=(-c 1) ;; esac
     mkfifo "$fifo" "$fifo.ack"
     # perf says on the second fifo when it has attached: no sleep, no sample lost.
-    perf record -q -e "${PERF_EVENT:-$(perf_event)}" -F "${PERF_FREQUENCY:-199}" --call-graph dwarf,32768 \
-        -D -1 --control "fifo:$fifo,$fifo.ack" "$@" -p "$pid" -o "$file" >"$file.log" 2>&1 &
+    perf record -q -e "${PERF_EVENT:-$(perf_event)}" "${how[@]}" --call-graph dwarf,32768 \
+        -D -1 --control "fifo:$fifo,$fifo.ack" -p "$pid" -o "$file" >"$file.log" 2>&1 &
     PERF_PID=$!
     exec 7<>"$fifo" 8<>"$fifo.ack"
     echo enable >&7
-    read -r -t 20 answer <&8 || die "perf does not attach to $pid: $(tail -n 3 "$file.log")"
+    read -r -t 60 answer <&8 || die "perf does not attach to $pid: $(tail -n 3 "$file.log")"
     rm -f "$fifo" "$fifo.ack"
     [ -n "$answer" ] || true
     "$MILLRACE_PYTHON" "$REPO_ROOT/benchmarks/touch_stacks.py" "$pid" &
@@ -78,11 +81,10 @@ perf_attach() {
 
 # SIGINT, and the wait until perf.data is closed.
 perf_detach() {
-    [ -n "${PERF_PID:-}" ] || return 0
+    [ -n "$PERF_PID" ] || return 0
     kill -INT "$PERF_PID" 2>/dev/null || true
     wait "$PERF_PID" 2>/dev/null || true
-    kill "$TOUCH_PID" 2>/dev/null || true
-    wait "$TOUCH_PID" 2>/dev/null || true
+    [ -z "$TOUCH_PID" ] || { kill "$TOUCH_PID" && wait "$TOUCH_PID"; } 2>/dev/null || true
     PERF_PID=""
     exec 7>&- 8>&-
 }
