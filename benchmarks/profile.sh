@@ -45,7 +45,7 @@ done
 
 # .running holds what stop and restore need: this script's process, millrace's, and the name of all it made.
 running() { sed -n "s/^$1=//p" "$RUNNING" 2>/dev/null; }
-is_ours() { [ -n "$1" ] && tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q "$2"; }
+is_ours() { [ -n "$1" ] && { tr '\0' ' ' <"/proc/$1/cmdline" | grep -q "$2"; } 2>/dev/null; }
 gone() { ! is_ours "$1" "$2"; }
 
 stop_running() {
@@ -64,7 +64,8 @@ restore() {
     ! is_ours "$script" profile.sh || die "a profile runs (process $script); end it with: benchmarks/profile.sh stop"
     stand_up
     LOAD_NAME=$(running name) LOAD_CHILD=$(running child) LOAD_PID=$(running pid)
-    is_ours "$LOAD_CHILD" "$LOAD_NAME\|millrace" || LOAD_CHILD=""
+    is_ours "$LOAD_CHILD" millrace || LOAD_CHILD=""
+    ! is_ours "$(running load)" "$LOAD_NAME" || kill -KILL "$(running load)"
     daemon_remove
     rm -f "$RUNNING"
     say "restored"
@@ -122,6 +123,7 @@ put_load() {
     setsid "$LOAD_PROGRAM" steady "${LOAD_ARGUMENTS[@]}" --drain-limit 120 "$@" "${arguments[@]}" \
         --json "$out/load.json" >"$out/load.txt" &
     load=$!
+    echo "load=$load" >>"$RUNNING"
     while kill -0 "$load" 2>/dev/null; do wait "$load" || true; done
     load=""
     cat "$out/load.txt"
