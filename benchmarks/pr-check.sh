@@ -42,11 +42,11 @@ trap 'exit 130' INT TERM
 # Built alike, with librdkafka's names. Base may be older than the preset: the flags are given one by one.
 build() {
     progress "building $2 ($(git -C "$1" describe --always --dirty))"
-    cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_STATIC_RDKAFKA=ON -DMILLRACE_TESTS=OFF \
-        >"$out/build.log" && cmake --build "$2" >>"$out/build.log" || {
+    if ! { cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_STATIC_RDKAFKA=ON \
+        -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
         tail -n 30 "$out/build.log" >&2
         die "$1 does not build"
-    }
+    fi
 }
 
 git worktree add -q --detach "$tree" "$base"

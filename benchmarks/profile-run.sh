@@ -46,8 +46,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-obstacle=$(perf_obstacle)
-[ -z "$obstacle" ] || die "$obstacle"
+need_perf
 need_command curl
 LOAD_PROGRAM=$(built_program millrace-load)
 MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
@@ -59,9 +58,10 @@ mkdir -p "$out"
 need_disk 2000 "$out"
 
 load=""
+# shellcheck disable=SC2317 # the trap calls it
 finish() {
     trap - EXIT INT TERM
-    [ -z "$load" ] || { kill -INT "$load" 2>/dev/null && wait "$load" || true; }
+    interrupt_and_wait "$load"
     perf_detach
     either_remove
 }

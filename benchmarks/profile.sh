@@ -81,7 +81,7 @@ MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
 LOAD_COMMAND=()
 TRACE_PID="" load=""
 case $tool in
-    flamegraph | offcpu) obstacle=$(perf_obstacle) && [ -z "$obstacle" ] || die "$obstacle" ;;
+    flamegraph | offcpu) need_perf ;;
     valgrind | callgrind) need_command valgrind ;;
     strace) need_command strace ;;
     bpftrace) need_command bpftrace "apt-get install bpftrace" ;;
@@ -100,11 +100,12 @@ out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$tool}
 mkdir -p "$out" "$REPO_ROOT/results"
 need_disk 2000 "$out"
 
+# shellcheck disable=SC2317 # the trap calls it
 finish() {
     trap - EXIT INT TERM
-    [ -z "$load" ] || { kill -INT "$load" 2>/dev/null && wait "$load" || true; }
+    interrupt_and_wait "$load"
     perf_detach
-    [ -z "$TRACE_PID" ] || { kill -INT "$TRACE_PID" 2>/dev/null && wait "$TRACE_PID" || true; }
+    interrupt_and_wait "$TRACE_PID"
     daemon_remove
     rm -f "$RUNNING"
 }

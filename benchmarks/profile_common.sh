@@ -14,6 +14,12 @@ perf_obstacle() {
     fi
 }
 
+need_perf() {
+    local obstacle
+    obstacle=$(perf_obstacle)
+    [ -z "$obstacle" ] || die "$obstacle"
+}
+
 # cycles where the machine counts them, else the clock.
 perf_event() {
     if perf stat -x, -e cycles true 2>&1 | grep -q '^[0-9]'; then echo cycles; else echo cpu-clock; fi
@@ -49,8 +55,8 @@ doctor() {
             wrong=1
         fi
     done
-    if value=$(MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace 2>/dev/null)} && [ -n "$MILLRACE_BIN" ] && ldd "$MILLRACE_BIN") &&
-        [[ $value == *librdkafka.so* ]]; then
+    value=${MILLRACE_BIN:-$(built_program millrace 2>/dev/null || true)}
+    if [ -n "$value" ] && ldd "$value" | grep -q 'librdkafka\.so'; then
         echo "librdkafka         shared and stripped: its inner functions have no names; cmake --preset profile links it with names"
     fi
     [ -e /usr/lib/debug/.build-id ] || echo "libc6-dbg          missing: libc's inner functions have no names; apt-get install libc6-dbg"
@@ -82,10 +88,9 @@ perf_attach() {
 # SIGINT, and the wait until perf.data is closed.
 perf_detach() {
     [ -n "$PERF_PID" ] || return 0
-    kill -INT "$PERF_PID" 2>/dev/null || true
-    wait "$PERF_PID" 2>/dev/null || true
+    interrupt_and_wait "$PERF_PID"
     [ -z "$TOUCH_PID" ] || { kill "$TOUCH_PID" && wait "$TOUCH_PID"; } 2>/dev/null || true
-    PERF_PID=""
+    PERF_PID="" TOUCH_PID=""
     exec 7>&- 8>&-
 }
 

@@ -24,6 +24,12 @@ need_disk() {
         die "$2 has $free MB free and this run wants $1 MB; free some or give --out on another disk"
 }
 
+interrupt_and_wait() {
+    [ -n "$1" ] || return 0
+    kill -INT "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
 need_command() { have "$1" || die "$1 is missing: ${2:-scripts/setup.sh installs it}"; }
 
 # A line in Grafana's graphs. GRAFANA_URL switches it on; GRAFANA_AUTH is user:password.
@@ -87,7 +93,9 @@ daemon_streams() {
 # The process, or its child that is millrace.
 daemon_process() {
     local child
-    for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
+    local children
+    read -r -a children <"/proc/$1/task/$1/children" || true
+    for child in "${children[@]}"; do
         if [ "$(readlink "/proc/$child/exe")" = "$(readlink -f "$MILLRACE_BIN")" ]; then
             echo "$child"
             return
@@ -151,6 +159,7 @@ compose_start() {
     LOAD_COMPOSE=yes
     LOAD_PID=$(docker inspect -f '{{.State.Pid}}' "$(compose ps -q millrace)")
     cp "$REPO_ROOT/load/millrace.toml" "$folder/config.toml"
+    # shellcheck disable=SC2034 # for the scripts that source this file
     LOAD_ARGUMENTS=(--url "$LOAD_URL" --brokers "${LOAD_DOCKER_BROKERS:-127.0.0.1:29092}" --topic-prefix load
         --slot load --pid "$LOAD_PID")
 }

@@ -49,9 +49,10 @@ mkdir -p "$out"
 need_disk 1000 "$out"
 
 load=""
+# shellcheck disable=SC2317 # the trap calls it
 finish() {
     trap - EXIT INT TERM
-    [ -z "$load" ] || { kill -INT "$load" 2>/dev/null && wait "$load" || true; }
+    interrupt_and_wait "$load"
     either_remove
     say "results: $out"
 }

@@ -48,7 +48,7 @@ check_includes() {
 say "includes"
 check_includes
 say "clang-format"
-git ls-files 'src/*.c' 'src/*.h' | xargs clang-format --dry-run --Werror
+git ls-files 'src/*.c' 'src/*.h' 'load/*.c' 'load/*.h' | xargs clang-format --dry-run --Werror
 say "shellcheck"
 git ls-files '*.sh' .ci/run | xargs shellcheck -x -P SCRIPTDIR -P scripts -e SC1091
 say "clang-tidy"
