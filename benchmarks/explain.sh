@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Usage: benchmarks/explain.sh RESULT
+#
+# Says in words which stage dominates a result of profile-run.sh, and what to try. Thresholds: receive
+# 40 %, serialize (encode) 20 %, malloc 10 %, flush 15 %.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../scripts/lib.sh"
+case "${1:-}" in
+    -h | --help) print_help "$0" && exit 0 ;;
+    "") die "which result? try --help" ;;
+esac
+python=$TOOLS_DIR/venv/bin/python
+[ -x "$python" ] || python=$(command -v python3) || die "python3 is missing"
+exec "$python" "$here/profile_tools.py" explain "$1"

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Usage: benchmarks/profile-compare.sh BEFORE AFTER [--out DIR]
+#
+# Compares two results of profile-run.sh: load figures side by side, shares of stages and functions with
+# what chance does, a verdict, the differential flame graph (red: more, blue: less; also with the widths of
+# BEFORE, where what vanished shows) and perf's own diff. Where both hold instructions.json (profile.sh
+# callgrind makes it), instructions are compared too, to 1 %.
+#
+#   --out DIR    where comparison.md, diff-flame.svg, diff-flame-before.svg and perf-diff.txt go
+#                (default: AFTER/compare)
+#   -h, --help   this text
+#
+# Exit code: 0 no difference, 3 a difference, other: it could not compare.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../scripts/lib.sh"
+. "$here/../load/common.sh"
+
+out="" results=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$(absolute_path "$2") && shift ;;
+        -h | --help) print_help "$0" && exit 0 ;;
+        -*) die "unknown option $1; try --help" ;;
+        *) results+=("${1%/}") ;;
+    esac
+    shift
+done
+[ ${#results[@]} = 2 ] || die "two results are compared; try --help"
+for result in "${results[@]}"; do
+    [ -e "$result/folded.txt" ] || die "$result holds no folded.txt: is it a folder that profile-run.sh made?"
+done
+flame=$(built_program millrace-flame)
+python=$TOOLS_DIR/venv/bin/python
+[ -x "$python" ] || python=$(command -v python3) || die "python3 is missing"
+out=${out:-${results[1]}/compare}
+mkdir -p "$out"
+
+before=${results[0]} after=${results[1]}
+title="$(basename "$before") → $(basename "$after")"
+"$flame" svg --title "$title" "$before/folded.txt" "$after/folded.txt" >"$out/diff-flame.svg"
+"$flame" svg --negate --title "$title (widths of before)" "$before/folded.txt" "$after/folded.txt" \
+    >"$out/diff-flame-before.svg"
+if [ -e "$before/perf.data" ] && [ -e "$after/perf.data" ] && have perf; then
+    perf diff -f "$before/perf.data" "$after/perf.data" >"$out/perf-diff.txt" 2>/dev/null ||
+        echo "perf diff could not read the profiles" >"$out/perf-diff.txt"
+fi
+code=0
+"$python" "$here/profile_tools.py" compare "$before" "$after" >"$out/comparison.md" || code=$?
+cat "$out/comparison.md"
+say "comparison: $out"
+exit "$code"

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Usage: benchmarks/profile-run.sh burst|ramp|steady [options] [options of millrace-load]
+#        benchmarks/profile-run.sh --doctor
+#
+# Starts millrace on the private stand, attaches perf to it, puts load on it until everything has
+# arrived in Kafka, and writes results/<timestamp>-<scenario>/:
+#   perf.data  perf-report.txt  folded.txt  flame.svg  profile.json
+#   load.json  load.txt  metrics.json  env.txt  summary.md
+#
+#   --out DIR        folder of the results
+#   --docker         on the compose stack (docker-compose.yml) instead
+#   --frequency N    samples a second of CPU time (default 199)
+#   --metrics URL    millrace's metrics (default http://127.0.0.1:9464); read when they answer
+#   --tables N       tables of the load (default 1)
+#   --option K=V     a line of millrace's configuration
+#   --doctor         say what this machine has and lacks for profiling, with remedies
+#   -h, --help       this text
+#
+# Other options go to millrace-load, e.g. --rate, --seconds, --burst-events, --num-events. Ctrl-C ends the load;
+# what was measured until then is written. GRAFANA_URL, MILLRACE_BIN, MILLRACE_BUILD_DIR: see load/run-load.sh.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../scripts/lib.sh"
+. "$here/../load/common.sh"
+. "$here/profile_common.sh"
+
+case "${1:-}" in
+    ramp | burst | steady) scenario=$1 && shift ;;
+    --doctor) doctor && exit 0 || exit 1 ;;
+    -h | --help) print_help "$0" && exit 0 ;;
+    *) die "the first word is burst, ramp or steady; try --help" ;;
+esac
+out="" docker=no metrics=http://127.0.0.1:9464 tables=1 options=() arguments=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) out=$(absolute_path "$2") && shift ;;
+        --docker) docker=yes ;;
+        --frequency) PERF_FREQUENCY=$2 && shift ;;
+        --metrics) metrics=${2%/} && metrics=${metrics%/metrics} && shift ;;
+        --tables) tables=$2 && shift ;;
+        --option) options+=("$2") && shift ;;
+        --doctor) doctor && exit 0 || exit 1 ;;
+        -h | --help) print_help "$0" && exit 0 ;;
+        *) arguments+=("$1") ;;
+    esac
+    shift
+done
+
+need_perf
+need_command curl
+LOAD_PROGRAM=$(built_program millrace-load)
+MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
+built_program millrace-flame >/dev/null
+LOAD_COMMAND=()
+PERF_EVENT=$(perf_event)
+out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$scenario}
+mkdir -p "$out"
+need_disk 2000 "$out"
+
+load=""
+# shellcheck disable=SC2317 # the trap calls it
+finish() {
+    trap - EXIT INT TERM
+    interrupt_and_wait "$load"
+    perf_detach
+    either_remove
+}
+trap finish EXIT
+interrupted=no
+# The load ends in order and says what there was; then everything goes on as usual.
+trap 'interrupted=yes; say "interrupted: ending the load"; [ -z "$load" ] || kill -INT "$load" 2>/dev/null || true' INT TERM
+
+wait_for_load() {
+    local code=0
+    wait "$load" || code=$?
+    # A signal ends the wait, not the load.
+    while kill -0 "$load" 2>/dev/null; do wait "$load" && code=0 || code=$?; done
+    load=""
+    return "$code"
+}
+
+either_start "$docker" "$out" "$tables" "${options[@]}"
+describe_environment >"$out/env.txt"
+progress "perf attaches to process $LOAD_PID ($PERF_EVENT, ${PERF_FREQUENCY:-199} Hz)"
+perf_attach "$out/perf.data" "$LOAD_PID"
+annotate "profile $scenario begins"
+# In a process group of its own: Ctrl-C reaches this script, which ends the load first and perf then.
+code=0
+setsid "$LOAD_PROGRAM" "$scenario" "${LOAD_ARGUMENTS[@]}" "${arguments[@]}" --json "$out/load.json" >"$out/load.txt" &
+load=$!
+wait_for_load || code=$?
+annotate "profile $scenario ends"
+perf_detach
+if curl -fsS -m 5 "$metrics/metrics" >"$out/metrics.txt" 2>/dev/null; then
+    "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics "$out/metrics.txt" >"$out/metrics.json"
+else
+    echo '{"answered": false, "url": "'"$metrics"'/metrics"}' >"$out/metrics.json"
+fi
+rm -f "$out/metrics.txt"
+either_remove
+perf_results "$out" "millrace, $scenario"
+"$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"
+cat "$out/summary.md"
+say "results: $out"
+[ "$interrupted" = no ] || exit 130
+exit "$code"

@@ -1,0 +1,133 @@
+# shellcheck shell=bash
+# What the profiling scripts share: checks, the event that perf counts, perf.data to text and pictures.
+# Sourced after scripts/lib.sh and load/common.sh.
+
+PERF_PID="" TOUCH_PID=""
+
+# The reason why perf can't attach to a process of ours, or nothing.
+perf_obstacle() {
+    if ! have perf; then
+        echo "perf is missing; do: scripts/setup.sh (Debian: apt-get install linux-perf)"
+    elif ! perf stat -e task-clock true >/dev/null 2>&1; then
+        echo "perf may not count here: kernel.perf_event_paranoid is $(cat /proc/sys/kernel/perf_event_paranoid);" \
+            "do: sudo sysctl kernel.perf_event_paranoid=2 (in a container: --cap-add PERFMON --security-opt seccomp=unconfined)"
+    fi
+}
+
+need_perf() {
+    local obstacle
+    obstacle=$(perf_obstacle)
+    [ -z "$obstacle" ] || die "$obstacle"
+}
+
+# cycles where the machine counts them, else the clock.
+perf_event() {
+    if perf stat -x, -e cycles true 2>&1 | grep -q '^[0-9]'; then echo cycles; else echo cpu-clock; fi
+}
+
+# Says what there is and what is missing, with the remedy; false when something needed is missing.
+doctor() {
+    local obstacle tool wrong=0 value
+    obstacle=$(perf_obstacle)
+    if [ -n "$obstacle" ]; then
+        echo "perf               NO: $obstacle"
+        wrong=1
+    else
+        echo "perf               $(perf --version | cut -d' ' -f3), event $(perf_event)"
+    fi
+    value=$(cat /proc/sys/kernel/perf_event_paranoid)
+    echo "perf_event_paranoid $value$([ "$value" -le 1 ] || is_root || echo " (no kernel frames; sudo sysctl kernel.perf_event_paranoid=1 gives them)")"
+    value=$(cat /proc/sys/kernel/kptr_restrict)
+    echo "kptr_restrict      $value$([ "$value" = 0 ] || echo " (kernel functions stay unnamed; sudo sysctl kernel.kptr_restrict=0)")"
+    for tool in strace valgrind bpftrace heaptrack; do
+        echo "$tool$(printf '%*s' $((19 - ${#tool})) '')$(command -v "$tool" || echo "missing (only profile.sh $tool needs it): apt-get install $tool")"
+    done
+    if [ -e /sys/kernel/tracing/events ]; then
+        echo "tracefs            mounted"
+    else
+        echo "tracefs            not mounted (off-CPU profiles need it): mount -t tracefs tracefs /sys/kernel/tracing"
+    fi
+    for tool in millrace millrace-load millrace-flame; do
+        if value=$(built_program "$tool" 2>/dev/null); then
+            echo "$tool$(printf '%*s' $((19 - ${#tool})) '')$value"
+        else
+            echo "$tool$(printf '%*s' $((19 - ${#tool})) '')NO: cmake --preset profile && cmake --build --preset profile"
+            wrong=1
+        fi
+    done
+    value=${MILLRACE_BIN:-$(built_program millrace 2>/dev/null || true)}
+    if [ -n "$value" ] && ldd "$value" | grep -q 'librdkafka\.so'; then
+        echo "librdkafka         shared and stripped: its inner functions have no names; cmake --preset profile links it with names"
+    fi
+    [ -e /usr/lib/debug/.build-id ] || echo "libc6-dbg          missing: libc's inner functions have no names; apt-get install libc6-dbg"
+    echo "disk               $(df -Pm . | awk 'NR == 2 { print $4 }') MB free (a minute of perf.data is about 400 MB)"
+    return "$wrong"
+}
+
+# With --call-graph dwarf,16384, 7 % of the stacks have no root: one frame of librdkafka's (sendmsg with its
+# iovecs) takes 16.1 KiB. With twice that, and touch_stacks.py, all do.
+# perf_attach FILE PID: sets PERF_PID once samples are being taken.
+perf_attach() {
+    local file=$1 pid=$2 fifo=$1.control answer how=(-F "${PERF_FREQUENCY:-199}")
+    # Events of the kernel are all taken.
+    case ${PERF_EVENT:-} in *:*) how=(-c 1) ;; esac
+    mkfifo "$fifo" "$fifo.ack"
+    # perf says on the second fifo when it has attached: no sleep, no sample lost.
+    perf record -q -e "${PERF_EVENT:-$(perf_event)}" "${how[@]}" --call-graph dwarf,32768 \
+        -D -1 --control "fifo:$fifo,$fifo.ack" -p "$pid" -o "$file" >"$file.log" 2>&1 &
+    PERF_PID=$!
+    exec 7<>"$fifo" 8<>"$fifo.ack"
+    echo enable >&7
+    read -r -t 60 answer <&8 || die "perf does not attach to $pid: $(tail -n 3 "$file.log")"
+    rm -f "$fifo" "$fifo.ack"
+    [ -n "$answer" ] || true
+    "$MILLRACE_PYTHON" "$REPO_ROOT/benchmarks/touch_stacks.py" "$pid" &
+    TOUCH_PID=$!
+}
+
+# SIGINT, and the wait until perf.data is closed.
+perf_detach() {
+    [ -n "$PERF_PID" ] || return 0
+    interrupt_and_wait "$PERF_PID"
+    [ -z "$TOUCH_PID" ] || { kill "$TOUCH_PID" && wait "$TOUCH_PID"; } 2>/dev/null || true
+    PERF_PID="" TOUCH_PID=""
+    exec 7>&- 8>&-
+}
+
+# perf_results FOLDER TITLE: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data.
+perf_results() {
+    local folder=$1 flame
+    flame=$(built_program millrace-flame)
+    progress "reading perf.data ($(du -m "$folder/perf.data" | cut -f1) MB)"
+    # Inline frames would need addr2line for each address: minutes for a long profile.
+    perf script -f -i "$folder/perf.data" --no-inline -F comm,tid,ip,sym,symoff,dso --show-kernel-path 2>/dev/null |
+        "$flame" folded --perf - >"$folder/folded.txt"
+    perf report -f -i "$folder/perf.data" --stdio --no-inline --no-children -g none --percent-limit 0.1 \
+        --sort comm,dso,symbol >"$folder/perf-report.txt" 2>/dev/null
+    "$flame" svg --title "$2" --subtitle "$(flame_subtitle)" "$folder/folded.txt" >"$folder/flame.svg"
+    "$flame" json "$folder/folded.txt" >"$folder/profile.json"
+    rm -f "$folder/perf.data.log" "$folder/perf.data.old"
+}
+
+flame_subtitle() {
+    echo "$(git -C "$REPO_ROOT" describe --always --dirty 2>/dev/null || echo unknown), ${PERF_EVENT:-$(perf_event)} ${PERF_FREQUENCY:-199} Hz"
+}
+
+# The machine and the build, as lines of NAME=value.
+describe_environment() {
+    echo "date=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+    echo "commit=$(git -C "$REPO_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
+    echo "binary=$MILLRACE_BIN"
+    echo "build_id=$(file -b "$MILLRACE_BIN" 2>/dev/null | sed -n 's/.*BuildID\[sha1\]=\([0-9a-f]*\).*/\1/p')"
+    echo "kernel=$(uname -sr)"
+    echo "cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)"
+    echo "cores=$(nproc)"
+    echo "memory_mb=$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo)"
+    echo "load_average=$(cut -d' ' -f1-3 /proc/loadavg)"
+    echo "perf_event=${PERF_EVENT:-}"
+    echo "perf_frequency=${PERF_FREQUENCY:-199}"
+    echo "perf_event_paranoid=$(cat /proc/sys/kernel/perf_event_paranoid)"
+    echo "kptr_restrict=$(cat /proc/sys/kernel/kptr_restrict)"
+    echo "librdkafka=$(dpkg-query -W -f '${Version}' librdkafka1 2>/dev/null || echo unknown)"
+    echo "libpq=$(dpkg-query -W -f '${Version}' libpq5 2>/dev/null || echo unknown)"
+}
