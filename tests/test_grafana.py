@@ -23,7 +23,7 @@ GRAFANA = os.path.join(ROOT, "grafana")
 VARIABLES = {"$__rate_interval": "15s", "$__interval": "5s", "$__range": "1m", "$instance": ".*",
              "$stage": "acknowledged"}
 SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
-METRIC = re.compile(r"\b(?:millrace_|process_|container_|kafka_|pg_|tool:|instance:)[a-z0-9_:]+")
+METRIC = re.compile(r"\b(?!container_label_)(?:millrace_|process_|container_|kafka_|pg_|tool:|instance:)[a-z0-9_:]+")
 
 
 def dashboards():
@@ -122,7 +122,7 @@ def slot_limit(database):
 def prometheus(database, slot_limit, millrace, tmp_path):
     """One that scrapes a millrace through which rows flow."""
     database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
-    process = millrace(http__address='"127.0.0.1:0"', source__postgres__slot_interval='"1s"',
+    process = millrace(source__postgres__slot_interval='"1s"',
                        sink__kafka__statistics_interval='"1s"', sink__kafka__partitions="2")
     if not SANITIZED:  # a sanitizer brings its own allocator
         process.environment["LD_PRELOAD"] = "libjemalloc.so.2"
@@ -132,7 +132,7 @@ def prometheus(database, slot_limit, millrace, tmp_path):
             stack.callback(made.stop)
             return made.address
         targets = {
-            "millrace:9464": process.http_address(),
+            "millrace:9464": process.address(),
             "postgres-exporter:9187": started(postgres_exporter(tmp_path, dsn("postgres"))),
             "kafka-exporter:9308": started(Sample("kafka_exporter")),
             "cadvisor:8080": started(Sample("cadvisor")),
