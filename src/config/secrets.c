@@ -41,6 +41,14 @@ static char *read_open_file(int fd, size_t size)
     return text;
 }
 
+/* A file of root's may be open to one group: systemd's credentials (their ACL for the service's user
+ * shows as the group's bits) and Kubernetes' secrets are. libpq has the same rule for keys. */
+static bool others_may_read(const struct stat *about)
+{
+    mode_t wrong = S_IRWXO | (about->st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);
+    return (about->st_mode & wrong) != 0;
+}
+
 static char *read_file(const char *what, const char *path, bool is_secret, uint32_t line,
                        struct mr_problems *problems)
 {
@@ -55,7 +63,7 @@ static char *read_file(const char *what, const char *path, bool is_secret, uint3
         return NULL;
     }
     char *text = NULL;
-    if (is_secret && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    if (is_secret && others_may_read(&about)) {
         mr_problem_add(problems, true, line,
                        "file %s holds the %s but others may read it; run chmod 600 %s", path, what,
                        path);

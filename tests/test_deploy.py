@@ -1,0 +1,99 @@
+"""The files of docker-compose.yml and docs/deploy, as far as they can be tried without their images."""
+
+import os
+import re
+import subprocess
+import tomllib
+
+import psycopg
+import pytest
+
+from kit import BOOTSTRAP, dsn
+from prometheus import ROOT
+
+
+def path(*parts):
+    return os.path.join(ROOT, *parts)
+
+
+def read(*parts):
+    with open(path(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def services():
+    """Text of each service of docker-compose.yml, by name."""
+    text = read("docker-compose.yml").split("\nservices:\n")[1].split("\nvolumes:\n")[0]
+    parts = re.split(r"^  ([a-z-]+):\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def test_systemd_unit_is_hardened():
+    result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
+                             path("docs", "deploy", "millrace.service")], capture_output=True, text=True, check=True)
+    exposure = float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", result.stdout)[1])
+    assert exposure <= 1.5
+
+
+def test_images_have_fixed_versions():
+    for name, text in services().items():
+        image = re.search(r"image: (\S+)", text)[1]
+        assert image in ("millrace:local", "millrace:profiling") or re.search(r":v?\d+\.\d+", image), (name, image)
+
+
+def test_every_server_has_its_health_check_and_limit():
+    for name, text in services().items():
+        assert "mem_limit: " in text, name
+        if name not in ("millrace", "bench", "debezium-connector", "profiler"):
+            assert "healthcheck:" in text, name
+    assert "HEALTHCHECK" in read("Dockerfile")  # millrace's is part of its image
+
+
+def test_only_the_profiler_has_privileges():
+    for name, text in services().items():
+        for word in ("cap_add", "seccomp:unconfined", "privileged", "pid:"):
+            assert name == "profiler" or word not in text, (name, word)
+    assert "profiles: [profiling]" in services()["profiler"]
+
+
+def test_mounted_files_exist():
+    for mount in re.findall(r"\./([\w/.-]+):/", read("docker-compose.yml")):
+        assert os.path.exists(path(mount)), mount
+
+
+def psql(database, *arguments):
+    subprocess.run([os.path.join(os.environ["MILLRACE_PG_BIN"], "psql"), "-qX", "-v", "ON_ERROR_STOP=1", *arguments,
+                    dsn(database.name)], check=True, capture_output=True, text=True,
+                   env={**os.environ, "MILLRACE_PASSWORD": "millrace's", "EXPORTER_PASSWORD": "exporter's"})
+
+
+@pytest.fixture
+def shop(database):
+    """A database as the compose file's PostgreSQL makes it."""
+    psql(database, "-f", path("docker", "postgres", "10-shop.sql"))
+    yield database
+    database.run("DROP OWNED BY millrace, exporter; DROP ROLE millrace, exporter")
+
+
+def test_the_shop_flows_with_its_roles(shop, millrace, topic):
+    """The compose file's SQL, configuration and load, with the roles' own grants."""
+    text = read("docker", "millrace.toml").replace('"kafka:9092"', f'"{BOOTSTRAP}"').replace('":9464"', '"127.0.0.1:0"')
+    text = text.replace('topic_prefix = "millrace"', f'topic_prefix = "{shop.prefix}"')
+    text = text.replace("[source.postgres]", f'[source.postgres]\nslot_name = "{shop.slot}"')
+    assert tomllib.loads(text)["topic_prefix"] == shop.prefix
+    process = millrace(text=text)
+    process.environment["DATABASE_URL"] = re.sub(r"//[^@]*@", "//millrace:millrace%27s@", dsn(shop.name))
+    process.start().streaming()
+    subprocess.run([os.path.join(os.environ["MILLRACE_PG_BIN"], "pgbench"), "-n", "-f", path("docker", "bench", "orders.sql"),
+                    "-t", "20", dsn(shop.name)], check=True, capture_output=True)
+    rows = shop.run("SELECT count(*) FROM orders")[0][0]
+    assert rows > 0
+    records = topic(shop.topic("orders")).take(60)
+    assert {record.json["op"] for record in records if record.value} <= {"c", "u", "d"}
+    assert process.stop() == 0
+
+    exporter = re.sub(r"//[^@]*@", "//exporter:exporter%27s@", dsn(shop.name))
+    with psycopg.connect(exporter) as connection:
+        assert connection.execute("SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s", [shop.slot]).fetchone()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM orders")
