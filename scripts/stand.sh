@@ -9,11 +9,11 @@
 #   wipe      stop both, remove their data, logs and settings (not the programs)
 #   status    say what runs; exit code 0 only when both are up
 #   env       print export lines: eval "$(scripts/stand.sh env)"
-#   pg-start | pg-stop [fast|immediate] | pg-restart
+#   pg-start | pg-stop [fast|immediate|kill] | pg-restart [fast|immediate|kill]
 #   kafka-start | kafka-stop [TERM|KILL]
+#             a stop returns when the process is gone, a start when it serves
 #
-#   --pg N    PostgreSQL's major version (default: up takes 15, the other
-#             commands the version of the last up)
+#   --pg N    PostgreSQL's major version (default: that of the last up, at first 15)
 #   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else
 #             <repo>/.stand); another stand needs another folder and other ports
 #
@@ -104,6 +104,18 @@ write_conf() {
     if is_root; then chown postgres: "$1"; fi
 }
 
+# Ended and its files closed. The first thread may be a zombie while others still end, and
+# a zombie stays when nobody asks for it.
+process_gone() {
+    local state
+    state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null) || return 0
+    case $state in
+        "") return 0 ;;
+        Z | X) [ "$(compgen -G "/proc/$1/task/*" | wc -l)" -le 1 ] ;;
+        *) return 1 ;;
+    esac
+}
+
 last_lines() { tail -n 15 "$1" >&2 2>/dev/null || true; }
 
 # ---- PostgreSQL -----------------------------------------------------------
@@ -116,7 +128,15 @@ pg_bin() {
     fi
 }
 
-pg_running() { [ -s "$PG_DATA/postmaster.pid" ] && pg_ctl status >/dev/null 2>&1; }
+pg_pid() { head -n 1 "$PG_DATA/postmaster.pid" 2>/dev/null; }
+
+# A process number alone may since belong to someone else.
+pg_running() {
+    local pid
+    pid=$(pg_pid) && [ -n "$pid" ] && ! process_gone "$pid" &&
+        [ "/proc/$pid/cwd" -ef "$PG_DATA" ]
+}
+
 pg_ctl() { as_server_user "$PG_BIN/pg_ctl" -D "$PG_DATA" "$@" 9>&-; }
 # The npm packages have no client programs: Debian's speak to every version.
 pg_answers() { /usr/lib/postgresql/15/bin/pg_isready -q -h 127.0.0.1 -p "$PG_PORT"; }
@@ -169,10 +189,28 @@ pg_start() {
     wait_for 60 pg_answers || die "PostgreSQL does not answer on port $PG_PORT: see $PG_LOG"
 }
 
+# The server and all its children, as a machine that loses power does.
+pg_kill() {
+    local pid=$1 all
+    all="$pid $(pgrep -P "$pid" | tr '\n' ' ')"
+    # shellcheck disable=SC2086 # a list of numbers
+    as_server_user kill -s KILL $all 2>/dev/null || true
+    for pid in $all; do
+        wait_for 30 process_gone "$pid" || die "PostgreSQL's process $pid does not end"
+    done
+}
+
 pg_stop() {
+    local pid
     pg_running || return 0
+    pid=$(pg_pid)
     progress "stopping PostgreSQL $PG_MAJOR"
+    if [ "$1" = kill ]; then
+        pg_kill "$pid"
+        return
+    fi
     pg_ctl stop -s -w -t 120 -m "$1" || die "PostgreSQL does not stop: see $PG_LOG"
+    wait_for 30 process_gone "$pid" || die "PostgreSQL's process $pid does not end"
 }
 
 # Every version that has data in this stand, for down and wipe.
@@ -188,11 +226,12 @@ pg_stop_all() {
 
 # ---- Kafka ----------------------------------------------------------------
 
-# A process number alone may since belong to someone else.
+kafka_pid() { cat "$KAFKA_PID" 2>/dev/null; }
+
 kafka_running() {
     local pid
-    pid=$(cat "$KAFKA_PID" 2>/dev/null) || return 1
-    [ -n "$pid" ] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$KAFKA_CONF"
+    pid=$(kafka_pid) && [ -n "$pid" ] &&
+        tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$KAFKA_CONF"
 }
 
 # Another Kafka there would answer in this one's place.
@@ -215,10 +254,18 @@ kafka_archive_option() {
 
 port_open() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# kcat takes seconds to give up on a closed port; the shell knows at once.
-kafka_answers() {
-    port_open "$KAFKA_PORT" && kcat -b "127.0.0.1:$KAFKA_PORT" -L -m 5 >/dev/null 2>&1
+# True when the broker knows itself and leads every partition: it lets clients in before the
+# controller has let it in, and would then answer them with errors. kcat takes seconds to give
+# up on a closed port; the shell knows at once.
+listener_serves() {
+    local port=$1 said
+    shift
+    port_open "$port" || return 1
+    said=$(kcat -b "127.0.0.1:$port" "$@" -L -m 5 2>/dev/null) || return 1
+    case $said in *"leader -1"*) return 1 ;; *" 1 brokers:"*) ;; *) return 1 ;; esac
 }
+
+kafka_answers() { listener_serves "$KAFKA_PORT"; }
 
 kafka_answers_or_died() { kafka_answers || ! kafka_running; }
 
@@ -292,16 +339,16 @@ kafka_start() {
     fi
 }
 
-kafka_gone() { ! kafka_running; }
-
 kafka_stop() {
+    local pid
     kafka_running || return 0
+    pid=$(kafka_pid)
     progress "stopping Kafka"
-    as_server_user kill -s "$1" "$(cat "$KAFKA_PID")"
-    if ! wait_for 30 kafka_gone; then
+    as_server_user kill -s "$1" "$pid"
+    if ! wait_for 30 process_gone "$pid"; then
         say "Kafka did not stop in 30 seconds: killing it"
-        as_server_user kill -s KILL "$(cat "$KAFKA_PID")"
-        wait_for 10 kafka_gone || die "Kafka does not stop"
+        as_server_user kill -s KILL "$pid"
+        wait_for 30 process_gone "$pid" || die "Kafka does not stop"
     fi
     rm -f "$KAFKA_PID"
 }
@@ -394,7 +441,6 @@ parse() {
     case $PG_ASKED in "" | 15 | 16 | 17 | 18) ;; *) die "--pg wants 15, 16, 17 or 18" ;; esac
     [ -n "$STAND_DIR" ] || die "--dir wants a folder"
     STAND_DIR=$(absolute_path "$STAND_DIR")
-    if [ "$COMMAND" = up ]; then PG_ASKED=${PG_ASKED:-15}; fi
 }
 
 main() {

@@ -14,7 +14,7 @@ def check(process):
 def state(database):
     return (database.run("SELECT slot_name, active FROM pg_replication_slots WHERE database = %s", [database.name]),
             database.run("SELECT pubname FROM pg_publication"),
-            sorted(database.admin.list_topics(timeout=10).topics))
+            database.topics())
 
 
 def test_good_set_up(database, millrace):
