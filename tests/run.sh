@@ -2,7 +2,7 @@
 # Usage: tests/run.sh [pytest's arguments]
 #
 # System tests: the built binary against a real PostgreSQL and a real Kafka, which get a
-# stand of their own (folder .stand-test, own ports) and are removed afterwards.
+# stand of their own (own folder, own ports) and are removed afterwards.
 # For example: tests/run.sh -k sigterm
 #
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
@@ -25,9 +25,13 @@ case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 port=${MILLRACE_TEST_PORT:-54715}
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
 export MILLRACE_TOOLS_DIR=$TOOLS_DIR
-export MILLRACE_STAND_DIR=$REPO_ROOT/.stand-test
+export MILLRACE_STAND_DIR
+MILLRACE_STAND_DIR=$(stand_home stand-test)
 export MILLRACE_STAND_PG_PORT=$port MILLRACE_STAND_KAFKA_PORT=$((port + 1))
 export MILLRACE_STAND_CONTROLLER_PORT=$((port + 2))
+export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_SECURE_PORT=$((port + 3))
+export MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_PROXIED_PORT=$((port + 4))
+export MILLRACE_STAND_PROXY_PORT=$((port + 5))
 export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/release/millrace}
 [ -x "$MILLRACE_BIN" ] || die "$MILLRACE_BIN is missing; scripts/test.sh builds it"
 stand=$REPO_ROOT/scripts/stand.sh
