@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "config/config.h"
+#include "versions.h"
 
 struct arguments {
     const char *command; /* run, check, config-reference */
@@ -36,7 +37,7 @@ static void print_help(FILE *to)
         "stdout\n"
         "      --stop-after N     stop in order after N records (for benchmarks)\n"
         "  -h, --help             this text\n"
-        "      --version          version\n"
+        "      --version          version, and those of the libraries\n"
         "\n"
         "exit codes: 0 stopped in order; 3 stopped before all was acknowledged (nothing lost, "
         "repeats\n"
@@ -71,7 +72,7 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
             print_help(stdout);
             return MR_END;
         case OPTION_VERSION:
-            puts("millrace " MR_VERSION);
+            mr_versions_print(stdout);
             return MR_END;
         case OPTION_STOP_AFTER:
             ret->stop_after = strtoull(optarg, NULL, 10);
@@ -204,10 +205,13 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
     app_wire(app);
+    struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),
            MR_LOG_STR("publication", app->config->source.publication),
-           MR_LOG_STR("sink", app->sink->ops->name));
+           MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
+           MR_LOG_STR("librdkafka", versions.librdkafka),
+           MR_LOG_STR("allocator", versions.allocator));
     mr_status status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     if (status == MR_OK) {
         wait_for_end(app->pipeline, signal_fd, done_fd);
