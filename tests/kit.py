@@ -196,6 +196,13 @@ class Millrace:
         return code, "".join(self.lines)
 
 
+def check(process):
+    """Exit code and output of `millrace check` with that configuration."""
+    done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout
+
+
 class Record:
     def __init__(self, message):
         self.key = None if message.key() is None else message.key().decode()

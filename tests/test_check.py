@@ -1,14 +1,6 @@
 """`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
 
-import subprocess
-
-from kit import BINARY, dsn
-
-
-def check(process):
-    done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
-                          capture_output=True, timeout=60)
-    return done.returncode, done.stdout
+from kit import check, dsn
 
 
 def state(database):
