@@ -79,6 +79,8 @@ pg_kill() {
     for pid in $all; do
         wait_for 30 process_gone "$pid" || die "PostgreSQL's process $pid does not end"
     done
+    # All of it is gone; a zombie would still look alive to the next server.
+    rm -f "$PG_DATA/postmaster.pid" "$PG_DATA"/.s.PGSQL.*
 }
 
 pg_stop() {
