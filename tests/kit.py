@@ -31,7 +31,7 @@ NOT_YET = (KafkaException, psycopg.OperationalError)
 def stand(*command):
     """A command of scripts/stand.sh; what it said comes with the failure."""
     with tempfile.TemporaryFile("w+") as said:
-        done = subprocess.run([STAND, *command], stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=200)
+        done = subprocess.run([STAND, *command], stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=280)
         said.seek(0)
         assert done.returncode == 0, f"stand.sh {' '.join(command)}: {said.read()}"
 

@@ -150,7 +150,7 @@ kafka_start() {
         progress "starting Kafka on port $KAFKA_PORT"
         kafka_launch
     fi
-    if ! wait_for 90 kafka_answers_or_died || ! kafka_running; then
+    if ! wait_for 150 kafka_answers_or_died || ! kafka_running; then
         last_lines "$KAFKA_LOG"
         die "Kafka does not start on port $KAFKA_PORT: see $KAFKA_LOG"
     fi
@@ -162,8 +162,8 @@ kafka_stop() {
     pid=$(kafka_pid)
     progress "stopping Kafka"
     as_server_user kill -s "$1" "$pid"
-    if ! wait_for 30 process_gone "$pid"; then
-        say "Kafka did not stop in 30 seconds: killing it"
+    if ! wait_for 60 process_gone "$pid"; then
+        say "Kafka did not stop in 60 seconds: killing it"
         as_server_user kill -s KILL "$pid"
         wait_for 30 process_gone "$pid" || die "Kafka does not stop"
     fi
