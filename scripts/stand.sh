@@ -19,8 +19,8 @@
 #             `status` names); another stand needs another folder and other ports
 #
 # Environment, read by the commands that start a server and remembered in
-# DIR/stand.conf until wipe:
-#   MILLRACE_STAND_PG_PORT          default 54600 + N, so 54615
+# DIR/stand.conf until wipe. Ports below 32768: above, any connection may hold one just then.
+#   MILLRACE_STAND_PG_PORT          default 19000 + N, so 19015
 #   MILLRACE_STAND_KAFKA_PORT       default 19092
 #   MILLRACE_STAND_CONTROLLER_PORT  default 19093
 #   MILLRACE_STAND_FSYNC            PostgreSQL's fsync, default off
@@ -64,7 +64,7 @@ setting() {
 load_settings() {
     PG_MAJOR=${PG_ASKED:-$(saved PG_MAJOR)}
     PG_MAJOR=${PG_MAJOR:-15}
-    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}" $((54600 + PG_MAJOR)))
+    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}" $((19000 + PG_MAJOR)))
     KAFKA_PORT=$(setting KAFKA_PORT "${MILLRACE_STAND_KAFKA_PORT:-}" 19092)
     CONTROLLER_PORT=$(setting CONTROLLER_PORT "${MILLRACE_STAND_CONTROLLER_PORT:-}" 19093)
     FSYNC=$(setting FSYNC "${MILLRACE_STAND_FSYNC:-}" off)

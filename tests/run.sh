@@ -6,7 +6,8 @@
 # For example: tests/run.sh -k sigterm
 #
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
-#   MILLRACE_TEST_PORT     first of the six ports in a row that the stand takes (default 54715)
+#   MILLRACE_TEST_PORT     first of the six ports in a row that the stand takes (default 19190);
+#                          below 32768, where the system takes ports for connections from
 #   MILLRACE_TEST_PG       PostgreSQL's major version: 15 (default), 16, 17 or 18
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
 #                          flaky and do not fail the run (tests/README.md)
@@ -22,7 +23,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 
-port=${MILLRACE_TEST_PORT:-54715}
+port=${MILLRACE_TEST_PORT:-19190}
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
 export MILLRACE_TOOLS_DIR=$TOOLS_DIR
 export MILLRACE_STAND_DIR
