@@ -5,7 +5,8 @@
 # jars, a Python environment), builds millrace, starts a private PostgreSQL and a private
 # single-node Kafka, and runs a burst of changes through all three. Prints what came out:
 # events, events/s, latency from commit to Kafka, CPU per event, peak memory, and a few
-# events as a consumer sees them. Everything lives in the folder .stand.
+# events as a consumer sees them. Everything lives in one folder, which
+# `scripts/stand.sh status` names: .stand, unless other users can't reach that.
 #
 #   --events N  changes in the burst (default 100000)
 #   --remove    stop both servers and remove their data at the end; without it they stay

@@ -37,7 +37,7 @@ make_server_dir() {
     if is_root; then chown postgres: "$1"; fi
     chmod 700 "$1"
     as_server_user test -w "$1" ||
-        die "the user postgres cannot reach $1 (a private home folder?): set MILLRACE_STAND_DIR to a folder it can reach"
+        die "the user postgres cannot reach $1: set MILLRACE_STAND_DIR to a folder it can reach"
 }
 
 # wait_for SECONDS COMMAND...: true as soon as COMMAND is, false after SECONDS.
@@ -64,10 +64,42 @@ absolute_path() {
     case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac
 }
 
+# Others may pass through this folder and all above it (no private home).
+open_to_all() {
+    local dir=$1
+    until [ "$dir" = / ]; do
+        case $(stat -c %A "$dir") in *[xt]) ;; *) return 1 ;; esac
+        dir=$(dirname "$dir")
+    done
+}
+
+# Where the files of a stand go by default: into the repository, unless the servers, which run
+# as another user when the caller is root, could not reach it there.
+stand_home() {
+    if ! is_root || open_to_all "$REPO_ROOT"; then
+        echo "$REPO_ROOT/.$1"
+    else
+        echo "/var/lib/millrace-$1-$(printf %s "$REPO_ROOT" | cksum | cut -d' ' -f1)"
+    fi
+}
+
+# Runs a command in silence; what it said is shown when it fails.
+quietly() {
+    local log code=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 </dev/null || code=$?
+    [ "$code" -eq 0 ] || cat "$log" >&2
+    rm -f "$log"
+    return "$code"
+}
+
+# The server user reads what is made here, whatever the caller's mask.
+umask 022
+
 # Programs and jars (big, the same for every stand) live apart from the data of
 # one stand, so that several stands (--dir) share one set.
 # shellcheck disable=SC2034 # for the scripts that source this file
 {
-    DEFAULT_STAND_DIR=$(absolute_path "${MILLRACE_STAND_DIR:-$REPO_ROOT/.stand}")
+    DEFAULT_STAND_DIR=$(absolute_path "${MILLRACE_STAND_DIR:-$(stand_home stand)}")
     TOOLS_DIR=$(absolute_path "${MILLRACE_TOOLS_DIR:-$DEFAULT_STAND_DIR}")
 }

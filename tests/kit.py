@@ -9,12 +9,13 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
@@ -22,23 +23,47 @@ BINARY = os.environ["MILLRACE_BIN"]
 STAND = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts", "stand.sh")
 
 
+# Kafka's clients of the tests: quick to come back to a broker that was away, quiet about it.
+CLIENT = {"bootstrap.servers": BOOTSTRAP, "log_level": 0, "reconnect.backoff.ms": 50,
+          "reconnect.backoff.max.ms": 500}
+
+# What a server that was just killed, or is just starting, answers.
+NOT_YET = (KafkaException, psycopg.OperationalError)
+
+
 def stand(*command):
-    subprocess.run([STAND, *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """A command of scripts/stand.sh; what it said comes with the failure."""
+    with tempfile.TemporaryFile("w+") as said:
+        done = subprocess.run([STAND, *command], stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=280)
+        said.seek(0)
+        assert done.returncode == 0, f"stand.sh {' '.join(command)}: {said.read()}"
 
 
 def dsn(database):
     return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
 
 
-def eventually(check, limit_s=30, what="the condition"):
-    """Answers check() as soon as it is true."""
+def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
+    """Answers check() as soon as it is true. An exception of not_yet counts as not true yet."""
     deadline = time.monotonic() + limit_s
     while True:
-        result = check()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f"{what} did not come true within {limit_s} s"
+        reason = None
+        try:
+            result = check()
+            if result:
+                return result
+        except not_yet as error:
+            reason = error
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"{what} did not come true within {limit_s} s"
+                                 + (f": {reason}" if reason else "")) from reason
         time.sleep(0.02)
+
+
+def connect(database, limit_s=30):
+    """A connection as superuser; waits for a server that is away."""
+    return eventually(lambda: psycopg.connect(dsn(database), autocommit=True, connect_timeout=10), limit_s,
+                      f"a connection to {database}")
 
 
 class Database:
@@ -47,12 +72,12 @@ class Database:
     def __init__(self):
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
-        self.admin = AdminClient({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
+        self.admin = AdminClient(CLIENT)
         self.run(f"CREATE DATABASE {self.name}", database="postgres")
 
     def run(self, text, parameters=None, database=None):
         """Rows of one statement; several, without parameters, are separated by semicolons."""
-        with psycopg.connect(dsn(database or self.name), autocommit=True) as connection:
+        with connect(database or self.name) as connection:
             cursor = connection.execute(text, parameters)
             return cursor.fetchall() if cursor.description else None
 
@@ -64,23 +89,32 @@ class Database:
     def topic(self, table, schema="public"):
         return f"{self.prefix}.{schema}.{table}"
 
+    def topics(self):
+        """Names of all topics of the broker."""
+        return sorted(eventually(lambda: self.admin.list_topics(timeout=5), 60, "the list of topics").topics)
+
     def make_topic(self, table, partitions=1):
         topic = self.topic(table)
-        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+
+        def made():
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=10)[topic].result(15)
+            except KafkaException as error:
+                # The answer to an earlier try was lost.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            return True
+        eventually(made, 60, f"making topic {topic}", (KafkaException, TimeoutError))
         return topic
 
     def drop(self):
-        self.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s "
-                 "AND active", [self.name], database="postgres")
-
         def dropped():
-            try:
-                self.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
-                         "WHERE database = %s", [self.name], database="postgres")
-                return True
-            except psycopg.errors.ObjectInUse:
-                return False
-        eventually(dropped)
+            self.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s "
+                     "AND active", [self.name], database="postgres")
+            self.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+                     "WHERE database = %s", [self.name], database="postgres")
+            return True
+        eventually(dropped, what=f"dropping the slots of {self.name}")
         self.run(f"DROP DATABASE {self.name} WITH (FORCE)", database="postgres")
 
 
@@ -231,6 +265,11 @@ def figures(text):
             name, value = line.rsplit(" ", 1)
             found[name] = float(value)
     return found
+def check(process):
+    """Exit code and output of `millrace check` with that configuration."""
+    done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout
 
 
 class Record:
@@ -256,18 +295,24 @@ class Topic:
 
     def __init__(self, name):
         self.name = name
-        self.consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": name, "log_level": 0,
-                                  "fetch.wait.max.ms": 20})
-        partitions = eventually(self._partitions, what=f"topic {name}")
+        self.consumer = Consumer({**CLIENT, "group.id": name, "fetch.wait.max.ms": 20})
+        partitions = eventually(self._partitions, 60, f"topic {name}")
         self.consumer.assign([TopicPartition(name, p, 0) for p in partitions])
 
     def _partitions(self):
-        metadata = self.consumer.list_topics(self.name, timeout=10).topics[self.name]
+        metadata = self.consumer.list_topics(self.name, timeout=5).topics[self.name]
         return list(metadata.partitions) if metadata.error is None else None
+
+    def _consume(self, count, limit_s):
+        """Up to count records; a broker that is away has none for now."""
+        try:
+            return [Record(m) for m in self.consumer.consume(count, timeout=limit_s) if m.error() is None]
+        except KafkaException:
+            return []
 
     def read(self, limit_s=0.5):
         """What is there now."""
-        return [Record(m) for m in self.consumer.consume(5000, timeout=limit_s) if m.error() is None]
+        return self._consume(5000, limit_s)
 
     def take(self, count, limit_s=60):
         """The next `count` records, no fewer."""
@@ -275,8 +320,7 @@ class Topic:
         deadline = time.monotonic() + limit_s
         while len(records) < count:
             assert time.monotonic() < deadline, f"{len(records)} of {count} records in {limit_s} s"
-            records += [Record(m) for m in self.consumer.consume(min(5000, count - len(records)), timeout=0.2)
-                        if m.error() is None]
+            records += self._consume(min(5000, count - len(records)), 0.2)
         return records
 
     def close(self):

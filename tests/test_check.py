@@ -1,20 +1,12 @@
 """`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
 
-import subprocess
-
-from kit import BINARY, dsn
-
-
-def check(process):
-    done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,
-                          capture_output=True, timeout=60)
-    return done.returncode, done.stdout
+from kit import check, dsn
 
 
 def state(database):
     return (database.run("SELECT slot_name, active FROM pg_replication_slots WHERE database = %s", [database.name]),
             database.run("SELECT pubname FROM pg_publication"),
-            sorted(database.admin.list_topics(timeout=10).topics))
+            database.topics())
 
 
 def test_good_set_up(database, millrace):

@@ -158,6 +158,12 @@ def test_configuration(database, millrace, text, line, parts):
     assert "canary" not in said
 
 
+def test_unknown_kafka_property(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    fails(millrace(**{'sink__kafka__properties."no.such"': '"x"'}), 78, "no.such", "is not accepted",
+          "librdkafka's configuration page")
+
+
 def test_all_problems_at_once(database, millrace):
     _, said = millrace(text='tabels = []\nformat = "xml"\n[log]\nlevel = 3\n').run_to_end()
     assert said.count("config.toml:") == 3

@@ -9,7 +9,8 @@ from ledger import TABLE, Check, Writers, size
 
 
 @pytest.fixture(autouse=True)
-def servers_up_again():
+def servers_up_again(database):
+    """Before the database is dropped, which needs them."""
     yield
     stand("up")
 

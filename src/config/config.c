@@ -449,6 +449,10 @@ static void build_kafka(struct mr_config *config)
         PROBLEM(config, LINE(config, sink_type),
                 "sink.kafka.brokers is missing; set brokers = [\"host:9092\"]");
     }
+    /* As Outboxx has it: a file that says nothing must not come to send a password in the clear. */
+    if (LINE(config, metadata_version) != 0 && LINE(config, tls) == 0) {
+        values->tls = 1;
+    }
     if (values->tls == 0 &&
         (values->tls_ca_location[0] != '\0' || values->tls_certificate_location[0] != '\0')) {
         PROBLEM(config, LINE(config, tls_ca_location),

@@ -93,10 +93,11 @@ static const char outboxx[] =
     "slot_name = \"outboxx_slot\"\npublication_name = \"outboxx_pub\"\n"
     "[sink]\ntype = \"kafka\"\n"
     "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n"
-    "tls = true\ntls_ca_location = \"/ca.pem\"\n"
+    "tls_ca_location = \"/ca.pem\"\n"
     "[sink.kafka.sasl]\nmechanism = \"SCRAM-SHA-512\"\nusername = \"u\"\n"
     "password_env = \"TEST_SASL\"\n"
     "[observability]\naddress = \"0.0.0.0\"\nport = 9464\n"
+    "[snapshot]\nmode = \"initial\"\n"
     "[[streams]]\nname = \"users\"\n"
     "[streams.source]\nresource = \"Users\"\n"
     "operations = [\"read\", \"insert\", \"update\", \"delete\"]\n"
@@ -172,7 +173,7 @@ static void test_load_outboxx_file(void **state)
     assert_int_equal(config->encode.routes[1].operations, 1u << MR_OP_INSERT);
     assert_null(config->encode.routes[1].key_column);
     assert_string_equal(config->encode.unavailable_value, "__outboxx_unknown_value__");
-    assert_string_equal(config->kafka.properties[0].value, "SASL_SSL");
+    assert_string_equal(config->kafka.properties[0].value, "SASL_SSL"); /* without tls = true */
     assert_string_equal(config->kafka.properties[4].value, "pw");
     mr_config_free(config);
 }

@@ -1,5 +1,5 @@
-/* The librdkafka edge: produce without copy, delivery reports, and the sorting of errors. No other file
- * includes rdkafka.h. */
+/* The librdkafka edge: produce without copy, and delivery reports. Only files named sink/kafka* include
+ * rdkafka.h. */
 #include <librdkafka/rdkafka.h>
 
 #include <poll.h>
@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sink/kafka_conf.h"
+#include "sink/kafka_errors.h"
 #include "sink/kafka_place.h"
 #include "sink/kafka_stats.h"
 #include "sink/kafka_topics.h"
@@ -24,10 +25,6 @@ enum {
     POLL_INTERVAL_MS = 1000,
     HEADERS = 3,
 };
-
-#define TOO_LARGE                                                                                  \
-    "a record is too large; raise sink.kafka.message_max, the broker's message.max.bytes and the " \
-    "topic's max.message.bytes"
 
 struct kafka_sink {
     struct mr_sink base;
@@ -56,36 +53,25 @@ static struct kafka_sink *kafka_of(struct mr_sink *sink)
     return (struct kafka_sink *)sink;
 }
 
-/* What each librdkafka error means to the session. A fatal or permanent one ends it; the pipeline then
- * opens the next and rewinds, so "transient" here is "a new session may well do". */
-static mr_status kafka_error_status(rd_kafka_resp_err_t err)
+/* The status and the whole text of an error; `topic` may be NULL. */
+static mr_status explain(const struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
+                         const char *text, struct mr_error *ret_error)
 {
-    switch (err) {
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
-    case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
-    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-        return MR_ERR_AUTH;
-    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
-    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-        return MR_ERR_POISON;
-    default:
-        return MR_ERR_TRANSIENT;
-    }
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    mr_status status = mr_kafka_error_classify(err, text, &kafka->options, remedy);
+    return mr_fail(ret_error, status, "Kafka%s%s%s: %s (%s)%s%s", topic == NULL ? "" : " topic \"",
+                   topic == NULL ? "" : topic, topic == NULL ? "" : "\"", text,
+                   rd_kafka_err2name(err), remedy[0] == '\0' ? "" : "; ", remedy);
 }
 
 static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                          const char *text)
 {
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
-    if (kafka->failed) {
-        return;
+    if (!kafka->failed) {
+        kafka->failed = true;
+        explain(kafka, err, topic, text, &kafka->failure);
     }
-    kafka->failed = true;
-    mr_error_set(&kafka->failure, kafka_error_status(err), "Kafka%s%s%s: %s (%s)",
-                 topic == NULL ? "" : " topic \"", topic == NULL ? "" : topic,
-                 topic == NULL ? "" : "\"", text, rd_kafka_err2name(err));
 }
 
 static mr_status session_status(const struct kafka_sink *kafka, struct mr_error *ret_error)
@@ -218,9 +204,7 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     }
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        session_fail(kafka, code, record->topic->name,
-                     code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ? TOO_LARGE
-                                                                  : rd_kafka_error_string(error));
+        session_fail(kafka, code, record->topic->name, rd_kafka_error_string(error));
     }
     rd_kafka_error_destroy(error);
     return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
@@ -250,9 +234,7 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
             session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt),
-                         message->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
-                             ? TOO_LARGE
-                             : rd_kafka_err2str(message->err));
+                         rd_kafka_err2str(message->err));
             continue;
         }
         struct mr_batch *batch = message->_private;
@@ -272,13 +254,14 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
+    struct mr_error error;
     if (err == RD_KAFKA_RESP_ERR__FATAL) {
         char reason[256];
         err = rd_kafka_fatal_error(kafka->producer, reason, sizeof(reason));
         session_fail(kafka, err, NULL, reason);
         return;
     }
-    if (kafka_error_status(err) == MR_ERR_AUTH) {
+    if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH) {
         session_fail(kafka, err, NULL, text);
         return; /* it is counted there */
     }
@@ -286,7 +269,7 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
     if (!kafka->told_unreachable) {
         kafka->told_unreachable = true;
         atomic_store(&kafka->unreachable_ms, mr_wall_ns() / 1000000);
-        mr_log(MR_LOG_WARN, "kafka_unreachable", text, MR_LOG_STR("code", rd_kafka_err2name(err)));
+        mr_log(MR_LOG_WARN, "kafka_unreachable", error.text);
     }
 }
 
@@ -364,6 +347,11 @@ static void kafka_free(struct mr_sink *sink)
     free(kafka->statistics);
     mr_sink_counts_done(&kafka->counts);
     free(sink);
+}
+
+const char *mr_kafka_library_version(void)
+{
+    return rd_kafka_version_str();
 }
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)

@@ -4,14 +4,16 @@
 #include <string.h>
 
 #include "sink/kafka_conf.h"
+#include "sink/kafka_errors.h"
 
-enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 512 };
+enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
 
 struct kafka_check {
     const struct mr_kafka_options *options;
     mr_finding_fn report;
     void *context;
-    char last_error[256]; /* what librdkafka complained of while it tried */
+    rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
+    char last_error[TEXT_MAX];
 };
 
 /* librdkafka's errors come while it tries; the last one says why there is no answer. */
@@ -20,6 +22,7 @@ static void remember_error(rd_kafka_t *client, int code, const char *reason, voi
     (void)client;
     struct kafka_check *check = opaque;
     if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        check->last_code = (rd_kafka_resp_err_t)code;
         snprintf(check->last_error, sizeof(check->last_error), "%s", reason);
     }
 }
@@ -105,11 +108,21 @@ static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
                               rd_kafka_resp_err_t err)
 {
     rd_kafka_poll(client, 0); /* calls remember_error */
-    char text[TEXT_MAX];
-    snprintf(text, sizeof(text), "%s does not answer: %s", check->options->brokers,
-             check->last_error[0] != '\0' ? check->last_error : rd_kafka_err2str(err));
-    check->report(check->context, MR_FINDING_ERROR, MR_ERR_TRANSIENT, "Kafka", text,
-                  "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides");
+    if (check->last_error[0] == '\0') {
+        check->last_code = err;
+        snprintf(check->last_error, sizeof(check->last_error), "%s", rd_kafka_err2str(err));
+    }
+    char text[TEXT_MAX + 64];
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    mr_status status =
+        mr_kafka_error_classify(check->last_code, check->last_error, check->options, remedy);
+    snprintf(text, sizeof(text), "%s %s: %s", check->options->brokers,
+             status == MR_ERR_AUTH ? "refused" : "does not answer", check->last_error);
+    check->report(
+        check->context, MR_FINDING_ERROR, status, "Kafka", text,
+        remedy[0] != '\0'
+            ? remedy
+            : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides");
 }
 
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,

@@ -70,6 +70,9 @@ struct mr_kafka_options {
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
 
+/* Of the librdkafka that runs, which need not be the one we were built with. Any thread. */
+const char *mr_kafka_library_version(void);
+
 /* JSON lines, one a record, to a descriptor: `{"topic":…,"key":…,"value":…}` or the value alone. */
 struct mr_file_options {
     const char *path; /* NULL or "-": standard output */

@@ -377,6 +377,11 @@ char *mr_pg_quote_literal(struct mr_pg_conn *conn, const char *text)
     return own_copy(PQescapeLiteral(conn->libpq, text, strlen(text)));
 }
 
+int mr_pg_library_version(void)
+{
+    return PQlibVersion();
+}
+
 int mr_pg_server_version(const struct mr_pg_conn *conn)
 {
     return PQserverVersion(conn->libpq);

@@ -14,6 +14,9 @@
 
 struct mr_pg_conn;
 
+/* Of the libpq that runs, counted like the server's (150018). Any thread. */
+int mr_pg_library_version(void);
+
 /* How to reach the server. `conninfo` is libpq's (URI or key=value list); a password may come apart. All
  * strings are the caller's and must outlive the connection attempt. */
 struct mr_pg_options {

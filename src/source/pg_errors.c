@@ -73,6 +73,14 @@ static const struct {
     mr_status status;
     const char *remedy;
 } by_text[] = {
+    {"does not match host name", MR_ERR_AUTH,
+     "connect by a name that is in the server's certificate, or have one issued for this name"},
+    {"root certificate file", MR_ERR_CONFIG,
+     "sslrootcert must name a readable file with the CA of the server's certificate"},
+    {"certificate verify failed", MR_ERR_AUTH,
+     "check that sslrootcert holds the CA of the server's certificate, and that the certificate is "
+     "still valid"},
+    {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
     {"the database system is starting up", MR_ERR_TRANSIENT, ""},
     {"the database system is shutting down", MR_ERR_TRANSIENT, ""},
     {"recovery", MR_ERR_TRANSIENT, ""},
@@ -85,7 +93,6 @@ static const struct {
     {"permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
     {"must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
     {"is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
-    {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
     {"does not support SSL", MR_ERR_CONFIG,
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},
     {"SSL error", MR_ERR_TRANSIENT, ""},

@@ -1,0 +1,108 @@
+# shellcheck shell=bash
+# The stand's PostgreSQL: made, started, stopped, killed. Sourced by stand.sh, whose settings it reads.
+
+pg_bin() {
+    if [ "$1" = 15 ]; then
+        echo /usr/lib/postgresql/15/bin
+    else
+        echo "$TOOLS_DIR/pg-$1/native/bin"
+    fi
+}
+
+pg_pid() { head -n 1 "$PG_DATA/postmaster.pid" 2>/dev/null; }
+
+# A process number alone may since belong to someone else.
+pg_running() {
+    local pid
+    pid=$(pg_pid) && [ -n "$pid" ] && ! process_gone "$pid" &&
+        [ "/proc/$pid/cwd" -ef "$PG_DATA" ]
+}
+
+pg_ctl() { as_server_user "$PG_BIN/pg_ctl" -D "$PG_DATA" "$@" 9>&-; }
+# The npm packages have no client programs: Debian's speak to every version.
+pg_answers() { /usr/lib/postgresql/15/bin/pg_isready -q -h 127.0.0.1 -p "$PG_PORT"; }
+
+pg_init() {
+    local pwfile=$STAND_DIR/data/pwfile
+    [ ! -e "$PG_DATA/millrace.conf" ] || return 0
+    progress "making the PostgreSQL $PG_MAJOR cluster"
+    # Left by an initdb that was interrupted.
+    rm -rf "$PG_DATA"
+    write_conf "$pwfile" <<<"$PG_PASSWORD" || true
+    # No sync: a stand lost with the machine is made anew.
+    as_server_user "$PG_BIN/initdb" -D "$PG_DATA" -U postgres -E UTF8 --locale=C \
+        --auth=scram-sha-256 --pwfile="$pwfile" --no-sync >"$STAND_DIR/logs/initdb.log" 2>&1 9>&- ||
+        { last_lines "$STAND_DIR/logs/initdb.log" && die "initdb failed"; }
+    rm -f "$pwfile"
+    echo "include_if_exists = 'millrace.conf'" >>"$PG_DATA/postgresql.conf"
+}
+
+pg_conf() {
+    local sockets=$PG_DATA
+    # The path of a unix socket has at most 107 bytes: go without one rather than fail.
+    if [ ${#sockets} -gt 90 ]; then sockets=; fi
+    cat <<END
+listen_addresses = '127.0.0.1'
+port = $PG_PORT
+unix_socket_directories = '$sockets'
+max_connections = 200
+wal_level = logical
+max_wal_senders = 20
+max_replication_slots = 20
+max_prepared_transactions = 20
+max_wal_size = 4GB
+fsync = $FSYNC
+timezone = 'UTC'
+log_timezone = 'UTC'
+log_line_prefix = '%m [%p] %q%u@%d '
+log_replication_commands = on
+END
+}
+
+pg_start() {
+    make_dirs
+    pg_init
+    if pg_conf | write_conf "$PG_DATA/millrace.conf" && pg_running; then pg_stop fast; fi
+    if pg_running; then return 0; fi
+    progress "starting PostgreSQL $PG_MAJOR on port $PG_PORT"
+    pg_ctl start -s -w -t 120 -l "$PG_LOG" </dev/null >/dev/null ||
+        { last_lines "$PG_LOG" && die "PostgreSQL does not start: see $PG_LOG"; }
+    wait_for 60 pg_answers || die "PostgreSQL does not answer on port $PG_PORT: see $PG_LOG"
+}
+
+# The server and all its children, as a machine that loses power does.
+pg_kill() {
+    local pid=$1 all
+    all="$pid $(pgrep -P "$pid" | tr '\n' ' ')"
+    # shellcheck disable=SC2086 # a list of numbers
+    as_server_user kill -s KILL $all 2>/dev/null || true
+    for pid in $all; do
+        wait_for 30 process_gone "$pid" || die "PostgreSQL's process $pid does not end"
+    done
+    # All of it is gone; a zombie would still look alive to the next server.
+    rm -f "$PG_DATA/postmaster.pid" "$PG_DATA"/.s.PGSQL.*
+}
+
+pg_stop() {
+    local pid
+    pg_running || return 0
+    pid=$(pg_pid)
+    progress "stopping PostgreSQL $PG_MAJOR"
+    if [ "$1" = kill ]; then
+        pg_kill "$pid"
+        return
+    fi
+    pg_ctl stop -s -w -t 120 -m "$1" || die "PostgreSQL does not stop: see $PG_LOG"
+    wait_for 30 process_gone "$pid" || die "PostgreSQL's process $pid does not end"
+}
+
+# Every version that has data in this stand, for down and wipe.
+pg_stop_all() {
+    local PG_MAJOR PG_DATA PG_BIN dir
+    for dir in "$STAND_DIR"/data/pg*; do
+        [ -e "$dir/millrace.conf" ] || continue
+        PG_DATA=$dir PG_MAJOR=${dir##*/pg}
+        PG_BIN=$(pg_bin "$PG_MAJOR")
+        pg_stop fast
+    done
+}

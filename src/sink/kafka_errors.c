@@ -1,0 +1,90 @@
+#include "sink/kafka_errors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Up to 2.6.0 librdkafka repeats its own nonce in SCRAM's last message; Kafka 4 compares and refuses. */
+enum { SCRAM_MENDED_IN = 0x02060100 };
+
+static bool logs_in_by_scram(const struct mr_kafka_options *options)
+{
+    for (uint32_t i = 0; i < options->property_count; i++) {
+        const struct mr_kafka_property *property = &options->properties[i];
+        if (strncmp(property->name, "sasl.mechanism", strlen("sasl.mechanism")) == 0 &&
+            strncmp(property->value, "SCRAM-", strlen("SCRAM-")) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void login_remedy(const struct mr_kafka_options *options,
+                         char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    bool outdated = logs_in_by_scram(options) && rd_kafka_version() < SCRAM_MENDED_IN;
+    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+             "check user, password and mechanism in sink.kafka.sasl");
+    if (outdated) {
+        size_t len = strlen(ret_remedy);
+        snprintf(ret_remedy + len, MR_KAFKA_REMEDY_MAX - len,
+                 "; librdkafka %s can't log in by SCRAM to Kafka 4: use a librdkafka from 2.6.1 "
+                 "on, or PLAIN "
+                 "over TLS",
+                 rd_kafka_version_str());
+    }
+}
+
+/* Not every failure of TLS is a refusal: a broker that restarts breaks handshakes off, too. */
+static mr_status classify_tls(const char *text, char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    if (strstr(text, "certificate verify failed") != NULL) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "check that sink.kafka.tls_ca_location holds the CA of the broker's certificate, "
+                 "and that "
+                 "this certificate names the host of sink.kafka.brokers and is still valid");
+        return MR_ERR_AUTH;
+    }
+    if (strstr(text, "certificate") != NULL) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "the broker wants another client certificate: check "
+                 "sink.kafka.tls_certificate_location and tls_key_location");
+        return MR_ERR_AUTH;
+    }
+    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+             "check that this port of the broker speaks TLS; sink.kafka.tls = false if not");
+    return MR_ERR_TRANSIENT;
+}
+
+mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
+                                  const struct mr_kafka_options *options,
+                                  char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    ret_remedy[0] = '\0';
+    switch (err) {
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+    case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+        login_remedy(options, ret_remedy);
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "grant the user Describe, Write and Create on the topic");
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "grant the user IdempotentWrite on the cluster");
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR__TRANSPORT: /* also a handshake that failed while it was being read */
+        return strstr(text, "SSL") == NULL ? MR_ERR_TRANSIENT : classify_tls(text, ret_remedy);
+    case RD_KAFKA_RESP_ERR__SSL:
+        return classify_tls(text, ret_remedy);
+    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
+                 "max.message.bytes");
+        return MR_ERR_POISON;
+    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+        return MR_ERR_POISON;
+    default:
+        return MR_ERR_TRANSIENT;
+    }
+}

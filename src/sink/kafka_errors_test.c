@@ -1,0 +1,69 @@
+#include "sink/kafka_errors.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+static const struct mr_kafka_property scram[] = {{"sasl.mechanism", "SCRAM-SHA-512"}};
+static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};
+
+static mr_status classify(rd_kafka_resp_err_t err, const char *text,
+                          const struct mr_kafka_property *property, char *ret_remedy)
+{
+    struct mr_kafka_options options = {.properties = property, .property_count = 1};
+    return mr_kafka_error_classify(err, text, &options, ret_remedy);
+}
+
+static void test_classify_each_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        rd_kafka_resp_err_t err;
+        const char *text;
+        mr_status status;
+        const char *remedy; /* a part of it */
+    } samples[] = {
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION, "SASL authentication error", MR_ERR_AUTH,
+         "sink.kafka.sasl"},
+        {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "Write"},
+        {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "IdempotentWrite"},
+        {RD_KAFKA_RESP_ERR__SSL, "certificate verify failed: …", MR_ERR_AUTH, "tls_ca_location"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, "SSL routines::certificate verify failed", MR_ERR_AUTH,
+         "tls_ca_location"},
+        {RD_KAFKA_RESP_ERR__SSL, "alert bad certificate", MR_ERR_AUTH, "tls_certificate_location"},
+        {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", MR_ERR_TRANSIENT, "speaks TLS"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused", MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, "too large", MR_ERR_POISON,
+         "sink.kafka.message_max"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        char remedy[MR_KAFKA_REMEDY_MAX];
+        mr_status status = classify(samples[i].err, samples[i].text, plain, remedy);
+        if (status != samples[i].status || strstr(remedy, samples[i].remedy) == NULL ||
+            (samples[i].remedy[0] == '\0') != (remedy[0] == '\0')) {
+            fail_msg("\"%s\": %s, \"%s\"", samples[i].text, mr_status_name(status), remedy);
+        }
+    }
+}
+
+/* Only who logs in by SCRAM is told of it, and only with a librdkafka that has the fault. */
+static void test_classify_scram(void **state)
+{
+    (void)state;
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    classify(RD_KAFKA_RESP_ERR__AUTHENTICATION, "refused", plain, remedy);
+    assert_null(strstr(remedy, "SCRAM"));
+    classify(RD_KAFKA_RESP_ERR__AUTHENTICATION, "refused", scram, remedy);
+    assert_int_equal(strstr(remedy, "from 2.6.1 on, or PLAIN over TLS") != NULL,
+                     rd_kafka_version() < 0x02060100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classify_each_kind),
+        cmocka_unit_test(test_classify_scram),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

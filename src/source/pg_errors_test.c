@@ -1,0 +1,85 @@
+#include "source/pg_errors.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+struct sample {
+    const char *sqlstate; /* NULL: a connection attempt */
+    const char *message;
+    mr_status status;
+    const char *remedy; /* a part of it; "": there is none */
+};
+
+static void check_samples(const struct sample *samples, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct sample *sample = &samples[i];
+        const char *remedy;
+        mr_status status = sample->sqlstate != NULL
+                               ? mr_pg_error_classify(sample->sqlstate, sample->message, &remedy)
+                               : mr_pg_connect_error_classify(sample->message, &remedy);
+        if (status != sample->status || strstr(remedy, sample->remedy) == NULL ||
+            (sample->remedy[0] == '\0') != (remedy[0] == '\0')) {
+            fail_msg("\"%s\": %s, \"%s\"", sample->message, mr_status_name(status), remedy);
+        }
+    }
+}
+
+static void test_classify_by_code(void **state)
+{
+    (void)state;
+    static const struct sample samples[] = {
+        {"28P01", "password authentication failed for user \"u\"", MR_ERR_AUTH, "pg_hba.conf"},
+        {"42501", "output plugin \"pgoutput\" is not allowed", MR_ERR_CONFIG,
+         "output_plugin_libraries"},
+        {"42501", "permission denied for table t", MR_ERR_AUTH, "grant"},
+        {"57P01", "terminating connection due to administrator command", MR_ERR_TRANSIENT, ""},
+        {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
+        {"55006", "replication slot \"s\" is active for PID 1", MR_ERR_TRANSIENT, ""},
+        {"58P01", "requested WAL segment 0001 has already been removed", MR_ERR_HISTORY,
+         "drop the slot"},
+        {"55000", "can no longer get changes from replication slot \"s\"", MR_ERR_HISTORY,
+         "drop it"},
+        {"55000", "logical decoding requires wal_level >= logical", MR_ERR_CONFIG, "wal_level"},
+        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "let millrace make both"},
+        {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
+        {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
+        {"XX000", "something", MR_ERR_TRANSIENT, ""},
+        {"42601", "syntax error", MR_ERR_CONFIG, ""},
+    };
+    check_samples(samples, MR_ARRAY_LEN(samples));
+}
+
+/* Texts of libpq 15 to 18 and of the server. */
+static void test_classify_connection(void **state)
+{
+    (void)state;
+    static const struct sample samples[] = {
+        {NULL, "connection to server at \"h\", port 1 failed: Connection refused", MR_ERR_TRANSIENT,
+         ""},
+        {NULL, "FATAL: the database system is starting up", MR_ERR_TRANSIENT, ""},
+        {NULL, "FATAL: password authentication failed for user \"u\"", MR_ERR_AUTH,
+         "user and password"},
+        {NULL, "fe_sendauth: no password supplied", MR_ERR_AUTH, "password_env"},
+        {NULL, "SSL error: certificate verify failed", MR_ERR_AUTH, "still valid"},
+        {NULL, "server certificate for \"a\" does not match host name \"b\"", MR_ERR_AUTH,
+         "connect by a name"},
+        {NULL, "root certificate file \"/x\" does not exist", MR_ERR_CONFIG, "sslrootcert"},
+        {NULL, "FATAL: certificate authentication failed for user \"u\"", MR_ERR_AUTH, "sslcert"},
+        {NULL, "server does not support SSL, but SSL was required", MR_ERR_CONFIG, "switch TLS on"},
+        {NULL, "SSL error: unexpected eof while reading", MR_ERR_TRANSIENT, ""},
+        {NULL, "FATAL: database \"x\" does not exist", MR_ERR_CONFIG, "database name"},
+        {NULL, "FATAL: role \"x\" does not exist", MR_ERR_AUTH, "CREATE ROLE"},
+    };
+    check_samples(samples, MR_ARRAY_LEN(samples));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classify_by_code),
+        cmocka_unit_test(test_classify_connection),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
