@@ -64,9 +64,10 @@ struct mr_batch {
     uint8_t *bytes_at; /* end of what is written */
     uint32_t record_count;
     /* The sink thread's own. */
-    uint32_t pending; /* delivery reports still out */
-    uint32_t group;   /* of batches that went to the sink together */
-    bool with_sink;   /* taken from the ring, not yet given back */
+    uint32_t pending;      /* delivery reports still out */
+    uint32_t group;        /* of batches that went to the sink together */
+    bool with_sink;        /* taken from the ring, not yet given back */
+    struct mr_batch *next; /* in the open Kafka transaction */
 };
 
 /* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into
