@@ -11,7 +11,7 @@ import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
@@ -65,6 +65,12 @@ class Database:
         topic = self.topic(table)
         self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
         return topic
+
+    def produce(self, topic, key, value):
+        """One record, put there by somebody else."""
+        producer = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
+        producer.produce(topic, value, key)
+        assert producer.flush(30) == 0
 
     def drop(self):
         self.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s "

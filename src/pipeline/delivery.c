@@ -288,6 +288,7 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
     case MR_ERR_AUTH:
         return !delivery->ever_connected;
     case MR_ERR_CONFIG:
+    case MR_ERR_HISTORY:
     case MR_ERR_POISON:
     case MR_ERR_SYSTEM:
     case MR_AGAIN: /* the sink gave up waiting because it was told to */
