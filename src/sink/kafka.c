@@ -42,6 +42,7 @@ struct kafka_sink {
     bool failed;
     struct mr_error failure; /* the first of this session */
     int stop_fd;
+    struct mr_record_headers headers;
 
     bool storing; /* a state record is on its way */
 
@@ -206,17 +207,17 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
 }
 
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
-static rd_kafka_headers_t *headers_new(const struct mr_record *record)
+static rd_kafka_headers_t *headers_new(struct kafka_sink *kafka, const struct mr_record *record)
 {
-    struct mr_record_headers text;
-    mr_record_headers_format(record, &text);
+    struct mr_record_headers *text = &kafka->headers;
+    mr_record_headers_format(record, text);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
-    rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text.position,
+    rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text->position,
                         MR_POSITION_TEXT_LEN);
-    rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text.xid,
-                        (ssize_t)text.xid_len);
+    rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text->xid,
+                        (ssize_t)text->xid_len);
     rd_kafka_header_add(headers, MR_HEADER_COMMIT_TIME, sizeof(MR_HEADER_COMMIT_TIME) - 1,
-                        text.commit_time, (ssize_t)text.commit_time_len);
+                        text->commit_time, (ssize_t)text->commit_time_len);
     return headers;
 }
 
@@ -238,7 +239,7 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
     if (kafka->options.headers) {
-        headers = headers_new(record);
+        headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
