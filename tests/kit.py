@@ -15,7 +15,7 @@ import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
@@ -106,6 +106,12 @@ class Database:
             return True
         eventually(made, 60, f"making topic {topic}", (KafkaException, TimeoutError))
         return topic
+
+    def produce(self, topic, key, value):
+        """One record, put there by somebody else."""
+        producer = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
+        producer.produce(topic, value, key)
+        assert producer.flush(30) == 0
 
     def drop(self):
         def dropped():

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -324,7 +325,8 @@ static const struct {
     {"metadata.broker.list", "set sink.kafka.brokers"},
     {"compression.codec", "set sink.kafka.compression"},
     {"compression.type", "set sink.kafka.compression"},
-    {"transactional.id", "millrace does not use transactions yet"},
+    {"transactional.id", "set sink.kafka.delivery and sink.kafka.state_name"},
+    {"transaction.timeout.ms", "it goes together with time-outs that millrace sets"},
     {"queue.buffering.max.messages", "the pool bounds what is in flight: set pipeline.batches"},
     {"queue.buffering.max.kbytes", "the pool bounds what is in flight: set pipeline.batches"},
 };
@@ -441,6 +443,26 @@ static const char *join(struct mr_config *config, const struct mr_strings *strin
     return text;
 }
 
+/* Where the position is kept. Clusters differ by their topics' prefix, pipelines of one by their slot. */
+static void build_state(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    config->kafka.exactly_once = values->delivery == 1;
+    config->kafka.state_topic = or_null(values->state_topic);
+    if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
+        PROBLEM(config, LINE(config, state_topic),
+                "exactly-once keeps its position in sink.kafka.state_topic; name one");
+    }
+    if (values->state_name[0] != '\0') {
+        config->kafka.state_name = values->state_name;
+        return;
+    }
+    size_t size = strlen(values->topic_prefix) + strlen(values->slot_name) + 2;
+    char *name = mr_config_keep(config, MR_ALLOC(size));
+    snprintf(name, size, "%s/%s", values->topic_prefix, values->slot_name);
+    config->kafka.state_name = name;
+}
+
 static void build_kafka(struct mr_config *config)
 {
     static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
@@ -470,6 +492,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.partitions = (int32_t)values->partitions;
     config->kafka.replication = (int32_t)values->replication_factor;
     config->kafka.headers = values->headers != 0;
+    build_state(config);
 }
 
 static void build_sink(struct mr_config *config)

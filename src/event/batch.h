@@ -67,9 +67,10 @@ struct mr_batch {
      * also by the wall clock). */
     int64_t received_wall_ns, received_ns, decoded_ns, encoded_ns, enqueued_ns;
     /* The sink thread's own. */
-    uint32_t pending; /* delivery reports still out */
-    uint32_t group;   /* of batches that went to the sink together */
-    bool with_sink;   /* taken from the ring, not yet given back */
+    uint32_t pending;      /* delivery reports still out */
+    uint32_t group;        /* of batches that went to the sink together */
+    bool with_sink;        /* taken from the ring, not yet given back */
+    struct mr_batch *next; /* in the open Kafka transaction */
 };
 
 /* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into

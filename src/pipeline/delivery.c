@@ -1,5 +1,5 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
- * to the pool. */
+ * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -20,6 +20,12 @@ enum {
     TURN_MS_MAX = 1000,
 };
 
+/* What may be told once it is stored. */
+struct progress {
+    mr_lsn lsn;
+    uint64_t sequence;
+};
+
 struct delivery {
     struct mr_pipeline *pipeline;
     struct mr_ack ack;
@@ -30,6 +36,13 @@ struct delivery {
     uint32_t group_left;                  /* batches of it that are still in the ring */
     uint32_t attempt;                     /* failed sessions in a row */
     bool ever_connected;
+
+    struct progress told;    /* to the source thread */
+    struct progress storing; /* with the sink, when `is_storing` */
+    bool is_storing;
+    int64_t stored_ns;       /* when the sink was asked to store last */
+    mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
+    struct mr_position sent; /* of the last change that was sent */
 };
 
 static void wake_source(struct mr_pipeline *pipeline)
@@ -47,6 +60,19 @@ static void give_back(struct delivery *delivery, struct mr_batch *batch)
     wake_source(delivery->pipeline);
 }
 
+static void tell(struct delivery *delivery, struct progress progress)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    delivery->told = progress;
+    atomic_store(&pipeline->confirmed, progress.lsn);
+    atomic_store(&pipeline->delivered, progress.sequence);
+}
+
+static struct progress acknowledged(const struct delivery *delivery)
+{
+    return (struct progress){.lsn = delivery->ack.confirmed, .sequence = delivery->ack.oldest - 1};
+}
+
 /* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position told. */
 static void batch_done(void *context, struct mr_batch *batch)
 {
@@ -54,9 +80,8 @@ static void batch_done(void *context, struct mr_batch *batch)
     struct mr_pipeline *pipeline = delivery->pipeline;
     atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
     bool moved = mr_ack_complete(&delivery->ack, batch->sequence);
-    if (moved) {
-        atomic_store(&pipeline->confirmed, delivery->ack.confirmed);
-        atomic_store(&pipeline->delivered, delivery->ack.oldest - 1);
+    if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
+        tell(delivery, acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
     delivery->group_open[batch->group]--;
@@ -69,9 +94,12 @@ static void batch_done(void *context, struct mr_batch *batch)
 /* Makes all that waits in the ring the next group; false while enough groups are on their way. */
 static bool begin_group(struct delivery *delivery)
 {
+    /* One transaction at a time, and a group is one. */
+    bool transactional = delivery->pipeline->sink->storage == MR_STORES_WITH;
+    uint32_t most = transactional ? 1 : GROUPS_OPEN_MAX;
     uint32_t group = 0;
     while (delivery->group_open[group] > 0) {
-        if (++group == GROUPS_OPEN_MAX) {
+        if (++group == most) {
             return false;
         }
     }
@@ -99,9 +127,91 @@ static struct mr_batch *next_batch(struct delivery *delivery)
     return NULL;
 }
 
+/* ---- the stored position ---- */
+
+static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
+                       struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
+    pthread_mutex_lock(&pipeline->identity_lock);
+    state.identity = pipeline->identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    delivery->stored_ns = mr_monotonic_ns();
+    return pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
+}
+
+/* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or it goes on. */
+static int store_due_ms(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing ||
+        acknowledged(delivery).sequence == delivery->told.sequence) {
+        return -1;
+    }
+    int64_t interval_ns = (int64_t)pipeline->options.status_interval_ms * 1000000;
+    int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
+    bool stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE;
+    return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
+/* Stores what is acknowledged, and tells what is stored. */
+static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_sink *sink = delivery->pipeline->sink;
+    if (delivery->is_storing && !sink->ops->storing(sink)) {
+        delivery->is_storing = false;
+        tell(delivery, delivery->storing);
+        wake_source(delivery->pipeline);
+    }
+    if (store_due_ms(delivery) != 0) {
+        return MR_OK;
+    }
+    struct progress progress = acknowledged(delivery);
+    if (progress.lsn == delivery->told.lsn) {
+        tell(delivery, progress); /* part of a transaction: nothing to store yet */
+        return MR_OK;
+    }
+    delivery->storing = progress;
+    delivery->is_storing = true;
+    return store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
+}
+
+/* The position that was stored last is where this session begins. */
+static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    bool found = false;
+    struct mr_checkpoint state = {0};
+    MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
+    mr_lsn begin = found ? state.end_lsn : atomic_load(&pipeline->confirmed);
+    delivery->ack.confirmed = begin;
+    delivery->sent_lsn = begin;
+    delivery->sent = state.position;
+    tell(delivery, (struct progress){.lsn = begin});
+    pipeline->stored = state;
+    pipeline->stored_found = found;
+    atomic_store(&pipeline->loaded, delivery->session + 1);
+    mr_wake(pipeline->source_wake);
+    return MR_OK;
+}
+
+/* ---- sending ---- */
+
+static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
+{
+    if (batch->confirm_lsn != 0) {
+        delivery->sent_lsn = batch->confirm_lsn;
+    }
+    if (batch->record_count > 0) {
+        delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
+    }
+}
+
 static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
+    bool transactional = sink->storage == MR_STORES_WITH;
     for (;;) {
         if (delivery->current == NULL) {
             delivery->current = next_batch(delivery);
@@ -112,11 +222,15 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         if (delivery->current->pending == 0) {
             mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
         }
+        note_sent(delivery, delivery->current);
         mr_status status = sink->ops->send(sink, delivery->current, ret_error);
         if (status != MR_OK) {
             return status == MR_FULL ? MR_OK : status;
         }
         delivery->current = NULL;
+        if (transactional && delivery->group_left == 0) {
+            return store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+        }
     }
 }
 
@@ -135,11 +249,16 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(send_batches(delivery, ret_error));
+        MR_TRY(advance(delivery, ret_error));
         if (must_leave(pipeline)) {
             return MR_END;
         }
         /* A full sink queue empties without a wake-up of ours. */
         int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
+        int store_ms = store_due_ms(delivery);
+        if (store_ms >= 0 && (timeout_ms < 0 || store_ms < timeout_ms)) {
+            timeout_ms = store_ms;
+        }
         if (timeout_ms < 0 || timeout_ms > TURN_MS_MAX) {
             timeout_ms = TURN_MS_MAX;
         }
@@ -157,6 +276,8 @@ static void end_session(struct delivery *delivery)
     pipeline->sink->ops->close(pipeline->sink);
     atomic_store_explicit(&pipeline->sink_connected, false, memory_order_relaxed);
     delivery->current = NULL;
+    delivery->is_storing = false;
+    delivery->told.sequence = 0;
     delivery->session++;
     mr_ack_reset(&delivery->ack, 1);
     atomic_store(&pipeline->delivered, 0);
@@ -178,6 +299,7 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
     case MR_ERR_AUTH:
         return !delivery->ever_connected;
     case MR_ERR_CONFIG:
+    case MR_ERR_HISTORY:
     case MR_ERR_POISON:
     case MR_ERR_SYSTEM:
     case MR_AGAIN: /* the sink gave up waiting because it was told to */
@@ -210,13 +332,36 @@ static bool back_off(struct delivery *delivery)
     return false;
 }
 
+/* A transactional sink fences whoever else writes: that is for the owner of the stream to do. MR_END when the thread
+ * is to leave. */
+static mr_status wait_for_claim(struct delivery *delivery)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
+    while (atomic_load(&pipeline->claimed) != delivery->session + 1) {
+        if (must_leave(pipeline)) {
+            return MR_END;
+        }
+        if (poll(&wake, 1, -1) > 0) {
+            mr_wake_clear(pipeline->sink_wake);
+        }
+    }
+    return MR_OK;
+}
+
 static mr_status run_session(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
-    mr_status status = sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake,
-                                       pipeline->abandon, ret_error);
-    return status == MR_OK ? serve(delivery, ret_error) : status;
+    if (sink->storage == MR_STORES_WITH) {
+        MR_TRY(wait_for_claim(delivery));
+    }
+    MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
+                           ret_error));
+    if (sink->storage != MR_STORES_NOTHING) {
+        MR_TRY(load(delivery, ret_error));
+    }
+    return serve(delivery, ret_error);
 }
 
 static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_error)

@@ -22,6 +22,8 @@
 #define STALL_NS (INT64_C(60) * 1000000000)
 /* The same message refused so often is no accident of the wire. */
 #define PROTOCOL_FAILURES_MAX 3
+/* With nothing else to store, a position alone is stored so often. */
+#define MARKER_NS (INT64_C(1) * 1000000000)
 /* Below this many changes a wake-up, the socket is not worth waiting for. */
 #define COALESCE_CHANGES_MIN 2
 
@@ -51,6 +53,11 @@ struct intake {
     uint32_t asked;     /* and how often it asked there with nothing in between */
     int64_t stalled_ns; /* since when there has been no room; 0: there is */
 
+    mr_lsn
+        marker_sent; /* the highest that a batch carries; a marker above it needs one of its own */
+    int64_t marker_sent_ns;
+
+    bool claimed;     /* the stream is ours, whether it is open or not */
     uint32_t attempt; /* failed connections in a row */
     uint32_t protocol_failures;
     bool connected;
@@ -72,7 +79,7 @@ static void hand_over(struct intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_batch *batch = intake->filling;
-    MR_ASSERT(batch->record_count > 0);
+    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0);
     intake->filling = NULL;
     intake->records += batch->record_count;
     intake->bytes += mr_batch_bytes(batch);
@@ -99,9 +106,42 @@ static void mark(struct intake *intake, mr_lsn lsn)
     intake->marked = lsn;
     if (filling_has_records(intake)) {
         intake->filling->confirm_lsn = lsn;
+        intake->marker_sent = lsn;
     } else {
         intake->marker_lsn = lsn;
         intake->marker_sequence = intake->sequence;
+    }
+}
+
+static bool stores(const struct intake *intake)
+{
+    return intake->pipeline->sink->storage != MR_STORES_NOTHING;
+}
+
+/* Nanoseconds until a position that no batch carries is due at the sink, which stores it; INT64_MAX: there is none. */
+static int64_t marker_due_in(const struct intake *intake, int64_t now_ns)
+{
+    if (!stores(intake) || intake->marker_lsn <= intake->marker_sent ||
+        filling_has_records(intake)) {
+        return INT64_MAX;
+    }
+    return intake->reply_wanted ? 0 : intake->marker_sent_ns + MARKER_NS - now_ns;
+}
+
+/* An empty batch carries the position. */
+static void send_marker(struct intake *intake, int64_t now_ns)
+{
+    if (marker_due_in(intake, now_ns) > 0) {
+        return;
+    }
+    if (intake->filling == NULL) {
+        intake->filling = mr_pool_acquire(&intake->pipeline->pool);
+    }
+    if (intake->filling != NULL) {
+        intake->filling->confirm_lsn = intake->marker_lsn;
+        intake->marker_sent = intake->marker_lsn;
+        intake->marker_sent_ns = now_ns;
+        hand_over(intake);
     }
 }
 
@@ -302,7 +342,7 @@ static void update_confirmed(struct intake *intake)
     struct mr_pipeline *pipeline = intake->pipeline;
     uint64_t delivered = atomic_load(&pipeline->delivered);
     mr_lsn lsn = atomic_load(&pipeline->confirmed);
-    if (intake->marker_sequence <= delivered && intake->marker_lsn > lsn &&
+    if (!stores(intake) && intake->marker_sequence <= delivered && intake->marker_lsn > lsn &&
         atomic_load(&pipeline->session) == intake->session) {
         lsn = intake->marker_lsn;
     }
@@ -362,6 +402,10 @@ static int64_t wait_limit_ns(const struct intake *intake, int64_t now_ns)
     /* Batches in flight may come home any time, and then there is something to tell. */
     if (!all_delivered(intake) && wait_ns > status_ns) {
         wait_ns = status_ns;
+    }
+    int64_t marker_ns = marker_due_in(intake, now_ns);
+    if (marker_ns < wait_ns) {
+        wait_ns = marker_ns;
     }
     if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
         wait_ns = intake->stop_deadline_ns - now_ns;
@@ -467,6 +511,7 @@ static void disconnect(struct intake *intake, int64_t deadline_ns)
     struct mr_source *source = intake->pipeline->source;
     source->ops->close(source, deadline_ns);
     intake->connected = false;
+    intake->claimed = false;
     intake->in_transaction = false;
     intake->appended_in_transaction = false;
     intake->reply_wanted = false;
@@ -489,23 +534,66 @@ static void follow_session(struct intake *intake)
     intake->marker_lsn = 0;
     intake->marker_sequence = 0;
     intake->marked = 0;
+    intake->marker_sent = 0;
     intake->appended = (struct mr_position){0};
     if (intake->filling != NULL) {
         intake->filling->record_count = 0;
         intake->filling->bytes_at = intake->filling->block;
         intake->filling->confirm_lsn = 0;
     }
-    if (intake->connected) {
+    if (intake->connected || intake->claimed) {
         disconnect(intake, 0);
     }
 }
 
+static mr_status claim_source(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (pipeline->source->ops->claim != NULL) {
+        MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->stop, ret_error));
+    }
+    intake->claimed = true;
+    atomic_store(&pipeline->claimed, intake->session + 1);
+    mr_wake(pipeline->sink_wake);
+    return MR_OK;
+}
+
+static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    const struct mr_checkpoint *stored = NULL;
+    if (stores(intake) && pipeline->stored_found) {
+        stored = &pipeline->stored;
+        if (mr_position_compare(intake->appended, stored->position) < 0) {
+            intake->appended = stored->position;
+        }
+    }
+    update_confirmed(intake);
+    struct mr_identity identity = {0};
+    MR_TRY(pipeline->source->ops->open(pipeline->source, stored, intake->confirmed, pipeline->stop,
+                                       &identity, ret_error));
+    pthread_mutex_lock(&pipeline->identity_lock);
+    pipeline->identity = identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    return MR_OK;
+}
+
+/* Claims the stream, and opens it once the sink has told where it stands. */
 static mr_status connect_source(struct intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    update_confirmed(intake);
-    MR_TRY(pipeline->source->ops->open(pipeline->source, intake->confirmed, pipeline->stop,
-                                       ret_error));
+    if (!intake->claimed) {
+        MR_TRY(claim_source(intake, ret_error));
+    }
+    if (stores(intake) && atomic_load(&pipeline->loaded) != intake->session + 1) {
+        sleep_for(intake, -1, STATUS_IDLE_NS);
+        return MR_OK;
+    }
+    mr_status status = open_source(intake, ret_error);
+    if (status != MR_OK) {
+        intake->claimed = false;
+        return status;
+    }
     intake->connected = true;
     intake->ever_connected = true;
     intake->heard_ns = mr_monotonic_ns();
@@ -628,6 +716,7 @@ static mr_status stream_round(struct intake *intake, struct mr_error *ret_error)
     int64_t now_ns = mr_monotonic_ns();
     intake->round_ns = now_ns;
     MR_TRY(feedback(intake, now_ns, ret_error));
+    send_marker(intake, now_ns);
     MR_TRY(receive_round(intake, ret_error));
     if (activity != intake->changes + intake->transactions || intake->reply_wanted ||
         received != atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed)) {
@@ -752,7 +841,7 @@ void *mr_intake_main(void *context)
     };
     intake.handler.context = &intake;
     pipeline->source_status = run(&intake, &pipeline->source_error);
-    if (intake.connected) {
+    if (intake.connected || intake.claimed) {
         disconnect(&intake, 0);
     }
     publish_counts(&intake);

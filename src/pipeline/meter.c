@@ -53,6 +53,9 @@ void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t receive
 
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
 {
+    if (batch->record_count == 0) {
+        return; /* a position alone */
+    }
     int64_t commit_us = mr_batch_record(batch, 0)->commit_time_us;
     if (commit_us > 0) {
         record_ns(&meter->received, batch->received_wall_ns - commit_us * 1000);
@@ -113,6 +116,9 @@ static void move_commit_time(struct mr_meter *meter, int64_t commit_us, uint64_t
 
 void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, uint64_t delivered)
 {
+    if (batch->record_count == 0) {
+        return; /* a position alone */
+    }
     int64_t now_ns = mr_monotonic_ns();
     record_ns(&meter->enqueued, batch->enqueued_ns - batch->encoded_ns);
     record_ns(&meter->flush, now_ns - batch->enqueued_ns);

@@ -58,6 +58,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
                  options->change_bytes_max);
     mr_ring_init(&pipeline->to_sink, options->batches);
     mr_meter_init(&pipeline->meter);
+    pthread_mutex_init(&pipeline->identity_lock, NULL);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -74,6 +75,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     MR_ASSERT(!pipeline->started);
     mr_pool_done(&pipeline->pool);
     mr_ring_done(&pipeline->to_sink);
+    pthread_mutex_destroy(&pipeline->identity_lock);
     close(pipeline->source_wake);
     close(pipeline->sink_wake);
     close(pipeline->stop);

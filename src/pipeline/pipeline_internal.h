@@ -50,6 +50,16 @@ struct mr_pipeline {
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
 
+    /* Who may do what, when the sink stores the position: the source thread claims the stream, the sink thread
+     * then opens its session and loads the position, the source thread then opens the stream there. Each is
+     * the number of the session plus one. */
+    _Alignas(64) _Atomic uint32_t claimed;
+    _Atomic uint32_t loaded;
+    struct mr_checkpoint stored; /* published by `loaded` */
+    bool stored_found;
+    pthread_mutex_t identity_lock; /* a few times a second */
+    struct mr_identity identity;   /* of the stream that is open */
+
     /* Set by the source thread before it sleeps for a batch or for the end of delivery. */
     _Alignas(64) _Atomic bool source_waits;
 

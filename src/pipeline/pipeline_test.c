@@ -75,10 +75,13 @@ static struct stage *of_sink(const struct mr_sink *sink)
 
 /* ---- the source ---- */
 
-static mr_status script_open(struct mr_source *source, mr_lsn start, int stop_fd,
+static mr_status script_open(struct mr_source *source, const struct mr_checkpoint *stored,
+                             mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *error)
 {
+    (void)stored;
     (void)stop_fd;
+    (void)ret_identity;
     (void)error;
     struct stage *stage = of_source(source);
     stage->at = 0;

@@ -13,6 +13,7 @@
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 #include "sink/kafka_place.h"
+#include "sink/kafka_state.h"
 #include "sink/kafka_stats.h"
 #include "sink/kafka_topics.h"
 #include "sink/record_headers.h"
@@ -24,6 +25,8 @@ enum {
      * sink looks for an error that came without a wake-up. */
     POLL_INTERVAL_MS = 1000,
     HEADERS = 3,
+    CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
+    RETRY_MS = 20,
 };
 
 struct kafka_sink {
@@ -46,6 +49,18 @@ struct kafka_sink {
     _Atomic(char *) statistics;
     _Atomic bool session_is_new;
     struct mr_sink_client client; /* the viewer's */
+
+    int stop_fd;
+    struct mr_record_headers headers;
+
+    bool storing; /* a state record is on its way */
+
+    /* The open transaction (exactly once). */
+    bool in_transaction;
+    bool ending;            /* its state record is sent; it ends once all is reported */
+    uint64_t unreported;    /* records of it */
+    struct mr_batch *first; /* its batches, in order */
+    struct mr_batch **last;
 };
 
 static struct kafka_sink *kafka_of(struct mr_sink *sink)
@@ -137,35 +152,74 @@ static void kafka_close(struct mr_sink *sink)
     atomic_store(&kafka->connected, false);
 }
 
+static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error);
+
+/* While a call of librdkafka is tried again: errors are told, and a stop is heard. */
+static mr_status serve(void *context, struct mr_error *ret_error)
+{
+    struct kafka_sink *kafka = context;
+    MR_TRY(kafka_poll(&kafka->base, ret_error));
+    struct pollfd stop = {.fd = kafka->stop_fd, .events = POLLIN};
+    return poll(&stop, 1, RETRY_MS) == 1 ? MR_AGAIN : MR_OK;
+}
+
+/* What an error of a transactional call means: MR_OK to call again. */
+static mr_status transaction_failed(struct kafka_sink *kafka, rd_kafka_error_t *error,
+                                    struct mr_error *ret_error)
+{
+    if (!rd_kafka_error_is_retriable(error)) {
+        session_fail(kafka, rd_kafka_error_code(error), NULL, rd_kafka_error_string(error));
+    }
+    rd_kafka_error_destroy(error);
+    return session_status(kafka, ret_error);
+}
+
+/* Ends what an earlier process or session of the same name has open, and keeps it from writing on. */
+static mr_status fence(struct kafka_sink *kafka, struct mr_error *ret_error)
+{
+    rd_kafka_error_t *error;
+    while ((error = rd_kafka_init_transactions(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        MR_TRY(serve(kafka, ret_error));
+    }
+    return MR_OK;
+}
+
 static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
                             int stop_fd, struct mr_error *ret_error)
 {
-    (void)stop_fd; /* it never waits */
     struct kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->producer == NULL);
     kafka->done = done;
     kafka->done_context = context;
+    kafka->stop_fd = stop_fd;
     kafka->failed = false;
     kafka->send_at = 0;
+    kafka->storing = false;
+    kafka->in_transaction = false;
+    kafka->ending = false;
+    kafka->unreported = 0;
+    kafka->first = NULL;
+    kafka->last = &kafka->first;
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
     atomic_store(&kafka->session_is_new, true);
     atomic_store(&kafka->connected, true);
-    return MR_OK;
+    return kafka->options.exactly_once ? fence(kafka, ret_error) : MR_OK;
 }
 
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
-static rd_kafka_headers_t *headers_new(const struct mr_record *record)
+static rd_kafka_headers_t *headers_new(struct kafka_sink *kafka, const struct mr_record *record)
 {
-    struct mr_record_headers text;
-    mr_record_headers_format(record, &text);
+    struct mr_record_headers *text = &kafka->headers;
+    mr_record_headers_format(record, text);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
-    rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text.position,
+    rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text->position,
                         MR_POSITION_TEXT_LEN);
-    rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text.xid,
-                        (ssize_t)text.xid_len);
+    rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text->xid,
+                        (ssize_t)text->xid_len);
     rd_kafka_header_add(headers, MR_HEADER_COMMIT_TIME, sizeof(MR_HEADER_COMMIT_TIME) - 1,
-                        text.commit_time, (ssize_t)text.commit_time_len);
+                        text->commit_time, (ssize_t)text->commit_time_len);
     return headers;
 }
 
@@ -187,7 +241,7 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
     if (kafka->options.headers) {
-        headers = headers_new(record);
+        headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
     mr_kafka_place_begin();
@@ -210,21 +264,106 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
 }
 
+static mr_status begin(struct kafka_sink *kafka, struct mr_error *ret_error)
+{
+    if (kafka->in_transaction) {
+        return MR_OK;
+    }
+    rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
+    if (error != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        return MR_FULL;
+    }
+    kafka->in_transaction = true;
+    return MR_OK;
+}
+
 static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
                             struct mr_error *ret_error)
 {
     struct kafka_sink *kafka = kafka_of(sink);
     MR_TRY(session_status(kafka, ret_error));
+    if (kafka->options.exactly_once) {
+        MR_TRY(begin(kafka, ret_error));
+    }
     while (kafka->send_at < batch->record_count) {
         const struct mr_record *record = mr_batch_record(batch, kafka->send_at);
         rd_kafka_topic_t *topic;
         MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
         MR_TRY(produce(kafka, topic, batch, record, ret_error));
         kafka->send_at++;
+        kafka->unreported++;
         batch->pending++;
     }
     kafka->send_at = 0;
     batch->state = MR_BATCH_SENDING;
+    if (kafka->options.exactly_once) {
+        batch->next = NULL;
+        *kafka->last = batch;
+        kafka->last = &batch->next;
+    } else if (batch->pending == 0) {
+        kafka->done(kafka->done_context, batch); /* a position alone, or reported already */
+    }
+    return MR_OK;
+}
+
+/* ---- the state record ---- */
+
+static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
+                            struct mr_error *ret_error)
+{
+    struct kafka_sink *kafka = kafka_of(sink);
+    return mr_kafka_state_load(kafka->producer, &kafka->options, serve, kafka, ret_found, ret_state,
+                               ret_error);
+}
+
+static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *state,
+                             struct mr_error *ret_error)
+{
+    struct kafka_sink *kafka = kafka_of(sink);
+    MR_ASSERT(!kafka->storing);
+    const char *name = kafka->options.state_name;
+    char text[MR_STATE_TEXT_MAX];
+    size_t len = mr_state_format(state, text);
+    /* Without an opaque: that is how its report is told from a record's. */
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(name, strlen(name)),
+        RD_KAFKA_V_VALUE(text, len), RD_KAFKA_V_END);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return session_status(kafka, ret_error);
+    }
+    kafka->unreported++;
+    kafka->storing = true;
+    kafka->ending = kafka->options.exactly_once;
+    return MR_OK;
+}
+
+static bool kafka_storing(const struct mr_sink *sink)
+{
+    return ((const struct kafka_sink *)sink)->storing;
+}
+
+/* All of the transaction is with the broker: makes it and its state visible. An outcome that is not known ends the
+ * session; the next one reads what became of it. */
+static mr_status end_transaction(struct kafka_sink *kafka, struct mr_error *ret_error)
+{
+    rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
+    if (error != NULL) {
+        return transaction_failed(kafka, error, ret_error);
+    }
+    kafka->in_transaction = false;
+    kafka->ending = false;
+    kafka->storing = false;
+    struct mr_batch *batch = kafka->first;
+    kafka->first = NULL;
+    kafka->last = &kafka->first;
+    while (batch != NULL) {
+        struct mr_batch *next = batch->next;
+        kafka->done(kafka->done_context, batch);
+        batch = next;
+    }
     return MR_OK;
 }
 
@@ -238,13 +377,19 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
             continue;
         }
         struct mr_batch *batch = message->_private;
+        kafka->told_unreachable = false;
+        kafka->unreported--;
+        if (batch == NULL) {
+            kafka->storing = kafka->ending; /* a transaction's is safe with its end */
+            continue;
+        }
         MR_ASSERT(batch->pending > 0);
         batch->pending--;
-        kafka->told_unreachable = false;
         mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt),
                              message->partition, message->key_len + message->len);
         /* A sealed batch is still being sent: a full queue cut `send` short. */
-        if (batch->pending == 0 && batch->state == MR_BATCH_SENDING) {
+        if (batch->pending == 0 && batch->state == MR_BATCH_SENDING &&
+            !kafka->options.exactly_once) {
             kafka->done(kafka->done_context, batch);
         }
     }
@@ -297,13 +442,14 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
     if (!kafka->told_unreachable) {
         atomic_store_explicit(&kafka->unreachable_ms, 0, memory_order_relaxed);
     }
-    return session_status(kafka, ret_error);
+    MR_TRY(session_status(kafka, ret_error));
+    return kafka->ending && kafka->unreported == 0 ? end_transaction(kafka, ret_error) : MR_OK;
 }
 
 static int kafka_timeout_ms(const struct mr_sink *sink)
 {
-    (void)sink;
-    return POLL_INTERVAL_MS;
+    const struct kafka_sink *kafka = (const struct kafka_sink *)sink;
+    return kafka->ending && kafka->unreported == 0 ? RETRY_MS : POLL_INTERVAL_MS;
 }
 
 /* Takes the latest report, if a new one has come. */
@@ -362,6 +508,9 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
         .send = kafka_send,
         .poll = kafka_poll,
         .timeout_ms = kafka_timeout_ms,
+        .load = kafka_load,
+        .store = kafka_store,
+        .storing = kafka_storing,
         .close = kafka_close,
         .free = kafka_free,
         .view = kafka_view,
@@ -373,5 +522,8 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
     mr_sink_counts_expect_error(&kafka->counts,
                                 rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN));
     mr_sink_counts_expect_error(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT));
+    kafka->base.storage = options->exactly_once          ? MR_STORES_WITH
+                          : options->state_topic != NULL ? MR_STORES_AFTER
+                                                         : MR_STORES_NOTHING;
     return &kafka->base;
 }

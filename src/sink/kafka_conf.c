@@ -51,6 +51,17 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     for (size_t i = 0; i < MR_ARRAY_LEN(fixed); i++) {
         MR_TRY(conf_set(conf, fixed[i].name, fixed[i].value, ret_error));
     }
+    if (options->exactly_once) {
+        static const struct mr_kafka_property transactional[] = {
+            {"transaction.timeout.ms", "60000"},
+            /* Must end before the transaction does. */
+            {"message.timeout.ms", "55000"},
+        };
+        for (size_t i = 0; i < MR_ARRAY_LEN(transactional); i++) {
+            MR_TRY(conf_set(conf, transactional[i].name, transactional[i].value, ret_error));
+        }
+        MR_TRY(conf_set(conf, "transactional.id", options->state_name, ret_error));
+    }
     MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
     MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
     MR_TRY(conf_set_u64(conf, "linger.ms", options->linger_ms, ret_error));

@@ -72,6 +72,11 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
     case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "grant the user IdempotentWrite on the cluster");
         return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "grant the user Describe and Write on transactional id \"%s\"",
+                 options->state_name);
+        return MR_ERR_AUTH;
     case RD_KAFKA_RESP_ERR__TRANSPORT: /* also a handshake that failed while it was being read */
         return strstr(text, "SSL") == NULL ? MR_ERR_TRANSIENT : classify_tls(text, ret_remedy);
     case RD_KAFKA_RESP_ERR__SSL:

@@ -1,7 +1,7 @@
 /* The headers of a record, as text: position, transaction and commit time.
  *
  * `mr-pos` is "<commit LSN, 16 hex digits>-<ordinal, 10 hex digits>-<part, 1 digit>": of fixed width, so
- * that positions compare as bytes, and strictly increasing within a partition. Any thread.
+ * that positions compare as bytes, and strictly increasing within a partition. One thread an object.
  */
 #ifndef MR_SINK_RECORD_HEADERS_H
 #define MR_SINK_RECORD_HEADERS_H
@@ -20,9 +20,14 @@ struct mr_record_headers {
     size_t xid_len;
     char commit_time[20]; /* microseconds since 1970, decimal */
     size_t commit_time_len;
+
+    /* What the text of a transaction's records has in common is of: */
+    mr_lsn commit_lsn;
+    int64_t commit_time_us;
+    uint32_t of_xid;
 };
 
-void mr_record_headers_format(const struct mr_record *record,
-                              struct mr_record_headers *ret_headers);
+/* `headers` is all zero before the first record, and kept from one to the next. */
+void mr_record_headers_format(const struct mr_record *record, struct mr_record_headers *headers);
 
 #endif

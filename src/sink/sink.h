@@ -10,10 +10,18 @@
 
 #include "base/status.h"
 #include "event/batch.h"
+#include "event/checkpoint.h"
 #include "sink/sink_view.h"
 
 /* Every record of `batch` is safe with the sink; the batch is the receiver's again. */
 typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
+
+/* Whether a sink keeps the position along with the events. */
+enum mr_sink_storage {
+    MR_STORES_NOTHING, /* the slot is all there is */
+    MR_STORES_AFTER,   /* in a record of its own, after what it tells of is safe */
+    MR_STORES_WITH,    /* in one transaction with what it tells of */
+};
 
 struct mr_sink;
 
@@ -33,6 +41,21 @@ struct mr_sink_ops {
     /* Milliseconds after which `poll` wants to be called even if nobody woke it; -1: never. */
     int (*timeout_ms)(const struct mr_sink *sink);
 
+    /* The next three only where something is stored (`storage` of the sink).
+     *
+     * Reads what was stored last, by whichever process; once, right after `open`. Waits for the broker, until
+     * the `stop_fd` of `open` is readable (MR_AGAIN). */
+    mr_status (*load)(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
+                      struct mr_error *ret_error);
+
+    /* Takes a state to store; one at a time. MR_STORES_WITH: it is of all batches sent so far, which are done
+     * together with it. */
+    mr_status (*store)(struct mr_sink *sink, const struct mr_checkpoint *state,
+                       struct mr_error *ret_error);
+
+    /* A state that was taken is not safe yet. */
+    bool (*storing)(const struct mr_sink *sink);
+
     /* Ends the session at once. Batches not done are no longer touched when it returns. */
     void (*close)(struct mr_sink *sink);
 
@@ -45,6 +68,7 @@ struct mr_sink_ops {
 
 struct mr_sink {
     const struct mr_sink_ops *ops;
+    enum mr_sink_storage storage;
 };
 
 /* Kafka. Strings are the caller's and outlive the sink. */
@@ -62,10 +86,13 @@ struct mr_kafka_options {
     size_t batch_bytes; /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
+    uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
     int32_t partitions;              /* of a topic that is created */
     int32_t replication;             /* of a topic that is created; -1: the broker's default */
     bool headers;                    /* position, xid and commit time as record headers */
-    uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
+    bool exactly_once;               /* events and state in one transaction */
+    const char *state_topic;         /* compacted; NULL: nothing is stored */
+    const char *state_name;          /* key of this pipeline's state, and its transactional id */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "source/pg_identity.h"
 #include "source/pg_payload.h"
 #include "source/pg_setup.h"
 
@@ -33,10 +34,12 @@ static void remember_database(struct pg_source *source)
     source->database = MR_STRDUP(mr_pg_database(source->conn));
 }
 
-static mr_status open_stream(struct pg_source *source, mr_lsn start, int stop_fd,
+static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
+                             mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
+    MR_TRY(mr_pg_identify(source->conn, options, stored, stop_fd, ret_identity, ret_error));
     MR_TRY(mr_pg_setup(source->conn, options, stop_fd, ret_error));
     mr_key_list_done(&source->keys);
     MR_TRY(
@@ -46,18 +49,30 @@ static mr_status open_stream(struct pg_source *source, mr_lsn start, int stop_fd
                                    start, ret_error);
 }
 
-static mr_status pg_source_open(struct mr_source *base, mr_lsn start, int stop_fd,
-                                struct mr_error *ret_error)
+static mr_status close_if(struct pg_source *source, mr_status status)
 {
-    struct pg_source *source = source_of(base);
-    MR_ASSERT(source->conn == NULL);
-    MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
-    mr_status status = open_stream(source, start, stop_fd, ret_error);
     if (status != MR_OK) {
         mr_pg_close(source->conn);
         source->conn = NULL;
     }
     return status;
+}
+
+static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn == NULL);
+    MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
+    return close_if(source, mr_pg_claim(source->conn, source->options.slot, stop_fd, ret_error));
+}
+
+static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,
+                                mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
+                                struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL);
+    return close_if(source, open_stream(source, stored, start, stop_fd, ret_identity, ret_error));
 }
 
 static void count_received(struct pg_source *source)
@@ -118,6 +133,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
 {
     static const struct mr_source_ops ops = {
         .name = "postgres",
+        .claim = pg_source_claim,
         .open = pg_source_open,
         .receive = pg_source_receive,
         .confirm = pg_source_confirm,

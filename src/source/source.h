@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/status.h"
-#include "event/event.h"
+#include "event/checkpoint.h"
 
 /* What the pipeline does with the stream. Every function may be called again with the same arguments
  * after it answered MR_FULL; positions tell what was done already. */
@@ -32,11 +32,15 @@ struct mr_source;
 struct mr_source_ops {
     const char *name;
 
-    /* Connects, sets up or verifies publication and slot, and starts the stream at `start` (0: where the
-     * slot stands). Returns early with MR_AGAIN once `stop_fd` is readable. Safe to call again after
-     * `close`. */
-    mr_status (*open)(struct mr_source *source, mr_lsn start, int stop_fd,
-                      struct mr_error *ret_error);
+    /* Connects, and waits until no other instance has the stream. Returns early with MR_AGAIN once `stop_fd`
+     * is readable. Safe to call again after `close`. NULL where nobody else could. */
+    mr_status (*claim)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
+
+    /* After `claim`: sets up or verifies publication and slot, verifies that the stream may go on where `stored`
+     * says (NULL: nothing is stored), and starts it at `start` (0: where the slot stands). After an error the
+     * claim is gone. */
+    mr_status (*open)(struct mr_source *source, const struct mr_checkpoint *stored, mr_lsn start,
+                      int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error);
 
     /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK), the
      * handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or error). */

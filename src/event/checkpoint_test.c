@@ -1,0 +1,71 @@
+#include "event/checkpoint.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+static const struct mr_checkpoint stored = {
+    .identity = {.system_id = "7000", .timeline = 2, .slot = "s", .publication = "p"},
+    .end_lsn = 1000,
+};
+
+static struct mr_server_position server(void)
+{
+    return (struct mr_server_position){
+        .identity = stored.identity, .slot_exists = true, .slot_confirmed = 900, .flushed = 2000};
+}
+
+static void assert_refused(const struct mr_server_position *position, const char *part)
+{
+    struct mr_error error = {0};
+    assert_int_equal(mr_checkpoint_verify(&stored, position, &error), MR_ERR_HISTORY);
+    assert_non_null(strstr(error.text, part));
+    assert_non_null(strstr(error.text, "state_name"));
+}
+
+static void test_goes_on(void **state)
+{
+    (void)state;
+    struct mr_error error;
+    struct mr_server_position now = server();
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+    now.slot_confirmed = 1000; /* both ends may touch */
+    now.flushed = 1000;
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+    now.identity.timeline = 3; /* promoted behind what was delivered */
+    now.switched_at = 1000;
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct mr_server_position now = server();
+    strcpy(now.identity.system_id, "7001");
+    assert_refused(&now, "another PostgreSQL cluster");
+    now = server();
+    now.identity.timeline = 1;
+    assert_refused(&now, "timeline");
+    now = server();
+    now.identity.timeline = 3;
+    now.switched_at = 999;
+    assert_refused(&now, "promoted or restored");
+    now = server();
+    now.flushed = 998;
+    assert_refused(&now, "log ends at 0/3E6");
+    now = server();
+    now.slot_exists = false;
+    assert_refused(&now, "slot \"s\" is gone");
+    now = server();
+    now.slot_confirmed = 1001;
+    assert_refused(&now, "moved by somebody else");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+#include "sink/kafka_state.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sink/kafka_conf.h"
+
+enum {
+    STATE_VERSION = 1,
+    ANSWER_TIMEOUT_MS = 2000,
+    POLL_MS = 50,
+    CREATE_TIMEOUT_MS = 10000,
+    TAIL_FIRST = 64,  /* records from the end that are looked through first, */
+    TAIL_FACTOR = 32, /* and by how much more each time */
+};
+
+/* ---- the record ---- */
+
+size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEXT_MAX])
+{
+    cJSON *json = cJSON_CreateObject();
+    char lsn[32];
+    char position[64];
+    cJSON_AddNumberToObject(json, "version", STATE_VERSION);
+    cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
+    cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
+    cJSON_AddStringToObject(json, "slot", state->identity.slot);
+    cJSON_AddStringToObject(json, "publication", state->identity.publication);
+    snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT, MR_LSN_ARGS(state->end_lsn));
+    cJSON_AddStringToObject(json, "end_lsn", lsn);
+    if (state->position.commit_lsn != 0) {
+        snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
+                 MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
+        cJSON_AddStringToObject(json, "position", position);
+    }
+    /* Names are at most 63 bytes each, so it fits however they are escaped. */
+    MR_ASSERT(cJSON_PrintPreallocated(json, text, MR_STATE_TEXT_MAX, false));
+    cJSON_Delete(json);
+    return strlen(text);
+}
+
+static bool take_text(const cJSON *json, const char *name, char *out, size_t size)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    return text != NULL && snprintf(out, size, "%s", text) < (int)size;
+}
+
+static bool take_lsn(const char *text, mr_lsn *ret_lsn, const char **ret_rest)
+{
+    unsigned high;
+    unsigned low;
+    int used = 0;
+    if (text == NULL || sscanf(text, "%8X/%8X%n", &high, &low, &used) != 2) {
+        return false;
+    }
+    *ret_lsn = (mr_lsn)high << 32 | low;
+    *ret_rest = text + used;
+    return true;
+}
+
+static bool take_position(const char *text, struct mr_position *ret_position)
+{
+    const char *rest;
+    int used = 0;
+    return take_lsn(text, &ret_position->commit_lsn, &rest) &&
+           sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
+}
+
+static bool take_state(const cJSON *json, struct mr_checkpoint *state)
+{
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
+    const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
+    const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
+    const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
+    const char *rest;
+    if (!cJSON_IsNumber(version) || version->valueint != STATE_VERSION ||
+        !cJSON_IsNumber(timeline) || !take_lsn(end, &state->end_lsn, &rest) || *rest != '\0') {
+        return false;
+    }
+    state->identity.timeline = (uint32_t)timeline->valuedouble;
+    struct mr_identity *identity = &state->identity;
+    return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
+           take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
+           take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
+           (position == NULL || take_position(cJSON_GetStringValue(position), &state->position));
+}
+
+bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state)
+{
+    cJSON *json = cJSON_ParseWithLength(text, len);
+    struct mr_checkpoint state = {0};
+    bool good = json != NULL && take_state(json, &state);
+    cJSON_Delete(json);
+    if (good) {
+        *ret_state = state;
+    }
+    return good;
+}
+
+/* ---- reading it back ---- */
+
+struct loader {
+    const struct mr_kafka_options *options;
+    rd_kafka_t *producer;
+    rd_kafka_t *consumer;
+    mr_kafka_serve_fn serve;
+    void *context;
+    bool found;
+    bool unreadable; /* the newest record is of a form that is not known */
+    struct mr_checkpoint state;
+};
+
+static mr_status consumer_new(struct loader *loader, struct mr_error *ret_error)
+{
+    static const struct mr_kafka_property fixed[] = {
+        {"group.id", "millrace-state"}, /* asked for by the library; nothing is joined or stored */
+        {"enable.auto.commit", "false"},      {"isolation.level", "read_committed"},
+        {"enable.partition.eof", "true"},     {"auto.offset.reset", "error"},
+        {"fetch.wait.max.ms", "10"},          {"queued.max.messages.kbytes", "1024"},
+        {"fetch.message.max.bytes", "65536"},
+    };
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    struct mr_kafka_options plain = *loader->options;
+    plain.exactly_once = false;
+    mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
+    char reason[256] = "";
+    for (size_t i = 0; status == MR_OK && i < MR_ARRAY_LEN(fixed); i++) {
+        rd_kafka_conf_res_t set =
+            rd_kafka_conf_set(conf, fixed[i].name, fixed[i].value, reason, sizeof(reason));
+        MR_ASSERT(set == RD_KAFKA_CONF_OK);
+    }
+    if (status != MR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return status;
+    }
+    rd_kafka_conf_set_log_cb(conf, NULL);
+    loader->consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
+    if (loader->consumer == NULL) {
+        rd_kafka_conf_destroy(conf);
+        return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
+    }
+    rd_kafka_poll_set_consumer(loader->consumer);
+    return MR_OK;
+}
+
+static void create_topic(struct loader *loader)
+{
+    char reason[256];
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
+        loader->options->state_topic, 1, loader->options->replication, reason, sizeof(reason));
+    /* Small segments: compaction never touches the one that is being written. */
+    rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
+    rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
+    rd_kafka_queue_t *answer = rd_kafka_queue_new(loader->producer);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(loader->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_AdminOptions_set_request_timeout(options, CREATE_TIMEOUT_MS, NULL, 0);
+    rd_kafka_CreateTopics(loader->producer, &topic, 1, options, answer);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answer, CREATE_TIMEOUT_MS);
+    if (event != NULL) {
+        rd_kafka_event_destroy(event); /* whether it is there now is asked anyway */
+    }
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(answer);
+    rd_kafka_NewTopic_destroy(topic);
+}
+
+/* Asks the broker for the topic's ends; an error is what stands in the way now. */
+static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
+{
+    return rd_kafka_query_watermark_offsets(loader->consumer, loader->options->state_topic, 0,
+                                            ret_low, ret_high, ANSWER_TIMEOUT_MS);
+}
+
+static bool is_refusal(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,
+                      struct mr_error *ret_error)
+{
+    const char *name = loader->options->state_topic;
+    for (;;) {
+        rd_kafka_resp_err_t err = ask_ends(loader, ret_low, ret_high);
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return MR_OK;
+        }
+        if (is_refusal(err)) {
+            return mr_fail(
+                ret_error, MR_ERR_AUTH,
+                "Kafka topic \"%s\", which keeps the position: %s; grant the user Describe, "
+                "Read, Write and Create on it",
+                name, rd_kafka_err2str(err));
+        }
+        if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+            err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+            err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+            create_topic(loader);
+        }
+        MR_TRY(loader->serve(loader->context, ret_error));
+    }
+}
+
+static void take_record(struct loader *loader, const rd_kafka_message_t *message)
+{
+    size_t len = strlen(loader->options->state_name);
+    if (message->key_len != len || memcmp(message->key, loader->options->state_name, len) != 0 ||
+        message->payload == NULL) {
+        return;
+    }
+    loader->found = true;
+    loader->unreadable = !mr_state_parse(message->payload, message->len, &loader->state);
+}
+
+/* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
+ * pipeline that is still open hold the end back: it is waited for. */
+static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
+                           struct mr_error *ret_error)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = from;
+    rd_kafka_resp_err_t err = rd_kafka_assign(loader->consumer, part);
+    rd_kafka_topic_partition_list_destroy(part);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    mr_status status = MR_OK;
+    for (bool at_end = false; !at_end && status == MR_OK;) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(loader->consumer, POLL_MS);
+        if (message == NULL) {
+            status = loader->serve(loader->context, ret_error);
+            continue;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            at_end = message->offset >= high;
+        } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            take_record(loader, message);
+            at_end = message->offset + 1 >= high;
+        } else if (message->err != RD_KAFKA_RESP_ERR__TRANSPORT &&
+                   message->err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+            status = mr_fail(ret_error, is_refusal(message->err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\", which keeps the position, can't be read: %s",
+                             loader->options->state_topic, rd_kafka_message_errstr(message));
+        }
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_assign(loader->consumer, NULL);
+    return status;
+}
+
+/* The newest record is near the end: most often it is the last. */
+static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
+{
+    int64_t low;
+    int64_t high;
+    MR_TRY(ends(loader, &low, &high, ret_error));
+    int64_t tail = TAIL_FIRST;
+    for (int64_t from = high; !loader->found && from > low; tail *= TAIL_FACTOR) {
+        from = high - tail > low ? high - tail : low;
+        MR_TRY(read_from(loader, from, high, ret_error));
+    }
+    return MR_OK;
+}
+
+mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
+                              mr_kafka_serve_fn serve, void *context, bool *ret_found,
+                              struct mr_checkpoint *ret_state, struct mr_error *ret_error)
+{
+    struct loader loader = {
+        .options = options, .producer = producer, .serve = serve, .context = context};
+    MR_TRY(consumer_new(&loader, ret_error));
+    mr_status status = read_newest(&loader, ret_error);
+    rd_kafka_destroy_flags(loader.consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    MR_TRY(status);
+    if (loader.unreadable) {
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "the state of \"%s\" in Kafka topic \"%s\" is of a form that this version does not "
+            "know; use the version that wrote it, or another sink.kafka.state_name",
+            options->state_name, options->state_topic);
+    }
+    *ret_found = loader.found;
+    *ret_state = loader.state;
+    return MR_OK;
+}

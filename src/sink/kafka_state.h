@@ -1,0 +1,28 @@
+/* The state record: where a pipeline stands, in a compacted topic, keyed by the pipeline's name. Inside sink/ only;
+ * sink thread.
+ */
+#ifndef MR_SINK_KAFKA_STATE_H
+#define MR_SINK_KAFKA_STATE_H
+
+#include <librdkafka/rdkafka.h>
+
+#include "sink/sink.h"
+
+enum { MR_STATE_TEXT_MAX = 1024 };
+
+/* The record's value, JSON; answers its length. */
+size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEXT_MAX]);
+
+/* False when the text is no state of a version that is known. */
+MR_MUST_USE bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state);
+
+/* What goes on while the broker is waited for: an error, or MR_AGAIN once the thread is to leave, ends it. */
+typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error);
+
+/* Makes sure that the topic exists, and reads the newest record of the pipeline, committed ones only. Waits for the
+ * broker for as long as `serve` says MR_OK. Uses a consumer of its own, and `producer` to create the topic. */
+mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
+                              mr_kafka_serve_fn serve, void *context, bool *ret_found,
+                              struct mr_checkpoint *ret_state, struct mr_error *ret_error);
+
+#endif

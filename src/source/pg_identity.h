@@ -1,0 +1,24 @@
+/* Whose stream it is: one instance at a time, of one cluster, one timeline, one slot. Source thread. */
+#ifndef MR_SOURCE_PG_IDENTITY_H
+#define MR_SOURCE_PG_IDENTITY_H
+
+#include "event/checkpoint.h"
+#include "source/pg_source.h"
+
+/* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
+ * with it. So a standby takes over within half a second of the first one's end. MR_AGAIN once `stop_fd` is
+ * readable. */
+mr_status mr_pg_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd,
+                      struct mr_error *ret_error);
+
+/* Reads the server's identity, and verifies that the stream may go on where `stored` says (NULL: nothing is stored).
+ * MR_ERR_HISTORY when rows may be missing. */
+mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_checkpoint *stored, int stop_fd,
+                         struct mr_identity *ret_identity, struct mr_error *ret_error);
+
+/* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it
+ * is not in there. PostgreSQL documentation, "Streaming Replication Protocol", TIMELINE_HISTORY. */
+mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline);
+
+#endif
