@@ -78,12 +78,12 @@ def test_in_flight_counts_what_a_frozen_broker_holds(database, measured):
     os.kill(broker, signal.SIGSTOP)
     try:
         database.run("INSERT INTO t SELECT g, 'v' FROM generate_series(1, 300) g")
-        samples = when(measured, lambda s: s["millrace_messages_in_flight"] == 300)
-        assert total(samples, "millrace_partition_messages_in_flight") == 300
+        # Not always all 300: what comes in more than two pieces waits in front of the sink.
+        samples = when(measured, lambda s: s["millrace_messages_in_flight"] > 0 and s["millrace_stalled_seconds"] > 1)
+        assert total(samples, "millrace_partition_messages_in_flight") == samples["millrace_messages_in_flight"] <= 300
         assert total(samples, "millrace_partition_bytes_in_flight") == samples["millrace_bytes_in_flight"] > 0
         assert samples["millrace_records_acknowledged_total"] == 1
         assert samples["millrace_lag_bytes"] > 0
-        samples = when(measured, lambda s: s["millrace_stalled_seconds"] > 1)
     finally:
         os.kill(broker, signal.SIGCONT)
     samples = when(measured, lambda s: s["millrace_records_acknowledged_total"] == 301)

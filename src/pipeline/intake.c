@@ -83,6 +83,8 @@ static void hand_over(struct intake *intake)
     intake->filling = NULL;
     intake->records += batch->record_count;
     intake->bytes += mr_batch_bytes(batch);
+    atomic_store_explicit(&pipeline->records, intake->records, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->bytes, intake->bytes, memory_order_relaxed);
     mr_meter_hand_over(&pipeline->meter, batch);
     batch->session = intake->session;
     batch->sequence = ++intake->sequence;
@@ -500,8 +502,6 @@ static void publish_counts(struct intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     atomic_store_explicit(&pipeline->changes, intake->changes, memory_order_relaxed);
-    atomic_store_explicit(&pipeline->records, intake->records, memory_order_relaxed);
-    atomic_store_explicit(&pipeline->bytes, intake->bytes, memory_order_relaxed);
     atomic_store_explicit(&pipeline->skipped, intake->skipped, memory_order_relaxed);
     atomic_store_explicit(&pipeline->transactions, intake->transactions, memory_order_relaxed);
 }
