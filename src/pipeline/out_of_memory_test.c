@@ -78,12 +78,15 @@ struct player {
 
 static struct mr_recording recording;
 
-static mr_status player_open(struct mr_source *source, mr_lsn start, int stop_fd,
+static mr_status player_open(struct mr_source *source, const struct mr_checkpoint *stored,
+                             mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *ret_error)
 {
     (void)source;
+    (void)stored;
     (void)start;
     (void)stop_fd;
+    (void)ret_identity;
     (void)ret_error;
     return MR_OK;
 }
