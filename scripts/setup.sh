@@ -21,7 +21,8 @@ set -euo pipefail
 # ca-certificates: for pip, npm and Maven on a minimal system.
 BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
     librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
-    libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates)
+    libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
+    libdw-dev libprotobuf-c-dev protobuf-c-compiler)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
