@@ -184,6 +184,8 @@ main() {
     install_packages "${BUILD_PACKAGES[@]}"
     [ "$all" = yes ] || return 0
     install_packages "${STAND_PACKAGES[@]}"
+    # `go tool pprof`, which reads profiles in the tests.
+    have go || install_packages golang-go
     install_kafka
     install_venv
     for major in "${majors[@]}"; do install_pg "$major"; done

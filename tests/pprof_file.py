@@ -58,15 +58,19 @@ class Profile:
         for value in messages.get(5, []):
             function = dict(fields(value))
             self.functions[function[1]] = self.texts[function.get(2, 0)]
-        self.locations = {}
+        objects = {mapping[1]: self.texts[mapping.get(5, 0)] for mapping in self.mappings}
+        self.locations, self.objects = {}, {}
         for value in messages.get(4, []):
-            names, key = [], 0
+            names, key, mapping = [], 0, 0
             for number, part in fields(value):
                 if number == 1:
                     key = part
+                elif number == 2:
+                    mapping = part
                 elif number == 4:
                     names.append(self.functions[dict(fields(part))[1]])
             self.locations[key] = names
+            self.objects[key] = objects.get(mapping, "")
         self.samples = [self._sample(value) for value in messages.get(2, [])]
 
     def _pair(self, value):
@@ -92,11 +96,14 @@ class Profile:
     def labelled(self, name):
         return {labels[name] for _, _, labels in self.samples if name in labels}
 
-    def frames_named(self):
-        """Part of all frames of all samples, by weight, that have a function's name."""
+    def frames_named(self, without="nothing"):
+        """Part of all frames of all samples, by weight, that have a function's name; frames in objects of
+        that name are left out."""
         named = seen = 0
         for locations, values, _ in self.samples:
             for location in locations:
+                if without in self.objects[location]:
+                    continue
                 seen += values[0]
                 named += values[0] if self.locations[location] else 0
         return named / seen
