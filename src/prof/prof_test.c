@@ -124,7 +124,9 @@ static void test_sampler_is_fair(void **state)
         }
     }
     assert_int_equal(profile.lost, 0);
+#ifndef __SANITIZE_THREAD__ /* it delivers signals late, when the stack is another */
     assert_true((double)profile.rooted >= 0.99 * (double)profile.samples);
+#endif
     mr_profile_done(&profile);
 }
 
