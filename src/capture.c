@@ -107,8 +107,8 @@ static mr_status write_metrics(const char *folder, struct mr_error *ret_error)
         mr_monitor_write_metrics(state.monitor, &out);
         size *= 2;
     } while (out.full);
-    mr_status status = mr_file_write_whole(folder, "metrics.txt", text,
-                                           (size_t)(out.at - text), ret_error);
+    mr_status status =
+        mr_file_write_whole(folder, "metrics.txt", text, (size_t)(out.at - text), ret_error);
     free(text);
     return status;
 }
