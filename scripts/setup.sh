@@ -21,7 +21,8 @@ set -euo pipefail
 # ca-certificates: for pip, npm and Maven on a minimal system.
 BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
     librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
-    libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates)
+    libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
+    libdw-dev libprotobuf-c-dev protobuf-c-compiler)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
@@ -183,6 +184,8 @@ main() {
     install_packages "${BUILD_PACKAGES[@]}"
     [ "$all" = yes ] || return 0
     install_packages "${STAND_PACKAGES[@]}"
+    # `go tool pprof`, which reads profiles in the tests.
+    have go || install_packages golang-go
     install_kafka
     install_venv
     for major in "${majors[@]}"; do install_pg "$major"; done

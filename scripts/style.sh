@@ -16,9 +16,11 @@ declare -A MAY_INCLUDE=(
     [tools]="base flame"
     [source]="base event"
     [encode]="base event"
-    [sink]="base event"
-    [pipeline]="base event metrics source encode sink"
-    [admin]="base event metrics source encode sink pipeline"
+    [prof]="base flame"
+    [pprof]="base flame prof admin"
+    [sink]="base event prof"
+    [pipeline]="base event metrics prof source encode sink"
+    [admin]="base event metrics prof source encode sink pipeline"
     [config]="base event source encode sink pipeline admin"
 )
 

@@ -17,6 +17,7 @@
 #include "check.h"
 #include "config/config.h"
 #include "metrics/metrics.h"
+#include "profiling.h"
 #include "versions.h"
 
 enum { MONITOR_SAMPLE_MS = 1000 };
@@ -173,11 +174,13 @@ static void app_wire(struct app *app)
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
                                                     .interval_ms = app->config->slot_interval_ms});
-    app->monitor = mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
-                                                               .pipeline = app->pipeline,
-                                                               .sink = app->sink,
-                                                               .tables = app->table_counts,
-                                                               .slot = app->slot});
+    app->monitor =
+        mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
+                                                    .pipeline = app->pipeline,
+                                                    .sink = app->sink,
+                                                    .tables = app->table_counts,
+                                                    .slot = app->slot,
+                                                    .more_metrics = mr_profiling_metrics});
 }
 
 static void http_wire(struct app *app)
@@ -290,7 +293,10 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
            MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
            MR_LOG_STR("librdkafka", versions.librdkafka),
            MR_LOG_STR("allocator", versions.allocator));
-    mr_status status = watchers_start(app, ret_error);
+    mr_status status = mr_profiling_begin(app->config, app->http, app->monitor, ret_error);
+    if (status == MR_OK) {
+        status = watchers_start(app, ret_error);
+    }
     if (status == MR_OK) {
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     }
@@ -299,6 +305,7 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
         status = mr_pipeline_join(app->pipeline, ret_error);
     }
     watchers_stop(app);
+    mr_profiling_end();
     log_end(app->pipeline, status, ret_error);
     app_free(app);
     close(done_fd);

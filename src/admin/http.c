@@ -12,6 +12,7 @@
 #include "admin/http_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "prof/threads.h"
 
 enum {
     HEAD_MS = 5000,    /* from the handshake to the end of the first request's head */
@@ -282,7 +283,9 @@ static void *slow_main(void *context)
 {
     struct mr_http_request *request = context;
     be_nice();
+    mr_prof_thread_start(MR_PROF_HTTP, "mr-http-slow");
     request->route->handler(request->route->context, request);
+    mr_prof_thread_end();
     atomic_store(&request->done, true);
     eventfd_write(request->done_fd, 1);
     return NULL;
@@ -507,6 +510,7 @@ static void *http_main(void *context)
 {
     struct mr_http *http = context;
     be_nice();
+    mr_prof_thread_start(MR_PROF_HTTP, "mr-http");
     int64_t next_tick_ns = mr_monotonic_ns();
     while (!stopping(http)) {
         if (mr_monotonic_ns() >= next_tick_ns) {
@@ -516,6 +520,7 @@ static void *http_main(void *context)
         turn(http, next_tick_ns);
     }
     say_farewell(http);
+    mr_prof_thread_end();
     return NULL;
 }
 

@@ -11,6 +11,7 @@
 
 #include "admin/monitor_internal.h"
 #include "base/clock.h"
+#include "prof/threads.h"
 
 enum {
     TEXT_SIZE_FIRST = 128 * 1024,
@@ -305,10 +306,12 @@ static void *monitor_main(void *context)
     struct mr_monitor *monitor = context;
     prctl(PR_SET_NAME, "mr-monitor");
     mr_alloc_leave_out();
+    mr_prof_thread_start(MR_PROF_MONITOR, "mr-monitor");
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
     do {
         sample(monitor);
     } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
+    mr_prof_thread_end();
     return NULL;
 }
 
@@ -417,6 +420,9 @@ void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out)
     mr_monitor_look(monitor);
     mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline),
                       monitor->write_seconds, out);
+    if (monitor->options.more_metrics != NULL) {
+        monitor->options.more_metrics(out);
+    }
     monitor->write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
     size_t written = (size_t)(out->at - begin);
     if (out->full || written > monitor->text_size) {

@@ -104,6 +104,7 @@ struct mr_monitor_options {
     struct mr_sink *sink;
     const struct mr_table_counts *tables;
     struct mr_pg_slot *slot;
+    void (*more_metrics)(struct mr_buffer *out); /* writes families of its own; NULL: none */
 };
 
 struct mr_monitor;

@@ -18,6 +18,7 @@ option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
 option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
+option(MILLRACE_PROFILING "Build the profiler in (needs elfutils, protobuf-c, zlib)" ON)
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
 option(MILLRACE_FUZZ "Build the libFuzzer targets (needs Clang)" OFF)
 

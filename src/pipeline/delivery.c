@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
+#include "prof/threads.h"
 
 enum {
     /* What waits in the ring goes to the sink as one group, and so many groups are on their way at a time:
@@ -391,11 +392,13 @@ void *mr_delivery_main(void *context)
 {
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
+    mr_prof_thread_start(MR_PROF_SINK, "mr-sink");
     struct delivery delivery = {.pipeline = pipeline};
     mr_ack_init(&delivery.ack, WINDOW_POOLS * pipeline->pool.count);
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
     mr_ack_done(&delivery.ack);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
+    mr_prof_thread_end();
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
+#include "prof/threads.h"
 
 /* With nothing new to tell, a status update still goes out so often: well below any sane
  * wal_sender_timeout, and the server's own question is answered anyway. */
@@ -244,7 +245,9 @@ static mr_status on_change(void *context, const struct mr_change *change,
         return MR_OK;
     }
     struct item item = {.change = change};
+    mr_prof_thread_table(change->relation->schema, change->relation->table);
     mr_status status = append(intake, &item, ret_error);
+    mr_prof_thread_table(NULL, NULL);
     if (MR_LIKELY(status == MR_OK)) {
         intake->appended = change->position;
         intake->appended_in_transaction = true;
@@ -828,6 +831,7 @@ void *mr_intake_main(void *context)
 {
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-source");
+    mr_prof_thread_start(MR_PROF_SOURCE, "mr-source");
     /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
     prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
     struct intake intake = {
@@ -849,5 +853,6 @@ void *mr_intake_main(void *context)
     mr_wake(pipeline->abandon);
     mr_wake(pipeline->sink_wake);
     mr_wake(pipeline->done_fd);
+    mr_prof_thread_end();
     return NULL;
 }

@@ -15,6 +15,7 @@
 #include "sink/kafka_place.h"
 #include "sink/kafka_state.h"
 #include "sink/kafka_stats.h"
+#include "sink/kafka_threads.h"
 #include "sink/kafka_topics.h"
 #include "sink/record_headers.h"
 #include "sink/sink.h"
@@ -120,6 +121,7 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
         return status;
     }
     rd_kafka_conf_set_log_cb(conf, on_log);
+    mr_kafka_threads_watch(conf);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));

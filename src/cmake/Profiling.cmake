@@ -1,0 +1,33 @@
+# src/prof and src/pprof with what they are made of, and the modules whose threads make themselves known. Our
+# own text is the sampling; unwinding, packing and compression are libraries'.
+pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw>=0.188)
+pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+find_program(PROTOC_C protoc-c REQUIRED)
+
+set(generated ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${generated}/prof)
+add_custom_command(
+    OUTPUT ${generated}/prof/profile.pb-c.c ${generated}/prof/profile.pb-c.h
+    COMMAND ${PROTOC_C} --proto_path=${CMAKE_SOURCE_DIR}/src --c_out=${generated} prof/profile.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/src/prof/profile.proto)
+# Not our text: our warnings don't apply.
+add_library(mr_prof_proto STATIC ${generated}/prof/profile.pb-c.c ${generated}/prof/profile.pb-c.h)
+target_include_directories(mr_prof_proto PUBLIC ${generated})
+target_link_libraries(mr_prof_proto PUBLIC PkgConfig::PROTOBUF_C)
+
+add_compile_definitions(MR_PROFILING)
+add_millrace_module(prof LINK mr_base mr_flame mr_prof_proto PkgConfig::LIBDW PkgConfig::ZLIB
+                    Threads::Threads)
+add_millrace_module(pprof LINK mr_prof mr_admin)
+foreach(module sink pipeline admin)
+    target_link_libraries(mr_${module} PUBLIC mr_prof)
+endforeach()
+target_sources(millrace PRIVATE src/profiling.c src/capture.c
+               src/prof/heap_conf.c)
+target_link_libraries(millrace PRIVATE mr_pprof)
+
+# heap_conf.c is for the program alone.
+get_target_property(sources mr_prof SOURCES)
+list(FILTER sources EXCLUDE REGEX "/heap_conf\\.c$")
+set_target_properties(mr_prof PROPERTIES SOURCES "${sources}")

@@ -1,0 +1,302 @@
+#include "pprof/routes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "flame/flame.h"
+#include "prof/heap.h"
+#include "prof/offcpu.h"
+#include "prof/output.h"
+#include "prof/profiler.h"
+
+enum {
+    SECONDS_DEFAULT = 10,
+    SECONDS_MAX = 600,
+    FREQUENCY_DEFAULT = 200,
+    LOOKS_DEFAULT = 20, /* of the off-CPU view, a second: each reads a file a thread */
+    LOOKS_MAX = 100,
+    WIDTH_DEFAULT = 2500,
+    WAIT_MS = 100,
+};
+
+static const char *graph_title;
+
+/* ---- the forms of an answer ---- */
+
+static void write_bytes(struct mr_http_request *request, const char *type, void *bytes, size_t len)
+{
+    fwrite(bytes, 1, len, mr_http_body(request, type));
+    free(bytes);
+}
+
+static void answer_report(struct mr_http_request *request, const struct mr_profile *profile,
+                          uint32_t value)
+{
+    (void)value; /* the file has all */
+    size_t len;
+    uint8_t *bytes = mr_output_pprof(profile, &len);
+    mr_http_header(request, "Content-Disposition", "attachment; filename=\"profile.pb.gz\"");
+    write_bytes(request, "application/octet-stream", bytes, len);
+}
+
+static void answer_folded(struct mr_http_request *request, const struct mr_profile *profile,
+                          uint32_t value)
+{
+    size_t len;
+    char *text = mr_output_folded(profile, value, &len);
+    write_bytes(request, "text/plain; charset=utf-8", text, len);
+}
+
+static void answer_flamegraph(struct mr_http_request *request, const struct mr_profile *profile,
+                              uint32_t value)
+{
+    int64_t width;
+    if (!mr_http_number(request, "image_width", WIDTH_DEFAULT, 300, 20000, &width)) {
+        return;
+    }
+    const char *title = mr_http_parameter(request, "title");
+    struct mr_flame_drawing drawing = {
+        .title = title != NULL ? title : graph_title,
+        .search = mr_http_parameter(request, "search"),
+        .width = (unsigned)width,
+        .inverted = mr_http_parameter(request, "inverted") != NULL,
+    };
+    size_t len;
+    char *picture = mr_output_flamegraph(profile, value, &drawing, &len);
+    write_bytes(request, "image/svg+xml", picture, len);
+}
+
+typedef void (*answer_fn)(struct mr_http_request *request, const struct mr_profile *profile,
+                          uint32_t value);
+
+/* The value that ?sample= names, else the kind's last. */
+static bool wanted_value(struct mr_http_request *request, enum mr_profile_kind kind, uint32_t *ret)
+{
+    const char *name = mr_http_parameter(request, "sample");
+    int found =
+        name == NULL ? (int)mr_profile_value_count(kind) - 1 : mr_profile_value_find(kind, name);
+    if (found < 0) {
+        mr_http_fail(request, 400, "sample names no value of this profile; the last is \"%s\"",
+                     mr_profile_value_name(kind, mr_profile_value_count(kind) - 1));
+        return false;
+    }
+    *ret = (uint32_t)found;
+    return true;
+}
+
+/* ---- what is profiled; true: `ret` is filled ---- */
+
+static bool collect_cpu(struct mr_http_request *request, struct mr_profile *ret)
+{
+    int64_t seconds;
+    int64_t frequency;
+    if (!mr_http_number(request, "seconds", SECONDS_DEFAULT, 1, SECONDS_MAX, &seconds) ||
+        !mr_http_number(request, "frequency", FREQUENCY_DEFAULT, 1, MR_SAMPLER_HZ_MAX,
+                        &frequency)) {
+        return false;
+    }
+    mr_status status = mr_profiler_session_begin((uint32_t)frequency);
+    if (status == MR_FULL) {
+        mr_http_fail(request, 429,
+                     "a profile is being taken already; one at a time, try again when it is done");
+        return false;
+    }
+    if (status != MR_OK) {
+        mr_http_fail(request, 503, "the profiler has ended");
+        return false;
+    }
+    mr_log(MR_LOG_INFO, "profile_started", "a CPU profile was asked for",
+           MR_LOG_INT("seconds", seconds), MR_LOG_INT("frequency", frequency));
+    int64_t until_ns = mr_monotonic_ns() + seconds * 1000000000;
+    bool stays = true;
+    while (stays && mr_monotonic_ns() < until_ns) {
+        int64_t left_ms = (until_ns - mr_monotonic_ns()) / 1000000 + 1;
+        stays = mr_http_wait(request, left_ms < WAIT_MS ? (uint32_t)left_ms : WAIT_MS);
+    }
+    mr_profiler_session_end(ret);
+    if (!stays) {
+        mr_profile_done(ret);
+    }
+    return stays;
+}
+
+static bool collect_heap(struct mr_http_request *request, struct mr_profile *ret)
+{
+    int64_t seconds;
+    if (!mr_http_number(request, "seconds", 0, 0, SECONDS_MAX, &seconds)) {
+        return false;
+    }
+    struct mr_error error;
+    if (mr_heap_available(&error) != MR_OK || !mr_heap_is_active()) {
+        mr_http_fail(request, 403, "heap profiling not activated: %s",
+                     mr_heap_available(&error) != MR_OK
+                         ? error.text
+                         : "set heap = true under [profiling] and start again");
+        return false;
+    }
+    int64_t start_ns = mr_monotonic_ns();
+    struct mr_profile before;
+    mr_profile_init(&before, MR_PROFILE_HEAP);
+    mr_status status = seconds > 0 ? mr_heap_profile(&before, &error) : MR_OK;
+    if (status == MR_OK && seconds > 0 && !mr_http_wait(request, (uint32_t)seconds * 1000)) {
+        mr_profile_done(&before);
+        return false;
+    }
+    if (status == MR_OK) {
+        status = mr_heap_profile(ret, &error);
+    }
+    if (status == MR_OK) {
+        mr_profile_merge(ret, &before, -1);
+        ret->duration_ns = mr_monotonic_ns() - start_ns;
+    } else {
+        mr_http_fail(request, 500, "%s", error.text);
+    }
+    mr_profile_done(&before);
+    return status == MR_OK;
+}
+
+static bool collect_offcpu(struct mr_http_request *request, struct mr_profile *ret)
+{
+    int64_t seconds;
+    int64_t frequency;
+    if (!mr_http_number(request, "seconds", SECONDS_DEFAULT, 1, SECONDS_MAX, &seconds) ||
+        !mr_http_number(request, "frequency", LOOKS_DEFAULT, 1, LOOKS_MAX, &frequency)) {
+        return false;
+    }
+    mr_profile_init(ret, MR_PROFILE_OFFCPU);
+    ret->period = 1000000000 / frequency;
+    int64_t start_ns = mr_monotonic_ns();
+    int64_t last_ns = start_ns;
+    bool stays = true;
+    while (stays && last_ns - start_ns < seconds * 1000000000) {
+        stays = mr_http_wait(request, (uint32_t)(1000 / frequency));
+        int64_t now_ns = mr_monotonic_ns();
+        mr_offcpu_look(ret, (uint64_t)(now_ns - last_ns));
+        last_ns = now_ns;
+    }
+    ret->duration_ns = last_ns - start_ns;
+    if (!stays) {
+        mr_profile_done(ret);
+    }
+    return stays;
+}
+
+static bool collect_last_minute(struct mr_http_request *request, struct mr_profile *ret)
+{
+    mr_profiler_last_minute(ret);
+    if (ret->samples > 0) {
+        return true;
+    }
+    mr_profile_done(ret);
+    mr_http_fail(request, 404,
+                 "no samples of the last minute; set recorder = true or path under [profiling], so "
+                 "that the profiler runs when nobody asks");
+    return false;
+}
+
+/* ---- routes ---- */
+
+static const struct {
+    const char *path;
+    bool (*collect)(struct mr_http_request *request, struct mr_profile *ret);
+    enum mr_profile_kind kind;
+    answer_fn answer;
+} pages[] = {
+    {"/pprof/profile/report", collect_cpu, MR_PROFILE_CPU, answer_report},
+    {"/pprof/profile/flamegraph", collect_cpu, MR_PROFILE_CPU, answer_flamegraph},
+    {"/pprof/profile/folded", collect_cpu, MR_PROFILE_CPU, answer_folded},
+    {"/pprof/heap/report", collect_heap, MR_PROFILE_HEAP, answer_report},
+    {"/pprof/heap/flamegraph", collect_heap, MR_PROFILE_HEAP, answer_flamegraph},
+    {"/pprof/heap/folded", collect_heap, MR_PROFILE_HEAP, answer_folded},
+    {"/pprof/offcpu/report", collect_offcpu, MR_PROFILE_OFFCPU, answer_report},
+    {"/pprof/offcpu/flamegraph", collect_offcpu, MR_PROFILE_OFFCPU, answer_flamegraph},
+    {"/pprof/offcpu/folded", collect_offcpu, MR_PROFILE_OFFCPU, answer_folded},
+    {"/pprof/last-minute/report", collect_last_minute, MR_PROFILE_CPU, answer_report},
+    {"/pprof/last-minute/flamegraph", collect_last_minute, MR_PROFILE_CPU, answer_flamegraph},
+    {"/pprof/last-minute/folded", collect_last_minute, MR_PROFILE_CPU, answer_folded},
+    {"/debug/pprof/profile", collect_cpu, MR_PROFILE_CPU, answer_report},
+    {"/debug/pprof/heap", collect_heap, MR_PROFILE_HEAP, answer_report},
+    {"/debug/pprof/allocs", collect_heap, MR_PROFILE_HEAP, answer_report},
+};
+
+static void answer_page(void *context, struct mr_http_request *request)
+{
+    size_t page = (size_t)(uintptr_t)context;
+    uint32_t value;
+    struct mr_profile profile;
+    if (!wanted_value(request, pages[page].kind, &value) ||
+        !pages[page].collect(request, &profile)) {
+        return;
+    }
+    mr_profiler_name_all();
+    pages[page].answer(request, &profile, value);
+    mr_profile_done(&profile);
+}
+
+/* As Go's: the arguments, separated by NUL. Ours hold a file name and no secret. */
+static void answer_cmdline(void *context, struct mr_http_request *request)
+{
+    (void)context;
+    FILE *body = mr_http_body(request, "text/plain; charset=utf-8");
+    FILE *from = fopen("/proc/self/cmdline", "re");
+    int byte;
+    while (from != NULL && (byte = fgetc(from)) != EOF) {
+        fputc(byte, body);
+    }
+    if (from != NULL) {
+        fclose(from);
+    }
+}
+
+static void answer_index(void *context, struct mr_http_request *request)
+{
+    const char *own_path = context;
+    if (strcmp(mr_http_path(request), own_path) != 0) {
+        mr_http_fail(request, 404, "no such profile; %s lists them", own_path);
+        return;
+    }
+    FILE *body = mr_http_body(request, "text/html; charset=utf-8");
+    fputs("<!doctype html><title>millrace profiles</title><h1>Profiles</h1><ul>\n", body);
+    for (size_t i = 0; i < MR_ARRAY_LEN(pages); i++) {
+        fprintf(body, "<li><a href=\"%s\">%s</a>\n", pages[i].path, pages[i].path);
+    }
+    fputs("</ul><p>Parameters: seconds, frequency, image_width, sample, search, inverted.\n", body);
+}
+
+mr_status mr_pprof_add(struct mr_http *http, const struct mr_http_options *options,
+                       const char *name, struct mr_error *ret_error)
+{
+    graph_title = name;
+    if (options->username == NULL && !mr_address_is_local(&options->address)) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "profiling.endpoints: profiles tell what runs inside, and other machines "
+                       "can reach http.address without a password; set http.username and a "
+                       "password, or a loopback address");
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(pages); i++) {
+        mr_http_add(http, &(struct mr_http_route){
+                              .path = pages[i].path,
+                              .title = strcmp(pages[i].path, "/pprof/last-minute/flamegraph") == 0
+                                           ? "last minute's flame graph"
+                                           : NULL,
+                              .handler = answer_page,
+                              .context = (void *)(uintptr_t)i, /* NOLINT */
+                              .slow = true,
+                          });
+    }
+    mr_http_add(http,
+                &(struct mr_http_route){.path = "/debug/pprof/cmdline", .handler = answer_cmdline});
+    static char own_paths[][16] = {"/pprof/", "/debug/pprof/"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(own_paths); i++) {
+        mr_http_add(http, &(struct mr_http_route){
+                              .path = own_paths[i],
+                              .title = i == 0 ? "profiles" : NULL,
+                              .handler = answer_index,
+                              .context = own_paths[i],
+                          });
+    }
+    return MR_OK;
+}

@@ -1,0 +1,16 @@
+/* The continuous profiler's files: one profile and one flame graph an interval, written whole, and the
+ * oldest removed when there are too many. Inside prof/ only; the profiler's thread. */
+#ifndef MR_PROF_CONTINUOUS_H
+#define MR_PROF_CONTINUOUS_H
+
+#include "prof/profiler.h"
+
+/* Makes the folder if it is missing. MR_ERR_CONFIG: it can't be written. */
+mr_status mr_continuous_check(const struct mr_profiler_options *options,
+                              struct mr_error *ret_error);
+
+/* Writes profile-<time>.pb.gz and flamegraph-<time>.svg and applies the limits; logs what goes wrong. */
+mr_status mr_continuous_write(const struct mr_profiler_options *options,
+                              const struct mr_profile *profile);
+
+#endif

@@ -1,0 +1,522 @@
+#include "prof/symbols.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "prof/registers.h"
+
+enum { REPORT_PAUSE_NS = 1000000000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mr_symbols_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void mr_symbols_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- texts ---- */
+
+static struct {
+    char **texts;
+    uint32_t count, room;
+    uint32_t *table; /* text number; 0: free, for "" is never looked for */
+    uint32_t mask;
+} interned;
+
+static uint64_t hash_bytes(const void *data, size_t len)
+{
+    const uint8_t *bytes = data;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash ^ hash >> 29;
+}
+
+static void interned_grow(void)
+{
+    uint32_t size = interned.table == NULL ? 1024 : (interned.mask + 1) * 2;
+    free(interned.table);
+    interned.table = MR_NEW_ARRAY(uint32_t, size);
+    interned.mask = size - 1;
+    for (uint32_t id = 1; id < interned.count; id++) {
+        uint64_t at = hash_bytes(interned.texts[id], strlen(interned.texts[id]));
+        while (interned.table[at & interned.mask] != 0) {
+            at++;
+        }
+        interned.table[at & interned.mask] = id;
+    }
+}
+
+static uint32_t interned_append(const char *text)
+{
+    if (interned.count == interned.room) {
+        interned.room = interned.room == 0 ? 512 : interned.room * 2;
+        interned.texts = MR_REALLOC(interned.texts, sizeof(char *) * interned.room);
+    }
+    interned.texts[interned.count] = MR_STRDUP(text);
+    return interned.count++;
+}
+
+uint32_t mr_symbols_intern(const char *text)
+{
+    if (interned.count == 0) {
+        interned_append("");
+    }
+    if (text == NULL || text[0] == '\0') {
+        return 0;
+    }
+    if (interned.table == NULL || interned.count * 2 > interned.mask) {
+        interned_grow();
+    }
+    uint64_t at = hash_bytes(text, strlen(text));
+    uint32_t id;
+    while ((id = interned.table[at & interned.mask]) != 0) {
+        if (strcmp(interned.texts[id], text) == 0) {
+            return id;
+        }
+        at++;
+    }
+    id = interned_append(text);
+    interned.table[at & interned.mask] = id;
+    return id;
+}
+
+const char *mr_symbols_text(uint32_t id)
+{
+    return id == 0 ? "" : interned.texts[id];
+}
+
+/* ---- the objects of this process ---- */
+
+static Dwfl *dwfl;
+static int64_t reported_ns;
+static const struct mr_sample *unwound; /* what libdw's callbacks look at */
+
+static struct {
+    uint64_t start, end;
+} vdso;
+
+/* The vDSO has no file; its image is in our memory. /proc/self/mem would be closed to us, since the process
+ * can't be dumped. */
+static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
+                    char **ret_name, Elf **ret_elf)
+{
+    (void)module;
+    (void)userdata;
+    if (base == vdso.start) {
+        *ret_elf = elf_memory((char *)(uintptr_t)vdso.start, vdso.end - vdso.start); /* NOLINT */
+        *ret_name = strdup(name);
+        return -1;
+    }
+    int fd = name[0] == '/' ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        *ret_name = strdup(name);
+    }
+    return fd;
+}
+
+/* libdw passes over the one mapping that is code without a file. */
+static void report_vdso(FILE *maps)
+{
+    char line[512];
+    rewind(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        if (strstr(line, "[vdso]") != NULL) {
+            char *end;
+            vdso.start = strtoull(line, &end, 16);
+            vdso.end = strtoull(end + 1, NULL, 16);
+            dwfl_report_module(dwfl, "linux-vdso.so.1", vdso.start, vdso.end);
+        }
+    }
+}
+
+static bool report(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) {
+        return false;
+    }
+    dwfl_report_begin(dwfl);
+    bool good = dwfl_linux_proc_maps_report(dwfl, maps) == 0;
+    report_vdso(maps);
+    fclose(maps);
+    return dwfl_report_end(dwfl, NULL, NULL) == 0 && good;
+}
+
+/* ---- unwinding ---- */
+
+static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
+{
+    (void)of;
+    bool is_first = *thread_argument == NULL;
+    *thread_argument = argument;
+    return is_first ? getpid() : 0;
+}
+
+static bool get_thread(Dwfl *of, pid_t tid, void *argument, void **thread_argument)
+{
+    (void)of;
+    (void)tid;
+    *thread_argument = argument;
+    return true;
+}
+
+/* Only the copy is read: the thread has gone on. */
+static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *argument)
+{
+    (void)of;
+    (void)argument;
+    uint64_t offset = address - unwound->stack_address;
+    if (address < unwound->stack_address || unwound->stack_len < sizeof(*ret) ||
+        offset > unwound->stack_len - sizeof(*ret)) {
+        return false;
+    }
+    memcpy(ret, unwound->stack + offset, sizeof(*ret));
+    return true;
+}
+
+static bool set_registers(Dwfl_Thread *thread, void *argument)
+{
+    (void)argument;
+    Dwarf_Word words[MR_DWARF_REGISTERS + 1];
+    for (int i = 0; i <= MR_DWARF_REGISTERS; i++) {
+        words[i] = unwound->registers[i];
+    }
+#if defined(__x86_64__)
+    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS + 1, words);
+#else
+    dwfl_thread_state_register_pc(thread, words[MR_DWARF_REGISTERS]);
+    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS, words);
+#endif
+}
+
+static bool open_dwfl(void)
+{
+    static char *debuginfo_path = NULL;
+    static const Dwfl_Callbacks callbacks = {
+        .find_elf = find_elf,
+        .find_debuginfo = dwfl_standard_find_debuginfo,
+        .debuginfo_path = &debuginfo_path,
+    };
+    static const Dwfl_Thread_Callbacks thread_callbacks = {
+        .next_thread = next_thread,
+        .get_thread = get_thread,
+        .memory_read = memory_read,
+        .set_initial_registers = set_registers,
+    };
+    if (dwfl != NULL) {
+        return true;
+    }
+    elf_version(EV_CURRENT);
+    dwfl = dwfl_begin(&callbacks);
+    if (dwfl == NULL) {
+        return false;
+    }
+    reported_ns = mr_monotonic_ns();
+    if (!report() || !dwfl_attach_state(dwfl, NULL, getpid(), &thread_callbacks, &dwfl)) {
+        dwfl_end(dwfl);
+        dwfl = NULL;
+    }
+    return dwfl != NULL;
+}
+
+/* The object that holds the address. Objects may be loaded at any time (SASL plug-ins): an address of none
+ * is a reason to look again, once a second. */
+static Dwfl_Module *module_at(uint64_t address)
+{
+    if (!open_dwfl()) {
+        return NULL;
+    }
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, address);
+    if (module == NULL && mr_monotonic_ns() - reported_ns > REPORT_PAUSE_NS) {
+        reported_ns = mr_monotonic_ns();
+        report();
+        module = dwfl_addrmodule(dwfl, address);
+    }
+    return module;
+}
+
+static int on_frame(Dwfl_Frame *frame, void *context)
+{
+    struct mr_stack *stack = context;
+    Dwarf_Addr address;
+    bool is_activation;
+    if (stack->count == MR_STACK_FRAMES_MAX || !dwfl_frame_pc(frame, &address, &is_activation)) {
+        return DWARF_CB_ABORT;
+    }
+    stack->locations[stack->count++] = mr_symbols_location(address, !is_activation);
+    return DWARF_CB_OK;
+}
+
+void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret)
+{
+    ret->count = 0;
+    ret->rooted = false;
+    unwound = sample;
+    uint64_t address = sample->registers[MR_DWARF_REGISTERS];
+    if (module_at(address) != NULL) {
+        ret->rooted = dwfl_getthread_frames(dwfl, getpid(), on_frame, ret) == 0;
+    }
+    if (ret->count == 0) {
+        ret->locations[ret->count++] = mr_symbols_location(address, false);
+    }
+}
+
+/* ---- locations ---- */
+
+static struct {
+    struct mr_location *items; /* items[0] is not used */
+    uint32_t count, room;
+    uint32_t *table;
+    uint32_t mask;
+    uint32_t named; /* all before are */
+} locations = {.named = 1};
+
+static struct {
+    struct mr_mapping *items;
+    uint32_t count, room;
+} mappings;
+
+static uint64_t hash_address(uint64_t address)
+{
+    return (address * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
+}
+
+static void locations_grow_table(void)
+{
+    uint32_t size = locations.table == NULL ? 4096 : (locations.mask + 1) * 2;
+    free(locations.table);
+    locations.table = MR_NEW_ARRAY(uint32_t, size);
+    locations.mask = size - 1;
+    for (uint32_t id = 1; id < locations.count; id++) {
+        uint64_t at = hash_address(locations.items[id].address);
+        while (locations.table[at & locations.mask] != 0) {
+            at++;
+        }
+        locations.table[at & locations.mask] = id;
+    }
+}
+
+static uint32_t locations_append(uint64_t address)
+{
+    if (locations.count == 0) {
+        locations.count = 1;
+    }
+    if (locations.count >= locations.room) {
+        locations.room = locations.room == 0 ? 2048 : locations.room * 2;
+        locations.items = MR_REALLOC(locations.items, sizeof(locations.items[0]) * locations.room);
+    }
+    locations.items[locations.count] = (struct mr_location){.address = address};
+    return locations.count++;
+}
+
+uint32_t mr_symbols_location(uint64_t address, bool is_return)
+{
+    address -= is_return;
+    if (locations.table == NULL || locations.count * 2 > locations.mask) {
+        locations_grow_table();
+    }
+    uint64_t at = hash_address(address);
+    uint32_t id;
+    while ((id = locations.table[at & locations.mask]) != 0) {
+        if (locations.items[id].address == address) {
+            return id;
+        }
+        at++;
+    }
+    id = locations_append(address);
+    locations.table[at & locations.mask] = id;
+    return id;
+}
+
+/* ---- names ---- */
+
+static uint32_t intern_build_id(Dwfl_Module *module)
+{
+    const unsigned char *bits;
+    GElf_Addr address;
+    int len = dwfl_module_build_id(module, &bits, &address);
+    char text[2 * 64 + 1] = "";
+    for (int i = 0; i < len && i < 64; i++) {
+        snprintf(text + (size_t)i * 2, 3, "%02x", bits[i]);
+    }
+    return mr_symbols_intern(text);
+}
+
+static uint32_t mapping_of(Dwfl_Module *module)
+{
+    Dwarf_Addr start;
+    Dwarf_Addr end;
+    const char *file = NULL;
+    const char *name = dwfl_module_info(module, NULL, &start, &end, NULL, NULL, &file, NULL);
+    for (uint32_t i = 0; i < mappings.count; i++) {
+        if (mappings.items[i].start == start && mappings.items[i].end == end) {
+            return i + 1;
+        }
+    }
+    if (mappings.count == mappings.room) {
+        mappings.room = mappings.room == 0 ? 32 : mappings.room * 2;
+        mappings.items = MR_REALLOC(mappings.items, sizeof(mappings.items[0]) * mappings.room);
+    }
+    mappings.items[mappings.count++] = (struct mr_mapping){
+        .start = start,
+        .end = end,
+        .file = mr_symbols_intern(file != NULL ? file : name),
+        .build_id = intern_build_id(module),
+    };
+    return mappings.count;
+}
+
+static const char *die_name(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_name, &attribute));
+}
+
+static uint64_t die_number(Dwarf_Die *die, unsigned name)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word value = 0;
+    dwarf_formudata(dwarf_attr(die, name, &attribute), &value);
+    return value;
+}
+
+static void add_frame(struct mr_location *location, struct mr_frame frame)
+{
+    location->frames =
+        MR_REALLOC(location->frames, sizeof(location->frames[0]) * (location->frame_count + 1));
+    location->frames[location->frame_count++] = frame;
+}
+
+/* The inlined functions around the address and the function that holds them, innermost first. The line of
+ * each is where the one inside it is called. False: the debug information has no function there. */
+static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
+                             struct mr_frame place)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, location->address, &bias);
+    Dwarf_Die *scopes = NULL;
+    if (unit == NULL || dwarf_getscopes(unit, location->address - bias, &scopes) <= 0) {
+        return false;
+    }
+    Dwarf_Die innermost = scopes[0];
+    free(scopes);
+    scopes = NULL;
+    int count = dwarf_getscopes_die(&innermost, &scopes);
+    Dwarf_Files *files = NULL;
+    dwarf_getsrcfiles(unit, &files, NULL);
+    for (int i = 0; i < count; i++) {
+        int tag = dwarf_tag(&scopes[i]);
+        if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) {
+            continue;
+        }
+        place.function = mr_symbols_intern(die_name(&scopes[i]));
+        add_frame(location, place);
+        if (tag == DW_TAG_subprogram) {
+            break;
+        }
+        const char *file =
+            files == NULL
+                ? NULL
+                : dwarf_filesrc(files, die_number(&scopes[i], DW_AT_call_file), NULL, NULL);
+        place.file = mr_symbols_intern(file);
+        place.line = (uint32_t)die_number(&scopes[i], DW_AT_call_line);
+    }
+    free(scopes);
+    return location->frame_count > 0;
+}
+
+static void name_location(struct mr_location *location)
+{
+    location->named = true;
+    Dwfl_Module *module = module_at(location->address);
+    if (module == NULL) {
+        return;
+    }
+    location->mapping = mapping_of(module);
+    struct mr_frame place = {0};
+    int line_number = 0;
+    Dwfl_Line *line = dwfl_module_getsrc(module, location->address);
+    const char *file =
+        line == NULL ? NULL : dwfl_lineinfo(line, NULL, &line_number, NULL, NULL, NULL);
+    if (file != NULL) {
+        place.file = mr_symbols_intern(file);
+        place.line = (uint32_t)line_number;
+    }
+    if (!add_dwarf_frames(location, module, place)) {
+        /* No debug information: the symbol table, which names nothing outside a symbol's size. */
+        GElf_Off offset;
+        GElf_Sym symbol;
+        place.function = mr_symbols_intern(
+            dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, NULL));
+        add_frame(location, place);
+    }
+    struct mr_mapping *mapping = &mappings.items[location->mapping - 1];
+    mapping->has_functions |= location->frames[0].function != 0;
+    mapping->has_lines |= location->frames[0].line != 0;
+}
+
+bool mr_symbols_name_some(uint32_t limit)
+{
+    while (locations.named < locations.count && limit > 0) {
+        struct mr_location *location = &locations.items[locations.named++];
+        if (!location->named) {
+            name_location(location);
+            limit--;
+        }
+    }
+    return locations.named < locations.count;
+}
+
+uint32_t mr_symbols_pseudo(const char *name)
+{
+    /* No address of a process is up there. */
+    uint32_t text = mr_symbols_intern(name);
+    uint32_t id = mr_symbols_location(UINT64_MAX - text, false);
+    struct mr_location *location = &locations.items[id];
+    if (!location->named) {
+        location->named = true;
+        add_frame(location, (struct mr_frame){.function = text});
+    }
+    return id;
+}
+
+const struct mr_location *mr_symbols_get(uint32_t location)
+{
+    MR_ASSERT(location > 0 && location < locations.count);
+    struct mr_location *found = &locations.items[location];
+    if (!found->named) {
+        name_location(found);
+    }
+    return found;
+}
+
+const struct mr_mapping *mr_symbols_mapping(uint32_t mapping)
+{
+    MR_ASSERT(mapping > 0 && mapping <= mappings.count);
+    return &mappings.items[mapping - 1];
+}
+
+const char *mr_symbols_object(const struct mr_location *location)
+{
+    if (location->mapping == 0) {
+        return "unknown";
+    }
+    const char *file = mr_symbols_text(mappings.items[location->mapping - 1].file);
+    const char *slash = strrchr(file, '/');
+    return slash == NULL ? file : slash + 1;
+}
