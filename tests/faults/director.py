@@ -50,8 +50,12 @@ class Sampler(threading.Thread):
                     connection = psycopg.connect(dsn("postgres"), autocommit=True, connect_timeout=5)
                 row = connection.execute("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots "
                                          "WHERE slot_name = %s", [self.database.slot]).fetchone()
+                started = self.broker.started
                 if row is not None and row[0] is not None:
-                    self.samples.append((int(row[0]), self._ends()))
+                    ends = self._ends()
+                    # A broker that just started may answer with ends older than its log.
+                    if started == self.broker.started and time.monotonic() - started > 2:
+                        self.samples.append((int(row[0]), ends))
             except psycopg.OperationalError:
                 connection = None
             except KafkaException:

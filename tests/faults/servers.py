@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -68,6 +69,7 @@ class Broker:
         self.proxy = Proxy(self.inner_port)
         self.direct, self.proxied = f"127.0.0.1:{self.direct_port}", f"127.0.0.1:{self.proxy.port}"
         self.process = self.disk = None
+        self.started = 0.0  # when it began to serve, monotonic
         try:
             if disk_mb is not None:
                 self.disk = Disk(os.path.join(self.folder, "logs"), disk_mb)
@@ -122,6 +124,7 @@ class Broker:
                                                 stdout=log, stderr=log, start_new_session=True)
             eventually(lambda: self.process.poll() is not None or self.serves(), 120, "the broker")
             if self.process.poll() is None:
+                self.started = time.monotonic()
                 return
             assert attempt < 3, f"the broker does not start:\n{self.log_end()}"
 

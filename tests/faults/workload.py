@@ -49,7 +49,7 @@ class Writer(threading.Thread):
         try:
             while not self.stopping.is_set():
                 self._transaction()
-                time.sleep(self.chance.uniform(0, 0.02))
+                time.sleep(self.chance.uniform(0, 0.15))
         except Exception as error:  # pylint: disable=broad-except # told by Workload.finish
             self.failure = error
         finally:
@@ -59,7 +59,7 @@ class Writer(threading.Thread):
     def _transaction(self):
         self.txno += 1
         identity = (self.number, self.txno)
-        rows = self.chance.choice([1, 1, 3, 10, 30, 100, 200, self.chance.randint(1, 3000)])
+        rows = self.chance.choice([1, 1, 3, 10, 30, 100, self.chance.randint(1, 1000)])
         give_up = self.chance.random() < 0.1
         committing = False
         try:
