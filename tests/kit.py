@@ -69,11 +69,12 @@ def connect(database, limit_s=30):
 class Database:
     """One test's database with its slot, publication and topics."""
 
-    def __init__(self):
+    def __init__(self, form=""):
+        """`form`: what CREATE DATABASE is to say besides the name."""
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
         self.admin = AdminClient(CLIENT)
-        self.run(f"CREATE DATABASE {self.name}", database="postgres")
+        self.run(f"CREATE DATABASE {self.name} {form}", database="postgres")
 
     def run(self, text, parameters=None, database=None):
         """Rows of one statement; several, without parameters, are separated by semicolons."""
@@ -93,12 +94,13 @@ class Database:
         """Names of all topics of the broker."""
         return sorted(eventually(lambda: self.admin.list_topics(timeout=5), 60, "the list of topics").topics)
 
-    def make_topic(self, table, partitions=1):
+    def make_topic(self, table, partitions=1, config=None):
         topic = self.topic(table)
 
         def made():
             try:
-                self.admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=10)[topic].result(15)
+                self.admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})],
+                                         request_timeout=10)[topic].result(15)
             except KafkaException as error:
                 # The answer to an earlier try was lost.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
