@@ -106,8 +106,8 @@ def test_takeover_is_no_gap(database, streamed, millrace, topic):
 
 def test_server_restored_from_an_older_copy(database, streamed):
     """The server comes back without what is delivered already; it would silently skip what is written now."""
-    data = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "pg15")
-    copy = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "pg15-copy")
+    data = database.run("SHOW data_directory")[0][0]
+    copy = data + "-copy"
     streamed.process.send_signal(signal.SIGSTOP)
     try:
         stand("pg-stop", "immediate")
