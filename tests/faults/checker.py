@@ -6,6 +6,7 @@ docs/events.md alone. It collects; `Report.line` and `Report.problems` say what 
 import bisect
 import dataclasses
 import json
+import time
 from collections import Counter, defaultdict
 
 from confluent_kafka import Consumer, TopicPartition
@@ -149,9 +150,11 @@ class Checker:
                 if high > low:
                     open_ends[topic, number] = high
         consumer.assign([TopicPartition(topic, number, 0) for topic, number in open_ends])
+        heard = time.monotonic()
         while open_ends:
-            messages = consumer.consume(10000, timeout=30)
-            assert messages, f"nothing comes of {open_ends}"
+            messages = consumer.consume(5000, timeout=0.5)
+            heard = time.monotonic() if messages else heard
+            assert time.monotonic() - heard < 60, f"nothing comes of {open_ends}"
             for message in messages:
                 if message.error() is None:
                     where = message.topic(), message.partition()
