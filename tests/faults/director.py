@@ -43,7 +43,7 @@ class Sampler(threading.Thread):
         self.samples = []
 
     def run(self):
-        connection = None
+        connection = client = None
         while not self.stopping.wait(0.1):
             try:
                 if connection is None:
@@ -51,19 +51,20 @@ class Sampler(threading.Thread):
                 row = connection.execute("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots "
                                          "WHERE slot_name = %s", [self.database.slot]).fetchone()
                 started = self.broker.started
+                client = client or self.broker.client()
                 if row is not None and row[0] is not None:
-                    ends = self._ends()
+                    ends = self._ends(client)
                     # A broker that just started may answer with ends older than its log.
                     if started == self.broker.started and time.monotonic() - started > 2:
                         self.samples.append((int(row[0]), ends))
             except psycopg.OperationalError:
                 connection = None
             except KafkaException:
-                pass
+                client = None  # it would keep the leader epochs of before a broker's restart
 
-    def _ends(self):
+    def _ends(self, client):
         asked = {TopicPartition(topic, p): OffsetSpec.latest() for topic in self.topics for p in range(PARTITIONS)}
-        answers = self.broker.admin.list_offsets(asked, request_timeout=5)
+        answers = client.list_offsets(asked, request_timeout=5)
         return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
 
     def finish(self):
@@ -259,7 +260,7 @@ class Scene:
 
     def faults(self):
         """(weight, fault): the quick ones more often."""
-        return [(6, self.kill), (4, self.terminate), (2, self.freeze), (1, self.broker_kill), (1, self.broker_restart),
+        return [(9, self.kill), (4, self.terminate), (2, self.freeze), (1, self.broker_kill), (1, self.broker_restart),
                 (2, self.broker_freeze), (2, self.pg_crash), (1, self.pg_restart), (3, self.backend_terminated),
                 (1, self.publication_altered), (1, self.table_altered), (2, self.cut_kafka),
                 (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers), (3, self.cut_and_kill),
@@ -285,7 +286,7 @@ class Scene:
         weights, faults = zip(*self.faults())
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            time.sleep(self.chance.uniform(0.1, 3))
+            time.sleep(self.chance.uniform(0.1, 2))
             self.run_fault(self.chance.choices(faults, weights)[0])
 
     # ---- the end ----

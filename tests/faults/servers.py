@@ -76,7 +76,7 @@ class Broker:
             self._configure()
             self._run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.conf)
             self.start()
-            self.admin = AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
+            self.admin = self.client()
         except BaseException:
             self.close()
             raise
@@ -93,7 +93,7 @@ class Broker:
             "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": os.path.join(self.folder, "logs"), "auto.create.topics.enable": "false",
             # After a kill the controller holds the old registration this long.
-            "broker.session.timeout.ms": 4000, "broker.heartbeat.interval.ms": 500,
+            "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 250,
             "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": 1,
@@ -128,11 +128,14 @@ class Broker:
                 return
             assert attempt < 3, f"the broker does not start:\n{self.log_end()}"
 
+    def client(self):
+        return AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
+
     def serves(self):
         if not port_open(self.direct_port):
             return False
         try:
-            metadata = AdminClient({"bootstrap.servers": self.direct, "log_level": 0}).list_topics(timeout=3)
+            metadata = self.client().list_topics(timeout=3)
             return len(metadata.brokers) > 0
         except KafkaException:
             return False
