@@ -144,6 +144,7 @@ class Scene:
     def terminate(self):
         """SIGTERM, and what it promises: an end in time, with one of two codes."""
         self.revive()
+        self.millrace.wait_for("started", 60)  # from then on it listens to signals
         self.millrace.process.send_signal(signal.SIGTERM)
         code = self.ended()
         assert code in ORDERLY, f"SIGTERM ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
