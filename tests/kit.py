@@ -39,8 +39,12 @@ def stand(*command):
         assert done.returncode == 0, f"stand.sh {' '.join(command)}: {said.read()}"
 
 
-def dsn(database):
-    return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
+def dsn(database, port=None):
+    """The stand's server, or another one like it that listens on `port`."""
+    server = os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0]
+    if port is not None:
+        server = server.rsplit(":", 1)[0] + f":{port}"
+    return server + "/" + database
 
 
 def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
@@ -60,17 +64,18 @@ def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
         time.sleep(0.02)
 
 
-def connect(database, limit_s=30):
+def connect(database, limit_s=30, port=None):
     """A connection as superuser; waits for a server that is away."""
-    return eventually(lambda: psycopg.connect(dsn(database), autocommit=True, connect_timeout=10), limit_s,
+    return eventually(lambda: psycopg.connect(dsn(database, port), autocommit=True, connect_timeout=10), limit_s,
                       f"a connection to {database}")
 
 
 class Database:
     """One test's database with its slot, publication and topics."""
 
-    def __init__(self, form=""):
-        """`form`: what CREATE DATABASE is to say besides the name."""
+    def __init__(self, form="", port=None):
+        """`form`: what CREATE DATABASE is to say besides the name; `port`: see dsn."""
+        self.port = port
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
         self.admin = AdminClient(CLIENT)
@@ -78,7 +83,7 @@ class Database:
 
     def run(self, text, parameters=None, database=None):
         """Rows of one statement; several, without parameters, are separated by semicolons."""
-        with connect(database or self.name) as connection:
+        with connect(database or self.name, port=self.port) as connection:
             cursor = connection.execute(text, parameters)
             return cursor.fetchall() if cursor.description else None
 
@@ -129,7 +134,7 @@ class Millrace:
         self.path = os.path.join(self.folder, "config.toml")
         self.tables = tables
         self.write(text or self.native(tables, options))
-        self.environment = {**os.environ, "TEST_URL": dsn(database.name)}
+        self.environment = {**os.environ, "TEST_URL": dsn(database.name, database.port)}
         self.process = self.collector = None
         self.lines = []
 

@@ -104,8 +104,7 @@ class Scene:
                   "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
                   "pipeline__batch_size": '"32KiB"', "log__level": '"debug"', **options}
         self.millrace = Millrace(self.database, self.folder, ("ledger", "acct", "churn"), **values)
-        self.millrace.environment["TEST_URL"] = dsn(self.database.name).replace(
-            f":{os.environ['PGPORT']}/", f":{self.pg_proxy.port}/")
+        self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.pg_proxy.port)
         self.millrace.start()
         eventually(lambda: self.database.slot_row("slot_name"), 60, "the slot")
         self.accounts = self.rows("acct")

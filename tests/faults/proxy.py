@@ -7,6 +7,7 @@ One command a line on standard input; each is answered with one line. It ends wh
     pass       forward both ways, also what was held back meanwhile
     hold       forward nothing: a black hole, connections stay open, new ones are accepted and stay silent
     hold-down  forward what clients send, hold back what the server answers (acknowledgements are late)
+    target N   new connections lead to port N
     reset      close every connection with a reset; what was held back is lost; then as pass
 """
 
@@ -136,7 +137,10 @@ class Proxy:
         if text == "reset":
             for side in list(self.sides):
                 self.close(side, reset=True)
-        self.mode = "pass" if text == "reset" else text
+        if text.startswith("target "):
+            self.target = ("127.0.0.1", int(text.split()[1]))
+        else:
+            self.mode = "pass" if text == "reset" else text
         self.watch_all()
         print("done", flush=True)
 

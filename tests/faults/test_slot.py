@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 
+import psycopg
 import pytest
 
-from kit import eventually, stand
+from kit import STAND, Database, dsn, eventually
+from servers import Proxy, free_port
 
 
 @pytest.fixture
@@ -104,26 +106,63 @@ def test_takeover_is_no_gap(database, streamed, millrace, topic):
     assert streamed.stop() == 0
 
 
-def test_server_restored_from_an_older_copy(database, streamed):
+class OtherServer:
+    """A second PostgreSQL, fresh and small, that nobody else uses."""
+
+    def __init__(self):
+        self.port = free_port()
+        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
+        self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
+
+    def stand(self, *command):
+        subprocess.run([STAND, *command], env=self.environment, check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def other_server():
+    other = OtherServer()
+    try:
+        other.stand("pg-start")
+        yield other
+    finally:
+        other.stand("wipe")
+        shutil.rmtree(other.folder, ignore_errors=True)
+
+
+def test_another_server(database, millrace, other_server):
+    """The address leads to another cluster, as after a dump and restore."""
+    proxy = Proxy(int(os.environ["PGPORT"]))
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY)")
+        process = millrace()
+        process.environment["TEST_URL"] = dsn(database.name, proxy.port)
+        process.start().streaming()
+        with psycopg.connect(dsn("postgres", other_server.port), autocommit=True) as other:
+            other.execute(f"CREATE DATABASE {database.name}")
+        proxy.set(f"target {other_server.port}")
+        proxy.set("reset")
+        ends_with_a_gap(process, "another one than before", "system identifier")
+    finally:
+        proxy.close()
+
+
+def test_server_restored_from_an_older_copy(other_server, millrace_for):
     """The server comes back without what is delivered already; it would silently skip what is written now."""
+    database = Database(port=other_server.port)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace_for(database, pipeline__reconnect_max='"1s"').start().streaming()
     data = database.run("SHOW data_directory")[0][0]
     copy = data + "-copy"
-    streamed.process.send_signal(signal.SIGSTOP)
-    try:
-        stand("pg-stop", "immediate")
-        subprocess.run(["cp", "-a", data, copy], check=True)
-        stand("pg-start")
-    finally:
-        streamed.process.send_signal(signal.SIGCONT)
-    try:
-        streamed.wait_for("source_connected", times=2)
-        database.run("INSERT INTO t SELECT g FROM generate_series(2, 1000) g")
-        commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
-        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
-        stand("pg-stop", "immediate")
-        shutil.rmtree(data)
-        os.rename(copy, data)
-    finally:
-        stand("pg-start")
-        shutil.rmtree(copy, ignore_errors=True)
-    ends_with_a_gap(streamed, "older copy")
+    other_server.stand("pg-stop", "immediate")
+    subprocess.run(["cp", "-a", data, copy], check=True)
+    other_server.stand("pg-start")
+    process.wait_for("source_connected", times=2)
+    database.run("INSERT INTO t SELECT generate_series(1, 1000)")
+    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    other_server.stand("pg-stop", "immediate")
+    shutil.rmtree(data)
+    os.rename(copy, data)
+    other_server.stand("pg-start")
+    ends_with_a_gap(process, "older copy")
