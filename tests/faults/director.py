@@ -246,7 +246,7 @@ class Scene:
         """What millrace was told, and what not, differs most when it dies behind a cut."""
         self.broker.proxy.set(self.chance.choice(["hold", "hold-down"]))
         try:
-            time.sleep(self.chance.uniform(0.3, 1.5))
+            time.sleep(self.chance.uniform(1, 2.5))
             self.kill()
         finally:
             self.broker.proxy.set("reset")
