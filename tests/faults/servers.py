@@ -4,6 +4,7 @@ What is broken here can't hurt the tests behind: a broker's storage, ports and p
 leaves nothing. Ports come from below the range that the kernel gives to outgoing connections, so that a port stays
 free while its server is down."""
 
+import ctypes
 import glob
 import os
 import random
@@ -22,7 +23,13 @@ from kit import eventually
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOG4J = os.path.join(HERE, "..", "..", "scripts", "kafka", "log4j2.properties")
+LIBC = ctypes.CDLL(None)
 CLUSTER_ID = "bWlsbHJhY2UtZmF1bHRzLQ"
+
+
+def end_with_parent():
+    """In a child before its program starts: it is killed when the test is, however that ends."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def port_open(port):
@@ -121,7 +128,8 @@ class Broker:
             with open(os.path.join(self.folder, "log"), "ab") as log:
                 # pylint: disable-next=consider-using-with # outlives this function
                 self.process = subprocess.Popen(self._java("-Xms128m", "-Xmx512m", "kafka.Kafka", self.conf),
-                                                stdout=log, stderr=log, start_new_session=True)
+                                                stdout=log, stderr=log, start_new_session=True,
+                                                preexec_fn=end_with_parent)
             eventually(lambda: self.process.poll() is not None or self.serves(), 120, "the broker")
             if self.process.poll() is None:
                 self.started = time.monotonic()
@@ -185,7 +193,8 @@ class Disk:
             unshare += ["--user", "--map-root-user"]
         self.keeper = subprocess.Popen(
             [*unshare, "sh", "-c", 'mount -t tmpfs -o size="$1"m tmpfs "$2" && echo mounted && exec sleep infinity',
-             "sh", str(size_mb), folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             "sh", str(size_mb), folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=end_with_parent)
         if self.keeper.stdout.readline() != "mounted\n":
             reason = self.keeper.stderr.read().strip()
             self.close()
