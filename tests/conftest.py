@@ -1,3 +1,5 @@
+import functools
+
 import pytest
 
 from kit import Database, Millrace, Topic
@@ -11,11 +13,11 @@ def database():
 
 
 @pytest.fixture
-def millrace(database, tmp_path):
-    """Makes millrace processes for the test's database and ends them afterwards."""
+def millrace_for(tmp_path):
+    """Makes millrace processes for a database and ends them afterwards."""
     made = []
 
-    def make(tables=("t",), text="", **options):
+    def make(database, tables=("t",), text="", **options):
         made.append(Millrace(database, tmp_path, tables, text, **options))
         return made[-1]
 
@@ -23,6 +25,12 @@ def millrace(database, tmp_path):
     for process in made:
         if process.process is not None and process.process.poll() is None:
             process.kill()
+
+
+@pytest.fixture
+def millrace(database, millrace_for):
+    """Makes millrace processes for the test's database."""
+    return functools.partial(millrace_for, database)
 
 
 @pytest.fixture

@@ -39,8 +39,12 @@ def stand(*command):
         assert done.returncode == 0, f"stand.sh {' '.join(command)}: {said.read()}"
 
 
-def dsn(database):
-    return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
+def dsn(database, port=None):
+    """The stand's server, or another one like it that listens on `port`."""
+    server = os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0]
+    if port is not None:
+        server = server.rsplit(":", 1)[0] + f":{port}"
+    return server + "/" + database
 
 
 def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
@@ -60,24 +64,26 @@ def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
         time.sleep(0.02)
 
 
-def connect(database, limit_s=30):
+def connect(database, limit_s=30, port=None):
     """A connection as superuser; waits for a server that is away."""
-    return eventually(lambda: psycopg.connect(dsn(database), autocommit=True, connect_timeout=10), limit_s,
+    return eventually(lambda: psycopg.connect(dsn(database, port), autocommit=True, connect_timeout=10), limit_s,
                       f"a connection to {database}")
 
 
 class Database:
     """One test's database with its slot, publication and topics."""
 
-    def __init__(self):
+    def __init__(self, form="", port=None):
+        """`form`: what CREATE DATABASE is to say besides the name; `port`: see dsn."""
+        self.port = port
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
         self.admin = AdminClient(CLIENT)
-        self.run(f"CREATE DATABASE {self.name}", database="postgres")
+        self.run(f"CREATE DATABASE {self.name} {form}", database="postgres")
 
     def run(self, text, parameters=None, database=None):
         """Rows of one statement; several, without parameters, are separated by semicolons."""
-        with connect(database or self.name) as connection:
+        with connect(database or self.name, port=self.port) as connection:
             cursor = connection.execute(text, parameters)
             return cursor.fetchall() if cursor.description else None
 
@@ -93,12 +99,13 @@ class Database:
         """Names of all topics of the broker."""
         return sorted(eventually(lambda: self.admin.list_topics(timeout=5), 60, "the list of topics").topics)
 
-    def make_topic(self, table, partitions=1):
+    def make_topic(self, table, partitions=1, config=None):
         topic = self.topic(table)
 
         def made():
             try:
-                self.admin.create_topics([NewTopic(topic, partitions, 1)], request_timeout=10)[topic].result(15)
+                self.admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})],
+                                         request_timeout=10)[topic].result(15)
             except KafkaException as error:
                 # The answer to an earlier try was lost.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -133,7 +140,7 @@ class Millrace:
         self.path = os.path.join(self.folder, "config.toml")
         self.tables = tables
         self.write(text or self.native(tables, options))
-        self.environment = {**os.environ, "TEST_URL": dsn(database.name)}
+        self.environment = {**os.environ, "TEST_URL": dsn(database.name, database.port)}
         self.process = self.collector = None
         self.lines = []
 

@@ -59,6 +59,14 @@ class Writers:
             assert not thread.is_alive()
 
 
+def peak_rss_mb(process):
+    with open(f"/proc/{process.process.pid}/status", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return None
+
+
 class Check:
     """What the topic holds against what the table holds."""
 

@@ -5,15 +5,7 @@ import random
 import time
 
 from kit import eventually
-from ledger import TABLE, Check, Writers, confirmed_past, size
-
-
-def peak_rss_mb(process):
-    with open(f"/proc/{process.process.pid}/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    return None
+from ledger import TABLE, Check, Writers, confirmed_past, peak_rss_mb, size
 
 
 def test_concurrent_writers_arrive_once_and_in_order(database, millrace, topic):

@@ -58,8 +58,9 @@ struct intake {
         marker_sent; /* the highest that a batch carries; a marker above it needs one of its own */
     int64_t marker_sent_ns;
 
-    bool claimed;     /* the stream is ours, whether it is open or not */
-    uint32_t attempt; /* failed connections in a row */
+    bool claimed;              /* the stream is ours, whether it is open or not */
+    uint32_t attempt;          /* failed connections in a row */
+    struct mr_error lost_told; /* the failure that was logged last */
     uint32_t protocol_failures;
     bool connected;
     bool ever_connected;
@@ -635,7 +636,7 @@ static void back_off(struct intake *intake)
     intake->attempt++;
 }
 
-/* MR_OK: try again. Logs the first failure of a row only. */
+/* MR_OK: try again. */
 static mr_status source_failed(struct intake *intake, mr_status status, struct mr_error *error)
 {
     if (intake->connected) {
@@ -651,7 +652,9 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
     if (is_fatal(intake, status)) {
         return status;
     }
-    if (intake->attempt == 0) {
+    /* Once for each reason: that the server is back, but another process holds the slot, is news. */
+    if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
+        intake->lost_told = *error;
         mr_log(MR_LOG_WARN, "source_lost", error->text, MR_LOG_LSN("confirmed", intake->confirmed));
     }
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);

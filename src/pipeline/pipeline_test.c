@@ -460,6 +460,20 @@ static void test_keepalive_waits_for_what_is_in_flight(void **state)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
 }
 
+/* All that was sent of the transaction is delivered, but its rest is not sent yet. */
+static void test_keepalive_inside_a_transaction_is_not_confirmed(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {BEGIN(100), ROW("a"), KEEPALIVE(105), KEEPALIVE(106)};
+    start(stage, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, received, 1);
+    poll(NULL, 0, 250); /* two questions' worth of answers */
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_stop(stage->pipeline); /* the transaction's end would never come */
+    mr_pipeline_join(stage->pipeline, &stage->error);
+    assert_int_equal(atomic_load(&stage->told), 0);
+}
+
 static void test_empty_pool_holds_the_source_back(void **state)
 {
     struct stage *stage = *state;
@@ -596,6 +610,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_confirmed_waits_for_the_oldest, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_stuck_batch_fills_the_window, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keepalive_of_an_idle_server_is_confirmed, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_keepalive_inside_a_transaction_is_not_confirmed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_keepalive_waits_for_what_is_in_flight, setup,
                                         teardown),

@@ -102,7 +102,7 @@ static void check_encoding(const struct pg_check *check, const struct mr_pg_resu
     const char *encoding = mr_pg_result_value(state, 0, MR_SERVER_ENCODING);
     if (strcmp(encoding, "SQL_ASCII") == 0) {
         WARN(check, "encoding", "keep to UTF-8 in all text of the captured tables",
-             "SQL_ASCII: a row with bytes that are no UTF-8 would stop the stream");
+             "SQL_ASCII: bytes that are no UTF-8 come as U+FFFD, in keys too");
     } else {
         OK(check, "encoding", "%s", encoding);
     }

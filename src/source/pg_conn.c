@@ -198,6 +198,17 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
     }
 }
 
+/* A server that does not know what its bytes mean can't convert them, and a single row that is no UTF-8 would end
+ * every attempt to stream. So they come as they are, and what is no UTF-8 is replaced by the encoder. */
+static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+{
+    const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
+    if (encoding == NULL || strcmp(encoding, "SQL_ASCII") != 0) {
+        return MR_OK;
+    }
+    return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
+}
+
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
@@ -234,6 +245,11 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
     PQsetnonblocking(libpq, 1);
     struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
     conn->libpq = libpq;
+    status = take_raw_bytes(conn, stop_fd, ret_error);
+    if (status != MR_OK) {
+        mr_pg_close(conn);
+        return status;
+    }
     *ret_conn = conn;
     return MR_OK;
 }
@@ -395,6 +411,11 @@ const char *mr_pg_database(const struct mr_pg_conn *conn)
 const char *mr_pg_user(const struct mr_pg_conn *conn)
 {
     return PQuser(conn->libpq);
+}
+
+int mr_pg_backend(const struct mr_pg_conn *conn)
+{
+    return PQbackendPID(conn->libpq);
 }
 
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn)

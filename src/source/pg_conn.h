@@ -56,6 +56,7 @@ char *mr_pg_quote_literal(struct mr_pg_conn *conn, const char *text);
 int mr_pg_server_version(const struct mr_pg_conn *conn);
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
+int mr_pg_backend(const struct mr_pg_conn *conn); /* process number of the server's side */
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 
 /* START_REPLICATION SLOT … LOGICAL … with proto_version 1, the publications, and messages on servers

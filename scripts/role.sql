@@ -1,0 +1,20 @@
+-- The role millrace runs as, with no more rights than it needs, and its publication.
+--
+--   psql -d shop -v role=millrace -v password="$PASSWORD" -v publication=millrace \
+--        -v tables='public.orders, public.items' -f scripts/role.sql
+--
+-- Run it as the owner of the tables with CREATEROLE (REPLICATION is a superuser's to give before PostgreSQL 16).
+-- A role with REPLICATION can read the changes of every database of the server through a slot: guard its password,
+-- and let it in from millrace's machine only (pg_hba.conf, hostssl, the line of the database).
+\set ON_ERROR_STOP on
+BEGIN;
+CREATE ROLE :"role" LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOINHERIT CONNECTION LIMIT 4
+    PASSWORD :'password';
+SELECT format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), :'role') \gexec
+SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
+    FROM unnest(string_to_array(:'tables', ',')) named
+    JOIN pg_class ON pg_class.oid = trim(named)::regclass JOIN pg_namespace n ON n.oid = relnamespace \gexec
+-- Only the first copy of the rows reads tables; the stream does not.
+GRANT SELECT ON :tables TO :"role";
+CREATE PUBLICATION :"publication" FOR TABLE :tables;
+COMMIT;

@@ -1,0 +1,177 @@
+"""Bugs to be caught: each is one change of a source file, built in a copy. Run by tests/mutants.sh."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+COPY = os.path.join(ROOT, "build", "mutants")
+
+# What must catch a mutant: the ledger under a short storm, system tests by name, or a unit test.
+STORM = "storm"
+
+
+@dataclasses.dataclass
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    check: str = STORM
+
+
+INTAKE, DELIVERY, HISTORY = "src/pipeline/intake.c", "src/pipeline/delivery.c", "src/source/pg_history.c"
+MUTANTS = [
+    Mutant("confirms what it received", INTAKE,
+           "    mr_lsn lsn = atomic_load(&pipeline->confirmed);\n    if (intake->marker",
+           "    mr_lsn lsn = atomic_load(&pipeline->received);\n    if (intake->marker"),
+    Mutant("confirms what it handed to librdkafka", DELIVERY,
+           "            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);\n",
+           "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
+           "                atomic_store(&delivery->pipeline->confirmed, batch->confirm_lsn);\n"),
+    Mutant("confirms a transaction at its begin", INTAKE,
+           "    (void)transaction;\n    struct intake *intake = context;\n    intake->in_transaction = true;\n",
+           "    struct intake *intake = context;\n    mark(intake, transaction->commit_lsn + 1);\n"
+           "    intake->in_transaction = true;\n"),
+    Mutant("confirms the newest acknowledged batch", "src/pipeline/ack.c",
+           "    entry->done = true;\n    bool moved = false;\n    while (ack->oldest < ack->next && "
+           "ack_entry(ack, ack->oldest)->done) {",
+           "    entry->done = true;\n    bool moved = true;\n    if (entry->confirm_lsn > ack->confirmed)\n"
+           "        ack->confirmed = entry->confirm_lsn;\n"
+           "    while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {", "unit ack_test"),
+    Mutant("confirms a keepalive inside a transaction", INTAKE,
+           "    if (!intake->in_transaction) {\n        mark(intake, server_end);",
+           "    if (true) {\n        mark(intake, server_end);", "unit pipeline_test"),
+    Mutant("positions without ordinals", "src/sink/record_headers.c",
+           "ret_headers->position + 17, 10, record->position.ordinal", "ret_headers->position + 17, 10, 1"),
+    Mutant("skips by LSN alone", INTAKE,
+           "mr_position_compare(position, intake->appended) <= 0",
+           "position.commit_lsn <= intake->appended.commit_lsn"),
+    Mutant("skips no repeated changes", INTAKE,
+           "mr_position_compare(position, intake->appended) <= 0", "false && position.ordinal == 0",
+           "test_faults.py::test_backend_terminated_under_load"),
+    Mutant("leaves without waiting for delivery", INTAKE,
+           "    while (!all_delivered(intake)) {\n        bool sink_lost", "    while (false) {\n        bool sink_lost",
+           "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
+    Mutant("leaves without the last confirmation", INTAKE,
+           "    mr_status status = tell(intake, mr_monotonic_ns(), ret_error);\n    disconnect",
+           "    mr_status status = MR_OK;\n    (void)ret_error;\n    disconnect",
+           "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
+    Mutant("goes on behind a lost sink session", INTAKE,
+           "    if (intake->connected) {\n        disconnect(intake, 0);\n    }\n}\n\nstatic mr_status connect_source",
+           "}\n\nstatic mr_status connect_source", "unit pipeline_test"),
+    Mutant("another hash of keys", "src/sink/kafka_conf.c", '{"partitioner", "murmur2"}',
+           '{"partitioner", "consistent"}'),
+    Mutant("no tombstones", "src/encode/debezium.c", "if (!encoder->options.tombstones || key.data == NULL) {",
+           "if (true) {"),
+    Mutant("an untouched large value is null", "src/encode/row.c",
+           "mr_buffer_append(out, encoder->unavailable.data, encoder->unavailable.len);",
+           'MR_BUFFER_LITERAL(out, "null");'),
+    Mutant("a changed key leaves the old row", "src/encode/debezium.c",
+           "if (op == MR_OP_UPDATE && key_changed(plan, change)) {",
+           "if (op == MR_OP_UPDATE && key_changed(plan, change) && false) {"),
+    Mutant("takes a slot that was made again", HISTORY, "history->confirmed != 0 && at > history->confirmed", "false",
+           "faults/test_slot.py::test_slot_made_again"),
+    Mutant("makes a lost slot anew", HISTORY, "    if (history->confirmed == 0) {\n        return MR_OK;",
+           "    if (history->confirmed != 1) {\n        return MR_OK;", "faults/test_slot.py::test_slot_dropped"),
+    Mutant("believes a restored server", HISTORY, "if (end < history->confirmed) {", "if (end == 1) {",
+           "faults/test_slot.py::test_server_restored_from_an_older_copy"),
+    Mutant("asks SQL_ASCII for UTF-8", "src/source/pg_conn.c", 'strcmp(encoding, "SQL_ASCII") != 0',
+           'strcmp(encoding, "") != 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
+]
+
+
+def copy_sources():
+    """The files that git knows, kept between runs so that little is built again."""
+    files = subprocess.run(["git", "ls-files", "src", "scripts", "CMakeLists.txt", "CMakePresets.json"], cwd=ROOT,
+                           check=True, capture_output=True, text=True).stdout.split()
+    for name in files:
+        source, target = os.path.join(ROOT, name), os.path.join(COPY, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(source, "rb") as file:
+            text = file.read()
+        if not os.path.exists(target) or open(target, "rb").read() != text:  # keeps the time of what is unchanged
+            shutil.copy(source, target)
+
+
+def quietly(*command, **options):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
+
+
+def build(*targets):
+    result = quietly("ninja", "-j2", *targets, cwd=os.path.join(COPY, "build"))
+    assert result.returncode == 0, result.stdout[-3000:]
+
+
+def set_up():
+    copy_sources()
+    result = quietly("cmake", "-S", COPY, "-B", os.path.join(COPY, "build"), "-G", "Ninja",
+                     "-DCMAKE_BUILD_TYPE=Release")
+    assert result.returncode == 0, result.stdout
+
+
+def run_check(check):
+    """Exit code and what was said by the check that must fail; the binary is the copy's."""
+    if check.startswith("unit "):
+        return quietly(os.path.join(COPY, "build", check.split()[1]), timeout=120)
+    environment = {**os.environ, "MILLRACE_BIN": os.path.join(COPY, "build", "millrace"), "MILLRACE_TEST_CYCLES": "6"}
+    tests = os.path.dirname(HERE)
+    if check == STORM:
+        check = "faults/test_storm.py::test_kills_behind_cuts"
+    return quietly(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", check, cwd=tests,
+                   env=environment, timeout=400)
+
+
+def cause(text):
+    """The line of the output that says what was found."""
+    for line in text.splitlines():
+        if line.startswith("E  ") or "[  FAILED  ]" in line or "invariant broken" in line or "ERROR" in line:
+            return " ".join(line.split())[:90]
+    return "failed"
+
+
+def try_mutant(mutant):
+    """What caught it, or None."""
+    path = os.path.join(COPY, mutant.file)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert text.count(mutant.old) == 1, f"{mutant.name}: its place in {mutant.file} has changed; adapt mutants.py"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace(mutant.old, mutant.new))
+    try:
+        build("millrace", *(mutant.check.split()[1:] if mutant.check.startswith("unit") else []))
+        try:
+            result = run_check(mutant.check)
+        except subprocess.TimeoutExpired:
+            return "it never ends"
+        return cause(result.stdout) if result.returncode != 0 else None
+    finally:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def main():
+    wanted = [m for m in MUTANTS if not sys.argv[1:] or any(word in m.name for word in sys.argv[1:])]
+    set_up()
+    build("millrace", *{m.check.split()[1] for m in wanted if m.check.startswith("unit")})
+    for check in sorted({m.check for m in wanted}):
+        result = run_check(check)
+        assert result.returncode == 0, f"{check} fails without a mutant:\n{result.stdout[-3000:]}"
+    caught = 0
+    for mutant in wanted:
+        began = time.monotonic()
+        found = try_mutant(mutant)
+        caught += found is not None
+        check = mutant.check.split("::")[-1]
+        print(f"{'caught' if found else 'MISSED'}  {mutant.name:45} {check:50} {time.monotonic() - began:4.0f} s  "
+              f"{found or ''}", flush=True)
+    print(f"mutants: {caught} of {len(wanted)} caught")
+    return 0 if caught == len(wanted) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""A TCP proxy that breaks the network on request. A process of its own, so that a busy test does not slow it.
+
+    python proxy.py LISTEN_PORT TARGET_PORT
+
+One command a line on standard input; each is answered with one line. It ends when its input does.
+
+    pass       forward both ways, also what was held back meanwhile
+    hold       forward nothing: a black hole, connections stay open, new ones are accepted and stay silent
+    hold-down  forward what clients send, hold back what the server answers (acknowledgements are late)
+    target N   new connections lead to port N
+    reset      close every connection with a reset; what was held back is lost; then as pass
+"""
+
+import selectors
+import socket
+import struct
+import sys
+
+CHUNK = 1 << 18
+PENDING_MAX = 1 << 20  # then the side that sends is no longer read
+
+
+class Side:
+    """One socket of a pair. `pending` is what its peer sent for it."""
+
+    def __init__(self, sock, is_client):
+        self.sock, self.is_client = sock, is_client
+        self.peer = None
+        self.pending = bytearray()
+        self.connecting = False
+
+
+class Proxy:
+    def __init__(self, listen_port, target_port):
+        self.target = ("127.0.0.1", target_port)
+        self.mode = "pass"
+        self.sides = set()
+        self.selector = selectors.DefaultSelector()
+        self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind(("127.0.0.1", listen_port))
+        self.listener.listen(128)
+        self.listener.setblocking(False)
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(sys.stdin, selectors.EVENT_READ)
+
+    def may_pass(self, side):
+        """Whether what waits for that side may go to it."""
+        return self.mode == "pass" or (self.mode == "hold-down" and not side.is_client)
+
+    def watch(self, side):
+        if side not in self.sides:
+            return
+        events = 0
+        if side.connecting or (side.pending and self.may_pass(side)):
+            events |= selectors.EVENT_WRITE
+        if not side.connecting and len(side.peer.pending) < PENDING_MAX:
+            events |= selectors.EVENT_READ
+        known = side.sock in self.selector.get_map()
+        if events and known:
+            self.selector.modify(side.sock, events, side)
+        elif events:
+            self.selector.register(side.sock, events, side)
+        elif known:
+            self.selector.unregister(side.sock)
+
+    def watch_all(self):
+        for side in list(self.sides):
+            self.watch(side)
+
+    def accept(self):
+        client = Side(self.listener.accept()[0], True)
+        server = Side(socket.socket(), False)
+        client.peer, server.peer = server, client
+        server.connecting = True
+        for side in (client, server):
+            side.sock.setblocking(False)
+            side.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.sides.add(side)
+        server.sock.connect_ex(self.target)
+        self.watch(client)
+        self.watch(server)
+
+    def close(self, side, reset=False):
+        for one in (side, side.peer):
+            if one not in self.sides:
+                continue
+            self.sides.discard(one)
+            if one.sock in self.selector.get_map():
+                self.selector.unregister(one.sock)
+            if reset:
+                one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.sock.close()
+
+    def read(self, side):
+        data = side.sock.recv(CHUNK)
+        if data:
+            side.peer.pending += data
+            self.write(side.peer)
+        else:
+            # What the peer has not got yet goes out first, if it may.
+            self.write(side.peer)
+            self.close(side)
+            return
+        self.watch(side)
+        self.watch(side.peer)
+
+    def write(self, side):
+        if side.connecting:
+            return
+        while side.pending and self.may_pass(side):
+            try:
+                sent = side.sock.send(side.pending[:CHUNK])
+            except BlockingIOError:
+                return
+            del side.pending[:sent]
+
+    def serve(self, side, events):
+        try:
+            if side.connecting and events & selectors.EVENT_WRITE:
+                if side.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0:
+                    self.close(side)
+                    return
+                side.connecting = False
+            if events & selectors.EVENT_WRITE:
+                self.write(side)
+                self.watch(side)
+                self.watch(side.peer)
+            if side in self.sides and events & selectors.EVENT_READ:
+                self.read(side)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close(side)
+
+    def command(self, text):
+        if text == "reset":
+            for side in list(self.sides):
+                self.close(side, reset=True)
+        if text.startswith("target "):
+            self.target = ("127.0.0.1", int(text.split()[1]))
+        else:
+            self.mode = "pass" if text == "reset" else text
+        self.watch_all()
+        print("done", flush=True)
+
+    def run(self):
+        print("listening", flush=True)
+        while True:
+            for key, events in self.selector.select():
+                if key.fileobj is self.listener:
+                    self.accept()
+                elif key.fileobj is sys.stdin:
+                    line = sys.stdin.readline()
+                    if not line:
+                        return
+                    self.command(line.strip())
+                else:
+                    self.serve(key.data, events)
+
+
+if __name__ == "__main__":
+    Proxy(int(sys.argv[1]), int(sys.argv[2])).run()

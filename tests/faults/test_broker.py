@@ -1,0 +1,84 @@
+"""A broker whose disk is full, and one that is cut off: nothing is confirmed, nothing is lost, and it goes on by
+itself."""
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
+
+from checker import Checker
+from kit import eventually
+from servers import Broker
+
+
+@pytest.fixture
+def small_broker():
+    try:
+        broker = Broker(disk_mb=100, log_segment_bytes=8000000, log_preallocate="false")
+    except PermissionError as error:
+        pytest.skip(str(error))
+    yield broker
+    broker.close()
+
+
+def test_broker_with_a_full_disk(database, millrace, small_broker):
+    broker = small_broker
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    topic = database.topic("t")
+    broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__compression='"none"',
+                       pipeline__reconnect_max='"1s"').start().streaming()
+    # More than the disk takes; in pieces, so that part of it is confirmed before.
+    rows, piece = 400, 40
+    for first in range(1, rows + 1, piece):
+        database.run("INSERT INTO t SELECT g, repeat('x', 400000) FROM generate_series(%s::int, %s::int) g",
+                     [first, first + piece - 1])
+    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: not broker.running(), 90, "the broker to give up its full disk")
+    assert process.process.poll() is None, "".join(process.lines)
+    process.wait_for("kafka_unreachable")
+    assert not database.slot_row(f"confirmed_flush_lsn >= '{end}'")
+    broker.disk.resize(600)
+    broker.start()
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 120, "delivery of everything")
+    assert process.stop() == 0
+    checker = Checker(broker.direct, database.prefix, ["t"])
+    checker.check_transactions()
+    checker.check_fold("t", "id", [{"id": str(n), "v": "x" * 400000} for n in range(1, rows + 1)])
+    checker.report.expect_clean()
+
+
+def written(broker, topic):
+    """End offset of the topic's only partition."""
+    answers = broker.admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, request_timeout=5)
+    return [answer.result().offset for answer in answers.values()][0]
+
+
+def test_acknowledgements_cut_off(database, millrace):
+    """Records reach the broker, its answers do not: nothing may be confirmed, and nothing comes twice."""
+    broker = Broker()
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        topic = database.topic("t")
+        broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+        process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]').start().streaming()
+        database.run("INSERT INTO t VALUES (1, 'known')")
+        before = database.run("SELECT pg_current_wal_lsn()")[0][0]
+        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{before}'"), what="the first confirmation")
+        broker.proxy.set("hold-down")
+        database.run("INSERT INTO t SELECT g, 'held' FROM generate_series(2, 1000) g")
+        end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+        eventually(lambda: written(broker, topic) >= 2, what="records in the broker")
+        # A status update later it is still not confirmed.
+        said = database.run("SELECT now()")[0][0]
+        eventually(lambda: database.run("SELECT reply_time > %s FROM pg_stat_replication WHERE pid = %s",
+                                        [said, database.slot_row("active_pid")])[0][0], 30, "a status update")
+        assert not database.slot_row(f"confirmed_flush_lsn >= '{end}'")
+        broker.proxy.set("reset")
+        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 60, "delivery of everything")
+        assert process.stop() == 0
+        checker = Checker(broker.direct, database.prefix, ["t"])
+        checker.check_transactions()
+        checker.report.expect_clean()
+        assert checker.report.events == 1000 and checker.report.duplicates == 0
+    finally:
+        broker.close()

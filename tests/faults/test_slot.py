@@ -1,0 +1,168 @@
+"""The source's history: a slot that is dropped, made again, moved or lost while millrace runs, and a server that is
+another one. Each must end with exit code 10 and say why; none may go on as if nothing had happened."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import psycopg
+import pytest
+
+from kit import STAND, Database, dsn, eventually
+from servers import Proxy, free_port
+
+
+@pytest.fixture
+def streamed(database, millrace, topic):
+    """A millrace that has delivered and confirmed a row."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    return process
+
+
+def between(database, process, *statements):
+    """Runs statements while millrace is off the slot: frozen, and its connection ended by the server."""
+    process.process.send_signal(signal.SIGSTOP)
+    try:
+        database.run("SELECT pg_terminate_backend(%s)", [database.slot_row("active_pid")])
+        eventually(lambda: database.slot_row("NOT active"), what="the slot to be free")
+        for statement in statements:
+            database.run(statement.replace("SLOT", f"'{database.slot}'"))
+    finally:
+        process.process.send_signal(signal.SIGCONT)
+
+
+def ends_with_a_gap(process, *parts):
+    code = process.ended(30)
+    text = "".join(process.lines)
+    assert code == 10, text
+    for part in ("rows", "missing", *parts):
+        assert part in text, text
+
+
+def test_slot_dropped(database, streamed):
+    between(database, streamed, "SELECT pg_drop_replication_slot(SLOT)")
+    ends_with_a_gap(streamed, "is gone", database.slot)
+    assert database.slot_row("slot_name") is None, "it must not be made again silently"
+
+
+def test_slot_made_again(database, streamed):
+    between(database, streamed, "SELECT pg_drop_replication_slot(SLOT)", "INSERT INTO t VALUES (2)",
+            "SELECT pg_create_logical_replication_slot(SLOT, 'pgoutput')")
+    ends_with_a_gap(streamed, "stands at", database.slot)
+
+
+def test_slot_moved(database, streamed):
+    between(database, streamed, "INSERT INTO t VALUES (2)",
+            "SELECT pg_replication_slot_advance(SLOT, pg_current_wal_lsn())")
+    ends_with_a_gap(streamed, "stands at", database.slot)
+
+
+def test_slot_invalidated_while_streaming(database, streamed):
+    try:
+        database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        database.run("SELECT pg_reload_conf()")
+        streamed.process.send_signal(signal.SIGSTOP)
+
+        def lost():
+            database.run("CREATE TABLE IF NOT EXISTS filler (v text)")
+            database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            database.run("SELECT pg_switch_wal()")
+            database.run("CHECKPOINT")
+            return database.slot_row("wal_status") == "lost"
+        eventually(lost, 60, "the loss of the slot")
+    finally:
+        streamed.process.send_signal(signal.SIGCONT)
+        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
+        database.run("SELECT pg_reload_conf()")
+    ends_with_a_gap(streamed, "is lost", "pg_drop_replication_slot")
+
+
+def test_takeover_is_no_gap(database, streamed, millrace, topic):
+    """A frozen millrace whose slot another one took over waits, and goes on where that one ended."""
+    second = millrace()
+    streamed.process.send_signal(signal.SIGSTOP)
+    try:
+        database.run("SELECT pg_terminate_backend(%s)", [database.slot_row("active_pid")])
+        second.start().streaming()
+    finally:
+        streamed.process.send_signal(signal.SIGCONT)
+    eventually(lambda: any("held by process" in record["message"] for record in streamed.log("source_lost")),
+               what="the first one to wait")
+    database.run("INSERT INTO t VALUES (2)")
+    reader = topic(database.topic("t"))
+    reader.take(2)
+    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    second.kill()
+    streamed.wait_for("source_connected", times=2)
+    database.run("INSERT INTO t VALUES (3)")
+    assert reader.take(1)[0].json_key == {"id": 3}
+    assert streamed.stop() == 0
+
+
+class OtherServer:
+    """A second PostgreSQL, fresh and small, that nobody else uses."""
+
+    def __init__(self):
+        self.port = free_port()
+        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
+        self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
+
+    def stand(self, *command):
+        subprocess.run([STAND, *command], env=self.environment, check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def other_server():
+    other = OtherServer()
+    try:
+        other.stand("pg-start")
+        yield other
+    finally:
+        other.stand("wipe")
+        shutil.rmtree(other.folder, ignore_errors=True)
+
+
+def test_another_server(database, millrace, other_server):
+    """The address leads to another cluster, as after a dump and restore."""
+    proxy = Proxy(int(os.environ["PGPORT"]))
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY)")
+        process = millrace()
+        process.environment["TEST_URL"] = dsn(database.name, proxy.port)
+        process.start().streaming()
+        with psycopg.connect(dsn("postgres", other_server.port), autocommit=True) as other:
+            other.execute(f"CREATE DATABASE {database.name}")
+        proxy.set(f"target {other_server.port}")
+        proxy.set("reset")
+        ends_with_a_gap(process, "another one than before", "system identifier")
+    finally:
+        proxy.close()
+
+
+def test_server_restored_from_an_older_copy(other_server, millrace_for):
+    """The server comes back without what is delivered already; it would silently skip what is written now."""
+    database = Database(port=other_server.port)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace_for(database, pipeline__reconnect_max='"1s"').start().streaming()
+    data = database.run("SHOW data_directory")[0][0]
+    copy = data + "-copy"
+    other_server.stand("pg-stop", "immediate")
+    subprocess.run(["cp", "-a", data, copy], check=True)
+    other_server.stand("pg-start")
+    process.wait_for("source_connected", times=2)
+    database.run("INSERT INTO t SELECT generate_series(1, 1000)")
+    commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{commit}'"), what="the confirmation")
+    other_server.stand("pg-stop", "immediate")
+    shutil.rmtree(data)
+    os.rename(copy, data)
+    other_server.stand("pg-start")
+    ends_with_a_gap(process, "older copy")

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Usage: tests/soak.sh --minutes N --seed S [--writers W]
+#
+# The storm: load and every fault of tests/faults/director.py, drawn by the seed, for N
+# minutes; then everything in the topics is compared with the tables. Prints one line:
+# events, lost, phantom, duplicates, order violations, early confirms, kills, cuts. The
+# exit code is 0 when nothing is wrong.
+#
+#   MILLRACE_BIN        binary under test (default build/release/millrace)
+#   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
+. "$REPO_ROOT/tests/faults/stand.sh"
+"$MILLRACE_PYTHON" "$REPO_ROOT/tests/faults/director.py" "$@"
