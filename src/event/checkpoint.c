@@ -3,7 +3,9 @@
 #include <string.h>
 
 #define START_ANEW                                                                                 \
-    "to start anew, choose another sink.kafka.state_name, drop the slot, and copy the tables"
+    "to start anew, drop the slot, copy the tables, and choose another sink.kafka.state_name "     \
+    "where Kafka keeps "                                                                           \
+    "the position"
 
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error)

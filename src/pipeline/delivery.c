@@ -254,6 +254,10 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         if (must_leave(pipeline)) {
             return MR_END;
         }
+        if (atomic_load(&pipeline->reload) == delivery->session + 1) {
+            return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                           "another instance had the stream meanwhile; reading its position");
+        }
         /* A full sink queue empties without a wake-up of ours. */
         int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
         int store_ms = store_due_ms(delivery);

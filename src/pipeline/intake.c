@@ -59,6 +59,7 @@ struct intake {
     int64_t marker_sent_ns;
 
     bool claimed;              /* the stream is ours, whether it is open or not */
+    bool stored_is_stale;      /* the claim is younger than what the sink has told */
     uint32_t attempt;          /* failed connections in a row */
     struct mr_error lost_told; /* the failure that was logged last */
     uint32_t protocol_failures;
@@ -557,25 +558,37 @@ static mr_status claim_source(struct intake *intake, struct mr_error *ret_error)
         MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->stop, ret_error));
     }
     intake->claimed = true;
+    intake->stored_is_stale = atomic_load(&pipeline->loaded) == intake->session + 1;
     atomic_store(&pipeline->claimed, intake->session + 1);
     mr_wake(pipeline->sink_wake);
     return MR_OK;
 }
 
+/* Where the stream must go on: where the sink has it stored, or what this process has seen since. */
+static bool known_position(const struct intake *intake, struct mr_checkpoint *ret_known)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    bool stored = stores(intake) && pipeline->stored_found;
+    *ret_known = stored ? pipeline->stored : (struct mr_checkpoint){0};
+    if (intake->ever_connected && intake->confirmed >= ret_known->end_lsn) {
+        ret_known->identity = pipeline->identity; /* written by this thread alone */
+        ret_known->end_lsn = intake->confirmed;
+    }
+    return stored || intake->ever_connected;
+}
+
 static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    const struct mr_checkpoint *stored = NULL;
-    if (stores(intake) && pipeline->stored_found) {
-        stored = &pipeline->stored;
-        if (mr_position_compare(intake->appended, stored->position) < 0) {
-            intake->appended = stored->position;
-        }
-    }
     update_confirmed(intake);
+    struct mr_checkpoint known;
+    bool is_known = known_position(intake, &known);
+    if (mr_position_compare(intake->appended, known.position) < 0) {
+        intake->appended = known.position;
+    }
     struct mr_identity identity = {0};
-    MR_TRY(pipeline->source->ops->open(pipeline->source, stored, intake->confirmed, pipeline->stop,
-                                       &identity, ret_error));
+    MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL,
+                                       intake->confirmed, pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
@@ -589,15 +602,22 @@ static mr_status connect_source(struct intake *intake, struct mr_error *ret_erro
     if (!intake->claimed) {
         MR_TRY(claim_source(intake, ret_error));
     }
-    if (stores(intake) && atomic_load(&pipeline->loaded) != intake->session + 1) {
+    if (stores(intake) && (atomic_load(&pipeline->loaded) != intake->session + 1 ||
+                           atomic_load(&pipeline->reload) == intake->session + 1)) {
         sleep_for(intake, -1, STATUS_IDLE_NS);
         return MR_OK;
     }
     mr_status status = open_source(intake, ret_error);
     if (status != MR_OK) {
         intake->claimed = false;
-        return status;
     }
+    if (status == MR_ERR_HISTORY && stores(intake) && intake->stored_is_stale) {
+        /* While the claim was lost, another instance may have gone on and stored how far. */
+        atomic_store(&pipeline->reload, intake->session + 1);
+        mr_wake(pipeline->sink_wake);
+        return MR_OK;
+    }
+    MR_TRY(status);
     intake->connected = true;
     intake->ever_connected = true;
     intake->heard_ns = mr_monotonic_ns();

@@ -55,6 +55,7 @@ struct mr_pipeline {
      * the number of the session plus one. */
     _Alignas(64) _Atomic uint32_t claimed;
     _Atomic uint32_t loaded;
+    _Atomic uint32_t reload;     /* the position may be another's by now: this session is to end */
     struct mr_checkpoint stored; /* published by `loaded` */
     bool stored_found;
     pthread_mutex_t identity_lock; /* a few times a second */

@@ -13,7 +13,6 @@ enum { SERVER_VERSION_MIN = 140000 };
 struct setup {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
-    struct mr_pg_history *history;
     int stop_fd;
     struct mr_error *ret_error;
 };
@@ -201,13 +200,10 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
             slot, slot);
     }
     if (pid != NULL) {
-        mr_pg_history_slot_held(setup->history, (int)strtol(pid, NULL, 10));
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
                        "slot \"%s\" is held by process %s of the server", slot, pid);
     }
-    return mr_pg_history_check_slot(setup->history, setup->conn, slot,
-                                    mr_pg_result_value(state, 0, MR_SLOT_CONFIRMED),
-                                    setup->ret_error);
+    return MR_OK;
 }
 
 static mr_status create_slot(struct setup *setup)
@@ -230,13 +226,7 @@ static mr_status create_slot(struct setup *setup)
     } else {
         mr_sql_add(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
     }
-    struct mr_pg_result *created; /* slot_name, consistent_point, … */
-    MR_TRY(setup_run(setup, &sql, &created));
-    mr_status status =
-        mr_pg_history_check_slot(setup->history, setup->conn, options->slot,
-                                 mr_pg_result_value(created, 0, 1), setup->ret_error);
-    mr_pg_result_free(created);
-    MR_TRY(status);
+    MR_TRY(setup_run(setup, &sql, NULL));
     mr_log(MR_LOG_WARN, "slot_created",
            "the slot did not exist and was created: the stream begins here, rows that are in the "
            "tables "
@@ -250,12 +240,7 @@ static mr_status create_slot(struct setup *setup)
 static mr_status setup_all(struct setup *setup, const struct mr_pg_result *state)
 {
     MR_TRY(check_server(setup, state));
-    MR_TRY(mr_pg_history_check_server(setup->history, setup->conn, setup->stop_fd,
-                                      setup->options->slot, setup->ret_error));
     bool slot_exists = mr_pg_result_value(state, 0, MR_SLOT_TYPE) != NULL;
-    if (!slot_exists) {
-        MR_TRY(mr_pg_history_check_missing(setup->history, setup->options->slot, setup->ret_error));
-    }
     bool published = mr_pg_result_value(state, 0, MR_PUBLICATION_OWNER) != NULL;
     bool needs_identity = !published ||
                           mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_UPDATE)) ||
@@ -271,13 +256,10 @@ static mr_status setup_all(struct setup *setup, const struct mr_pg_result *state
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      struct mr_pg_history *history, int stop_fd, struct mr_error *ret_error)
+                      int stop_fd, struct mr_error *ret_error)
 {
-    struct setup setup = {.conn = conn,
-                          .options = options,
-                          .history = history,
-                          .stop_fd = stop_fd,
-                          .ret_error = ret_error};
+    struct setup setup = {
+        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
     struct mr_sql sql = {0};
     mr_sql_add_server_state(&sql, conn, options);
     struct mr_pg_result *state;

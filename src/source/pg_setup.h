@@ -7,15 +7,13 @@
 #define MR_SOURCE_PG_SETUP_H
 
 #include "base/finding.h"
-#include "source/pg_history.h"
 #include "source/pg_source.h"
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a
- * replication connection. With what `history` knows the stream must go on where it ended; it learns where that is.
- * The first thing that is wrong is the answer. */
+ * replication connection. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      struct mr_pg_history *history, int stop_fd, struct mr_error *ret_error);
+                      int stop_fd, struct mr_error *ret_error);
 
 /* Primary keys by table, as the catalog has them. */
 struct mr_table_keys {

@@ -17,7 +17,6 @@ struct pg_source {
     struct mr_pgoutput *decoder;
     const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
     struct mr_key_list keys;
-    struct mr_pg_history history;
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -41,7 +40,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
 {
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_identify(source->conn, options, stored, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_setup(source->conn, options, &source->history, stop_fd, ret_error));
+    MR_TRY(mr_pg_setup(source->conn, options, stop_fd, ret_error));
     mr_key_list_done(&source->keys);
     MR_TRY(
         mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys, ret_error));
@@ -106,7 +105,6 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
 {
     struct pg_source *source = source_of(base);
     /* Before it is sent: whether it arrived may never be known. */
-    mr_pg_history_confirmed(&source->history, flushed);
     return mr_pg_send_status(source->conn, flushed, ping, ret_error);
 }
 
@@ -161,7 +159,6 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_close(source->conn);
     mr_pgoutput_free(source->decoder);
     mr_key_list_done(&source->keys);
-    mr_pg_history_done(&source->history);
     free(source->database);
     free(source);
 }

@@ -24,11 +24,11 @@ class Mutant:
     check: str = STORM
 
 
-INTAKE, DELIVERY, HISTORY = "src/pipeline/intake.c", "src/pipeline/delivery.c", "src/source/pg_history.c"
+INTAKE, DELIVERY, CHECKPOINT = "src/pipeline/intake.c", "src/pipeline/delivery.c", "src/event/checkpoint.c"
 MUTANTS = [
     Mutant("confirms what it received", INTAKE,
-           "    mr_lsn lsn = atomic_load(&pipeline->confirmed);\n    if (intake->marker",
-           "    mr_lsn lsn = atomic_load(&pipeline->received);\n    if (intake->marker"),
+           "    mr_lsn lsn = atomic_load(&pipeline->confirmed);\n    if (!stores(intake)",
+           "    mr_lsn lsn = atomic_load(&pipeline->received);\n    if (!stores(intake)"),
     Mutant("confirms what it handed to librdkafka", DELIVERY,
            "            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);\n",
            "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
@@ -47,7 +47,7 @@ MUTANTS = [
            "    if (!intake->in_transaction) {\n        mark(intake, server_end);",
            "    if (true) {\n        mark(intake, server_end);", "unit pipeline_test"),
     Mutant("positions without ordinals", "src/sink/record_headers.c",
-           "ret_headers->position + 17, 10, record->position.ordinal", "ret_headers->position + 17, 10, 1"),
+           "headers->position + 17, 10, record->position.ordinal", "headers->position + 17, 10, 1"),
     Mutant("skips by LSN alone", INTAKE,
            "mr_position_compare(position, intake->appended) <= 0",
            "position.commit_lsn <= intake->appended.commit_lsn"),
@@ -62,8 +62,8 @@ MUTANTS = [
            "    mr_status status = MR_OK;\n    (void)ret_error;\n    disconnect",
            "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
     Mutant("goes on behind a lost sink session", INTAKE,
-           "    if (intake->connected) {\n        disconnect(intake, 0);\n    }\n}\n\nstatic mr_status connect_source",
-           "}\n\nstatic mr_status connect_source", "unit pipeline_test"),
+           "    if (intake->connected || intake->claimed) {\n        disconnect(intake, 0);\n    }\n}\n\n"
+           "static mr_status claim_source", "}\n\nstatic mr_status claim_source", "unit pipeline_test"),
     Mutant("another hash of keys", "src/sink/kafka_conf.c", '{"partitioner", "murmur2"}',
            '{"partitioner", "consistent"}'),
     Mutant("no tombstones", "src/encode/debezium.c", "if (!encoder->options.tombstones || key.data == NULL) {",
@@ -74,11 +74,11 @@ MUTANTS = [
     Mutant("a changed key leaves the old row", "src/encode/debezium.c",
            "if (op == MR_OP_UPDATE && key_changed(plan, change)) {",
            "if (op == MR_OP_UPDATE && key_changed(plan, change) && false) {"),
-    Mutant("takes a slot that was made again", HISTORY, "history->confirmed != 0 && at > history->confirmed", "false",
+    Mutant("takes a slot that was made again", CHECKPOINT, "stored->end_lsn != 0 && server->slot_confirmed > stored->end_lsn", "false",
            "faults/test_slot.py::test_slot_made_again"),
-    Mutant("makes a lost slot anew", HISTORY, "    if (history->confirmed == 0) {\n        return MR_OK;",
-           "    if (history->confirmed != 1) {\n        return MR_OK;", "faults/test_slot.py::test_slot_dropped"),
-    Mutant("believes a restored server", HISTORY, "if (end < history->confirmed) {", "if (end == 1) {",
+    Mutant("makes a lost slot anew", CHECKPOINT, "if (!server->slot_exists) {", "if (false) {",
+           "faults/test_slot.py::test_slot_dropped"),
+    Mutant("believes a restored server", CHECKPOINT, "stored->end_lsn > server->flushed + 1", "false",
            "faults/test_slot.py::test_server_restored_from_an_older_copy"),
     Mutant("asks SQL_ASCII for UTF-8", "src/source/pg_conn.c", 'strcmp(encoding, "SQL_ASCII") != 0',
            'strcmp(encoding, "") != 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),

@@ -92,8 +92,7 @@ def test_takeover_is_no_gap(database, streamed, millrace, topic):
         second.start().streaming()
     finally:
         streamed.process.send_signal(signal.SIGCONT)
-    eventually(lambda: any("held by process" in record["message"] for record in streamed.log("source_lost")),
-               what="the first one to wait")
+    streamed.wait_for("standby")
     database.run("INSERT INTO t VALUES (2)")
     reader = topic(database.topic("t"))
     reader.take(2)
