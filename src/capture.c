@@ -171,9 +171,10 @@ static void remove_old(void)
     DIR *folder = opendir(state.options.path);
     const struct dirent *entry;
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (strncmp(entry->d_name, "capture-", 8) == 0 && strlen(entry->d_name) < NAME_BYTES) {
+        size_t size = strlen(entry->d_name) + 1;
+        if (strncmp(entry->d_name, "capture-", 8) == 0 && size <= NAME_BYTES) {
             names = MR_REALLOC(names, sizeof(*names) * (count + 1));
-            snprintf(names[count++], NAME_BYTES, "%s", entry->d_name);
+            memcpy(names[count++], entry->d_name, size);
         }
     }
     if (folder != NULL) {
