@@ -79,3 +79,12 @@ function(millrace_embed module folder)
         target_sources(mr_${module} PRIVATE ${output})
     endforeach()
 endfunction()
+
+# The thread sanitizer does not know the threads of <threads.h>, which librdkafka uses: they become POSIX threads.
+function(millrace_sanitize_c11_threads target)
+    if(MILLRACE_SANITIZE MATCHES thread)
+        target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src/testing/tsan/c11_threads.c)
+        target_link_options(${target} PRIVATE -Wl,--export-dynamic-symbol=thrd_*
+                            -Wl,--export-dynamic-symbol=mtx_* -Wl,--export-dynamic-symbol=cnd_*)
+    endif()
+endfunction()
