@@ -378,6 +378,14 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
                          rd_kafka_err2str(message->err));
             continue;
         }
+        if (MR_UNLIKELY(message->offset < 0)) {
+            /* librdkafka takes a request for delivered once a later one of its partition was. But a broker that
+             * knows nothing of this producer takes any first sequence, so it may have refused the one before, as
+             * one does that is only just making the partition (KAFKA-15591); those records would be lost. */
+            session_fail(kafka, RD_KAFKA_RESP_ERR__INCONSISTENT, rd_kafka_topic_name(message->rkt),
+                         "a request is without an answer and a later one was taken; sending again");
+            continue;
+        }
         struct mr_batch *batch = message->_private;
         kafka->told_unreachable = false;
         kafka->unreported--;

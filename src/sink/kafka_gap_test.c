@@ -1,0 +1,140 @@
+/* A broker that refuses the first request to a partition and takes the next one, as one does that is only just
+ * making the partition. librdkafka then takes the first for delivered; the sink must not. */
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sink/sink.h"
+#include "testing/test.h"
+
+enum { LIMIT_S = 30, PRODUCE = 0 /* Kafka's number of that request */ };
+
+struct fixture {
+    rd_kafka_t *client;
+    rd_kafka_mock_cluster_t *brokers;
+    struct mr_sink *sink;
+    struct mr_topics topics;
+    struct mr_pool pool;
+    int wake_fd;
+    unsigned done;
+};
+
+static void batch_done(void *context, struct mr_batch *batch)
+{
+    struct fixture *fixture = context;
+    fixture->done++;
+    mr_pool_release(&fixture->pool, batch);
+}
+
+static struct mr_batch *one_record(struct fixture *fixture)
+{
+    struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
+    struct mr_buffer buffer = mr_batch_buffer(batch);
+    struct mr_record record = {.topic = mr_topics_intern(&fixture->topics, "t"),
+                               .value = buffer.at,
+                               .value_len = 1,
+                               .commit_time_us = 1700000000000000};
+    mr_buffer_append(&buffer, "x", 1);
+    assert_true(mr_batch_commit(batch, buffer.at, &record, 1));
+    batch->state = MR_BATCH_SEALED;
+    return batch;
+}
+
+static mr_status serve(struct fixture *fixture)
+{
+    struct mr_error error = {0};
+    struct pollfd wake = {.fd = fixture->wake_fd, .events = POLLIN};
+    poll(&wake, 1, 10);
+    return fixture->sink->ops->poll(fixture->sink, &error);
+}
+
+static void send_one(struct fixture *fixture)
+{
+    struct mr_batch *batch = one_record(fixture);
+    struct mr_error error = {0};
+    mr_status status;
+    int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
+    while ((status = fixture->sink->ops->send(fixture->sink, batch, &error)) == MR_FULL) {
+        assert_true(mr_monotonic_ns() < deadline_ns);
+        assert_int_equal(serve(fixture), MR_OK);
+    }
+    assert_int_equal(status, MR_OK);
+}
+
+/* Until so many are done or the session has failed. */
+static mr_status serve_until(struct fixture *fixture, unsigned done)
+{
+    mr_status status = MR_OK;
+    int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
+    while (status == MR_OK && fixture->done < done) {
+        assert_true(mr_monotonic_ns() < deadline_ns);
+        status = serve(fixture);
+    }
+    return status;
+}
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
+    fixture->client = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), NULL, 0);
+    fixture->brokers = rd_kafka_mock_cluster_new(fixture->client, 1);
+    rd_kafka_mock_topic_create(fixture->brokers, "t", 1, 1);
+    struct mr_kafka_options options = {
+        .brokers = rd_kafka_mock_cluster_bootstraps(fixture->brokers),
+        .compression = "none",
+        .batch_bytes = 4096,
+        .message_bytes_max = 1000000,
+        .partitions = 1,
+        .replication = 1,
+    };
+    fixture->sink = mr_kafka_sink_new(&options);
+    mr_pool_init(&fixture->pool, 4, 65536, 65536);
+    struct mr_error error = {0};
+    assert_int_equal(
+        fixture->sink->ops->open(fixture->sink, batch_done, fixture, fixture->wake_fd, -1, &error),
+        MR_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->sink->ops->free(fixture->sink);
+    rd_kafka_mock_cluster_destroy(fixture->brokers);
+    rd_kafka_destroy(fixture->client);
+    mr_pool_done(&fixture->pool);
+    mr_topics_done(&fixture->topics);
+    close(fixture->wake_fd);
+    free(fixture);
+    return 0;
+}
+
+static void test_a_delivery_nobody_answered_for_is_none(void **state)
+{
+    struct fixture *fixture = *state;
+    send_one(fixture); /* connected, and with a producer's number */
+    assert_int_equal(serve_until(fixture, 1), MR_OK);
+    rd_kafka_mock_broker_set_rtt(fixture->brokers, 1, 1000);
+    rd_kafka_mock_push_request_errors(fixture->brokers, PRODUCE, 1,
+                                      RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
+    send_one(fixture);
+    usleep(300000); /* so that the second is a request of its own, on its way with the first */
+    send_one(fixture);
+    assert_int_equal(serve_until(fixture, 3), MR_ERR_TRANSIENT);
+    assert_true(fixture->done < 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
