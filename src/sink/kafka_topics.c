@@ -41,6 +41,25 @@ void mr_kafka_topics_done(struct mr_kafka_topics *topics)
     *topics = (struct mr_kafka_topics){0};
 }
 
+/* Whether every partition answers. One that is only just being made refuses a request, and takes the next one
+ * whatever was before it, because it knows nothing of this producer: rows would be missing, or out of order. */
+static rd_kafka_resp_err_t partitions_state(struct mr_kafka_topics *topics,
+                                            const struct rd_kafka_metadata_topic *topic)
+{
+    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_new(topic->partition_cnt);
+    for (int i = 0; i < topic->partition_cnt; i++) {
+        rd_kafka_topic_partition_list_add(ends, topic->topic, topic->partitions[i].id)->offset =
+            RD_KAFKA_OFFSET_END;
+    }
+    rd_kafka_resp_err_t err =
+        rd_kafka_offsets_for_times(topics->producer, ends, METADATA_TIMEOUT_MS);
+    for (int i = 0; i < ends->cnt && err == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+        err = ends->elems[i].err;
+    }
+    rd_kafka_topic_partition_list_destroy(ends);
+    return err;
+}
+
 /* What the broker says of a topic: exists, doesn't, or no answer yet. */
 static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_topic_t *handle)
 {
@@ -56,6 +75,8 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
         err = metadata->topics[0].err;
     } else if (metadata->topics[0].partition_cnt == 0) {
         err = RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
+    } else {
+        err = partitions_state(topics, &metadata->topics[0]);
     }
     rd_kafka_metadata_destroy(metadata);
     return err;
