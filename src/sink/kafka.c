@@ -126,7 +126,8 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (kafka->producer == NULL) {
-        rd_kafka_conf_destroy(conf);
+        /* The configuration is ours again, but librdkafka has freed its interceptors (those of the threads), and
+         * would once more. It is left: the process ends with this error. */
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka producer can't be made: %s", reason);
     }
     kafka->queue = rd_kafka_queue_get_main(kafka->producer);
