@@ -10,6 +10,5 @@ case "${1:-}" in
     -h | --help) print_help "$0" && exit 0 ;;
     "") die "which result? try --help" ;;
 esac
-python=$TOOLS_DIR/venv/bin/python
-[ -x "$python" ] || python=$(command -v python3) || die "python3 is missing"
+python=$(tools_python)
 exec "$python" "$here/profile_tools.py" explain "$1"

@@ -31,8 +31,7 @@ for result in "${results[@]}"; do
     [ -e "$result/folded.txt" ] || die "$result holds no folded.txt: is it a folder that profile-run.sh made?"
 done
 flame=$(built_program millrace-flame)
-python=$TOOLS_DIR/venv/bin/python
-[ -x "$python" ] || python=$(command -v python3) || die "python3 is missing"
+python=$(tools_python)
 out=${out:-${results[1]}/compare}
 mkdir -p "$out"
 

@@ -10,7 +10,6 @@
 #   --out DIR        folder of the results
 #   --docker         on the compose stack (docker-compose.yml) instead
 #   --frequency N    samples a second of CPU time (default 199)
-#   --metrics URL    millrace's metrics (default http://127.0.0.1:9464); read when they answer
 #   --tables N       tables of the load (default 1)
 #   --option K=V     a line of millrace's configuration
 #   --doctor         say what this machine has and lacks for profiling, with remedies
@@ -30,13 +29,12 @@ case "${1:-}" in
     -h | --help) print_help "$0" && exit 0 ;;
     *) die "the first word is burst, ramp or steady; try --help" ;;
 esac
-out="" docker=no metrics=http://127.0.0.1:9464 tables=1 options=() arguments=()
+out="" docker=no tables=1 options=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$(absolute_path "$2") && shift ;;
         --docker) docker=yes ;;
         --frequency) PERF_FREQUENCY=$2 && shift ;;
-        --metrics) metrics=${2%/} && metrics=${metrics%/metrics} && shift ;;
         --tables) tables=$2 && shift ;;
         --option) options+=("$2") && shift ;;
         --doctor) doctor && exit 0 || exit 1 ;;
@@ -91,12 +89,8 @@ load=$!
 wait_for_load || code=$?
 annotate "profile $scenario ends"
 perf_detach
-if curl -fsS -m 5 "$metrics/metrics" >"$out/metrics.txt" 2>/dev/null; then
-    "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics "$out/metrics.txt" >"$out/metrics.json"
-else
-    echo '{"answered": false, "url": "'"$metrics"'/metrics"}' >"$out/metrics.json"
-fi
-rm -f "$out/metrics.txt"
+curl -fsS -m 5 "$LOAD_METRICS" | "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics >"$out/metrics.json" ||
+    say "warning: $LOAD_METRICS does not answer: metrics.json is empty"
 either_remove
 perf_results "$out" "millrace, $scenario"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"

@@ -1,6 +1,6 @@
 """The work behind profile-run.sh, profile-compare.sh and explain.sh: results to words and tables.
 
-  metrics FILE            Prometheus text to JSON
+  metrics                 Prometheus text from standard input to JSON
   summary RESULT          summary.md of a result
   explain RESULT          which stage dominates, and what to try
   instructions RESULT     instructions of encoder and decoder by function, of callgrind.out
@@ -56,16 +56,15 @@ def percent(value, total):
     return 100.0 * value / total if total else 0.0
 
 
-def metrics(path):
+def metrics():
     """{name: {labels: value}} of Prometheus text."""
     found = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            parts = re.match(r"([a-zA-Z_:][\w:]*)(\{.*\})? (\S+)", line)
-            if parts:
-                value = float(parts[3])
-                found.setdefault(parts[1], {})[parts[2] or ""] = value if math.isfinite(value) else str(value)
-    json.dump({"answered": True, "metrics": found}, sys.stdout, indent=1)
+    for line in sys.stdin:
+        parts = re.match(r"([a-zA-Z_:][\w:]*)(\{.*\})? (\S+)", line)
+        if parts:
+            value = float(parts[3])
+            found.setdefault(parts[1], {})[parts[2] or ""] = value if math.isfinite(value) else str(value)
+    json.dump(found, sys.stdout, indent=1)
 
 
 def stage_rows(profile):
@@ -261,11 +260,11 @@ def compare_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 1, "summary": 1, "explain": 1, "instructions": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "instructions": 1, "compare": 2}
     if not words or len(words) != 1 + commands.get(words[0], -1):
         raise SystemExit(__doc__)
     if words[0] == "metrics":
-        metrics(words[1])
+        metrics()
     elif words[0] == "summary":
         summary(words[1])
     elif words[0] == "explain":

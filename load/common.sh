@@ -3,6 +3,9 @@
 # its own on the private stand (or the compose stack), a millrace, and what takes them away.
 # Sourced after scripts/lib.sh. Sets LOAD_* variables; see daemon_start.
 
+# On the compose stack no private stand names one.
+MILLRACE_PYTHON=${MILLRACE_PYTHON:-$(tools_python)}
+
 # The program FILE: from MILLRACE_BUILD_DIR, else the build with librdkafka's names, else any other.
 built_program() {
     local dir
@@ -48,7 +51,7 @@ stand_up() {
 pg() { "$MILLRACE_PG_BIN/psql" -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 
 # daemon_start FOLDER TABLES [KEY=VALUE]...: millrace on the stand, its configuration and log in FOLDER.
-# LOAD_COMMAND, an array, stands before the program (valgrind …). Sets LOAD_PID, LOAD_URL, LOAD_ARGUMENTS.
+# LOAD_COMMAND, an array, stands before the program (valgrind …). Sets LOAD_PID, LOAD_URL, LOAD_METRICS, LOAD_ARGUMENTS.
 daemon_start() {
     local folder=$1 tables=$2 line i list=""
     shift 2
@@ -67,6 +70,7 @@ source.postgres.connection_env = "MILLRACE_LOAD_URL"
 source.postgres.slot_name = "$LOAD_NAME"
 source.postgres.publication_name = "$LOAD_NAME"
 sink.kafka.brokers = ["$KAFKA_BOOTSTRAP"]
+http.address = "127.0.0.1:0"
 END
         for line in "$@"; do printf '%s\n' "${line/=/ = }"; done
     } >"$folder/config.toml"
@@ -79,6 +83,8 @@ END
         tail -n 5 "$folder/millrace.log" >&2
         die "millrace does not stream: see $folder/millrace.log"
     }
+    # A free port, which the log names.
+    LOAD_METRICS=http://$(sed -n 's/.*"http_listening".*"address":"\([^"]*\)".*/\1/p' "$folder/millrace.log")/metrics
     # Under strace the program is a child.
     LOAD_PID=$(daemon_process "$LOAD_CHILD")
     LOAD_ARGUMENTS=(--url "$LOAD_URL" --brokers "$KAFKA_BOOTSTRAP" --topic-prefix "$LOAD_NAME"
@@ -158,6 +164,7 @@ compose_start() {
     docker compose -f "$REPO_ROOT/docker-compose.yml" -f "$REPO_ROOT/load/compose.yml" up -d --wait millrace
     LOAD_COMPOSE=yes
     LOAD_PID=$(docker inspect -f '{{.State.Pid}}' "$(compose ps -q millrace)")
+    LOAD_METRICS=http://127.0.0.1:9464/metrics
     cp "$REPO_ROOT/load/millrace.toml" "$folder/config.toml"
     # shellcheck disable=SC2034 # for the scripts that source this file
     LOAD_ARGUMENTS=(--url "$LOAD_URL" --brokers "${LOAD_DOCKER_BROKERS:-127.0.0.1:29092}" --topic-prefix load

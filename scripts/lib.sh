@@ -83,6 +83,15 @@ stand_home() {
     fi
 }
 
+# The stand's Python where there is one, else the machine's.
+tools_python() {
+    if [ -x "$TOOLS_DIR/venv/bin/python" ]; then
+        echo "$TOOLS_DIR/venv/bin/python"
+    else
+        command -v python3 || die "python3 is missing: scripts/setup.sh installs it"
+    fi
+}
+
 # Runs a command in silence; what it said is shown when it fails.
 quietly() {
     local log code=0

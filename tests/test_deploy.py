@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 
@@ -39,6 +40,20 @@ def test_images_have_fixed_versions():
     for name, text in services().items():
         image = re.search(r"image: (\S+)", text)[1]
         assert image in ("millrace:local", "millrace:profiling") or re.search(r":v?\d+\.\d+", image), (name, image)
+
+
+def test_the_image_gets_all_that_its_build_needs(tmp_path):
+    """CMake is content with the files that the Dockerfile copies and .dockerignore lets through."""
+    dockerfile = read("Dockerfile").replace("\\\n", "").split("\nFROM ")[1]
+    let_through = {line[1:] for line in read(".dockerignore").splitlines() if line.startswith("!")}
+    for names in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
+        for name in names.split():
+            assert name in let_through, name
+            target = tmp_path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if os.path.isdir(path(name)) else shutil.copy)(path(name), target)
+    configure = re.search(r"^RUN (cmake --preset .+?) *&&", dockerfile, re.MULTILINE)[1]
+    subprocess.run(configure.split(), cwd=tmp_path, check=True, capture_output=True, text=True)
 
 
 def test_every_server_has_its_health_check_and_limit():

@@ -15,6 +15,7 @@ endif()
 
 option(MILLRACE_WERROR "Warnings are errors" OFF)
 option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
+option(MILLRACE_LOAD "Build what measures and load-tests millrace: millrace-load, millrace-slow" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
 option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
