@@ -116,7 +116,8 @@ class Stand:
                    "source.postgres.connection_env": '"BENCH_URL"',
                    "source.postgres.slot_name": f'"{slot}"',
                    "source.postgres.publication_name": '"bench"',
-                   "sink.kafka.brokers": f'["{os.environ["KAFKA_BOOTSTRAP"]}"]'}
+                   "sink.kafka.brokers": f'["{os.environ["KAFKA_BOOTSTRAP"]}"]',
+                   "http.address": '"127.0.0.1:0"'}  # a free port: another millrace may run
         options.update(line.split("=", 1) for line in self.arguments.option)
         path = os.path.join(self.folder, slot + ".toml")
         with open(path, "w", encoding="utf-8") as file:
@@ -132,6 +133,15 @@ class Stand:
     def drop_topic(self, topic):
         self.kafka.delete_topics([topic])[topic].result()
         self.topics.remove(topic)
+
+    def stream(self):
+        """Table, slot and topic, and a millrace that streams them: its process and the topic."""
+        self.make_table()
+        slot = self.make_slot()
+        topic = self.make_topic(slot)
+        process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot)],
+                                   stderr=subprocess.DEVNULL, env={**os.environ, "BENCH_URL": dsn(self.name)})
+        return process, topic
 
     def count(self, topic):
         consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -81,12 +80,7 @@ def main():
     arguments.option, arguments.keep = [], False
     stand = Stand(arguments)
     try:
-        stand.make_table()
-        slot = stand.make_slot()
-        topic = stand.make_topic(slot)
-        millrace = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", stand.write_config(slot, slot)],
-                                    stderr=subprocess.DEVNULL,
-                                    env={**os.environ, "BENCH_URL": dsn(stand.name)})
+        millrace, topic = stand.stream()
         print(f"a burst of {arguments.events} changes:", flush=True)
         burst = Burst(stand, arguments.events)
         burst.start()

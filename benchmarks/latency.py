@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import threading
 import time
 
@@ -71,12 +70,7 @@ def main():
     arguments.keep = False
     stand = Stand(arguments)
     try:
-        stand.make_table()
-        slot = stand.make_slot()
-        topic = stand.make_topic(slot)
-        millrace = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", stand.write_config(slot, slot)],
-                                    stderr=subprocess.DEVNULL,
-                                    env={**os.environ, "BENCH_URL": dsn(stand.name)})
+        millrace, topic = stand.stream()
         writer = Writer(stand, arguments.rate, arguments.seconds)
         writer.start()
         count = writer.transactions * ROWS_PER_TRANSACTION

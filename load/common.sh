@@ -164,11 +164,13 @@ compose_start() {
     docker compose -f "$REPO_ROOT/docker-compose.yml" -f "$REPO_ROOT/load/compose.yml" up -d --wait millrace
     LOAD_COMPOSE=yes
     LOAD_PID=$(docker inspect -f '{{.State.Pid}}' "$(compose ps -q millrace)")
-    LOAD_METRICS=http://127.0.0.1:9464/metrics
     cp "$REPO_ROOT/load/millrace.toml" "$folder/config.toml"
     # shellcheck disable=SC2034 # for the scripts that source this file
-    LOAD_ARGUMENTS=(--url "$LOAD_URL" --brokers "${LOAD_DOCKER_BROKERS:-127.0.0.1:29092}" --topic-prefix load
-        --slot load --pid "$LOAD_PID")
+    {
+        LOAD_METRICS=http://127.0.0.1:9464/metrics
+        LOAD_ARGUMENTS=(--url "$LOAD_URL" --brokers "${LOAD_DOCKER_BROKERS:-127.0.0.1:29092}" --topic-prefix load
+            --slot load --pid "$LOAD_PID")
+    }
 }
 
 # The millrace of the stack gets its own configuration back; the slot of the load goes.

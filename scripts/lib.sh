@@ -92,6 +92,21 @@ tools_python() {
     fi
 }
 
+# MILLRACE_BIN: the caller's, or what the preset release makes.
+binary_under_test() {
+    export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/release/millrace}
+    [ -x "$MILLRACE_BIN" ] ||
+        die "$MILLRACE_BIN is missing; build it with: cmake --preset release && cmake --build --preset release"
+}
+
+# own_stand NAME PORT: a stand of the caller's own, three ports from PORT on.
+own_stand() {
+    export MILLRACE_TOOLS_DIR=$TOOLS_DIR
+    MILLRACE_STAND_DIR=$(stand_home "$1")
+    export MILLRACE_STAND_DIR MILLRACE_STAND_PG_PORT=$2 MILLRACE_STAND_KAFKA_PORT=$(($2 + 1))
+    export MILLRACE_STAND_CONTROLLER_PORT=$(($2 + 2))
+}
+
 # Runs a command in silence; what it said is shown when it fails.
 quietly() {
     local log code=0

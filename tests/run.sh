@@ -25,16 +25,11 @@ case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 
 port=${MILLRACE_TEST_PORT:-19190}
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
-export MILLRACE_TOOLS_DIR=$TOOLS_DIR
-export MILLRACE_STAND_DIR
-MILLRACE_STAND_DIR=$(stand_home stand-test)
-export MILLRACE_STAND_PG_PORT=$port MILLRACE_STAND_KAFKA_PORT=$((port + 1))
-export MILLRACE_STAND_CONTROLLER_PORT=$((port + 2))
+binary_under_test
+own_stand stand-test "$port"
 export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_SECURE_PORT=$((port + 3))
 export MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_PROXIED_PORT=$((port + 4))
 export MILLRACE_STAND_PROXY_PORT=$((port + 5))
-export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/release/millrace}
-[ -x "$MILLRACE_BIN" ] || die "$MILLRACE_BIN is missing; scripts/test.sh builds it"
 stand=$REPO_ROOT/scripts/stand.sh
 cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs

@@ -1,8 +1,13 @@
-/* Linked over mr_encode_change (--wrap) in millrace-slow: the same result after needless work, as many turns
- * a change as MILLRACE_SLOWDOWN says. tests/test_profiling.py must find and name it. */
+/* Linked over mr_encode_change (--wrap): the same result after needless work, as many turns a change as
+ * MILLRACE_SLOWDOWN says. tests/test_profiling.py must find and name it in millrace-slow, and the gate of
+ * benchmarks/micro.sh must refuse it in millrace-micro-slowed. */
 #include <stdlib.h>
 
 #include "encode/encode.h"
+
+#ifndef SLOWDOWN_TURNS /* without the variable */
+#define SLOWDOWN_TURNS 0
+#endif
 
 mr_status __real_mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
                                   struct mr_buffer *buffer, struct mr_record *ret_records,
@@ -18,7 +23,7 @@ mr_status __wrap_mr_encode_change(struct mr_encoder *encoder, const struct mr_ch
     static int turns = -1;
     if (turns < 0) {
         const char *text = getenv("MILLRACE_SLOWDOWN");
-        turns = text == NULL ? 0 : atoi(text);
+        turns = text == NULL ? SLOWDOWN_TURNS : atoi(text);
     }
     for (volatile int i = 0; i < turns; i++) {
     }

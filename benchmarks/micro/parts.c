@@ -121,6 +121,8 @@ const struct micro_bench micro_ack = {
 
 /* ---- what each record gets in the sink, and text with something to escape in it ---- */
 
+enum { TRANSACTION_ROWS = 100 };
+
 static void *nothing_open(void)
 {
     return NULL;
@@ -135,13 +137,15 @@ static uint64_t headers_run(void *state, uint32_t count)
 {
     (void)state;
     uint64_t hash = 0;
+    struct mr_record_headers headers = {.xid_len = 0};
     for (uint32_t i = 0; i < count; i++) {
+        uint32_t transaction = i / TRANSACTION_ROWS;
         struct mr_record record = {
-            .position = {.commit_lsn = UINT64_C(0x123456789) + i, .ordinal = i},
-            .commit_time_us = INT64_C(1767323045123456) + i,
-            .xid = 700 + i % 1000,
+            .position = {.commit_lsn = UINT64_C(0x123456789) + transaction,
+                         .ordinal = i % TRANSACTION_ROWS},
+            .commit_time_us = INT64_C(1767323045123456) + transaction,
+            .xid = 700 + transaction,
         };
-        struct mr_record_headers headers;
         mr_record_headers_format(&record, &headers);
         hash += (uint64_t)headers.position[26] + headers.xid_len + headers.commit_time_len;
     }
