@@ -171,7 +171,7 @@ run_callgrind() {
     daemon_stop
     callgrind_annotate --auto=no --threshold=99 "$out/callgrind.out" >"$out/callgrind.txt"
     "$MILLRACE_PYTHON" "$here/profile_tools.py" instructions "$out" >"$out/instructions.json"
-    sed -n '/Ir /,$p' "$out/callgrind.txt" | cut -c1-20,140- | head -25
+    sed -n '/Ir /,$p' "$out/callgrind.txt" | cut -c1-20,140- | sed -n 1,25p
 }
 
 run_bpftrace() {
