@@ -57,6 +57,14 @@ def test_metrics_exist():
             assert known & {name, base} or name in NO_METRICS, f"{path} names {name}"
 
 
+def test_every_folder_is_described_and_its_includes_are_checked():
+    table, checked = read("docs/architecture.md"), read("scripts/style.sh")
+    for folder in os.listdir(os.path.join(ROOT, "src")):
+        if os.path.isdir(os.path.join(ROOT, "src", folder)) and folder != "cmake":
+            assert f"| `src/{folder}` |" in table, folder
+            assert f"[{folder}]=" in checked or folder == "testing", folder
+
+
 def settings(table, prefix=""):
     for key, value in table.items():
         if isinstance(value, dict):
