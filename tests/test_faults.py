@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kit import eventually, stand
-from ledger import TABLE, Check, Writers, size
+from ledger import TABLE, Check, Writers, confirmed_past, size
 
 
 @pytest.fixture(autouse=True)
@@ -13,6 +13,11 @@ def servers_up_again(database):
     """Before the database is dropped, which needs them."""
     yield
     stand("up")
+
+
+def all_confirmed(database):
+    """Nothing that was delivered comes again after what the test breaks next."""
+    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
 
 
 def run_through(database, millrace, topic, fault):
@@ -73,6 +78,7 @@ def test_postgresql_can_stop_while_kafka_is_away(database, millrace, topic):
     database.run("INSERT INTO t VALUES (0, 1, 'x')")
     reader = topic(database.topic("t"))
     reader.take(1)
+    all_confirmed(database)
     stand("kafka-stop", "KILL")
     process.wait_for("kafka_unreachable")
     database.run("INSERT INTO t VALUES (0, 2, 'x')")
@@ -106,6 +112,7 @@ def test_stop_while_kafka_is_away_ends_at_the_deadline(database, millrace, topic
     database.run("INSERT INTO t VALUES (1)")
     reader = topic(database.topic("t"))
     reader.take(1)
+    all_confirmed(database)
     stand("kafka-stop", "KILL")
     process.wait_for("kafka_unreachable")
     database.run("INSERT INTO t VALUES (2)")
