@@ -63,27 +63,27 @@ size_t mr_flame_add_folded(struct mr_flame *flame, mr_flame_side side, const cha
 }
 
 /* A name must not look like two frames or two lines. */
-static void add_name(struct mr_flame_text *out, mr_slice name)
+static void add_name(struct mr_text *out, mr_slice name)
 {
     for (size_t i = 0; i < name.len; i++) {
         char byte = (char)name.data[i];
-        mr_flame_text_add(out, byte == ';' ? ":" : byte == '\n' || byte == '\r' ? " " : &byte, 1);
+        mr_text_add(out, byte == ';' ? ":" : byte == '\n' || byte == '\r' ? " " : &byte, 1);
     }
 }
 
 static void write_node(const struct mr_flame *flame, uint32_t node, mr_flame_side side,
-                       struct mr_flame_text *path, struct mr_flame_text *out)
+                       struct mr_text *path, struct mr_text *out)
 {
     const struct mr_flame_node *at = &flame->nodes[node];
     size_t path_len = path->len;
     if (node != MR_FLAME_ROOT) {
         if (path_len > 0) {
-            mr_flame_text_add(path, ";", 1);
+            mr_text_add(path, ";", 1);
         }
         add_name(path, mr_flame_name_of(flame, at->name));
     }
     if (at->self[side] > 0 && path->len > 0) {
-        mr_flame_text_format(out, "%s %llu\n", path->data, (unsigned long long)at->self[side]);
+        mr_text_format(out, "%s %llu\n", path->data, (unsigned long long)at->self[side]);
     }
     size_t count;
     uint32_t *children = mr_flame_children(flame, node, &count);
@@ -98,10 +98,10 @@ static void write_node(const struct mr_flame *flame, uint32_t node, mr_flame_sid
 
 char *mr_flame_folded(const struct mr_flame *flame, mr_flame_side side, size_t *ret_len)
 {
-    struct mr_flame_text path = {0};
-    struct mr_flame_text out = {0};
-    mr_flame_text_add(&path, "", 0);
-    mr_flame_text_add(&out, "", 0);
+    struct mr_text path = {0};
+    struct mr_text out = {0};
+    mr_text_add(&path, "", 0);
+    mr_text_add(&out, "", 0);
     write_node(flame, MR_FLAME_ROOT, side, &path, &out);
     free(path.data);
     if (ret_len != NULL) {

@@ -23,7 +23,7 @@ enum {
 struct canvas {
     const struct mr_flame *flame;
     const struct mr_flame_drawing *drawing;
-    struct mr_flame_text out;
+    struct mr_text out;
     const char *unit;
     double scale; /* pixels a value */
     double min_width;
@@ -153,20 +153,20 @@ static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
 {
     const struct mr_flame_node *at = &canvas->flame->nodes[node];
     mr_flame_side side = canvas->drawing->side;
-    struct mr_flame_text *out = &canvas->out;
-    mr_flame_text_string(out, "<title>");
+    struct mr_text *out = &canvas->out;
+    mr_text_string(out, "<title>");
     mr_flame_text_xml(out, name);
-    mr_flame_text_format(out, " (%llu ", (unsigned long long)at->total[side]);
+    mr_text_format(out, " (%llu ", (unsigned long long)at->total[side]);
     mr_flame_text_xml(out, mr_slice_of(canvas->unit));
-    mr_flame_text_format(out, ", %.2f %%, itself %.2f %%",
-                         100 * share(at->total[side], canvas->total[side]),
-                         100 * share(at->self[side], canvas->total[side]));
+    mr_text_format(out, ", %.2f %%, itself %.2f %%",
+                   100 * share(at->total[side], canvas->total[side]),
+                   100 * share(at->self[side], canvas->total[side]));
     if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
-        mr_flame_text_format(out, "; change %+.2f points", 100 * node_change(canvas, node));
+        mr_text_format(out, "; change %+.2f points", 100 * node_change(canvas, node));
     } else {
-        mr_flame_text_format(out, "; stage %s", mr_flame_stage_name(at->stage));
+        mr_text_format(out, "; stage %s", mr_flame_stage_name(at->stage));
     }
-    mr_flame_text_string(out, ")</title>");
+    mr_text_string(out, ")</title>");
 }
 
 static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
@@ -180,23 +180,22 @@ static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
     unsigned y = HEAD_HEIGHT + row * canvas->frame_height;
     char colour[COLOUR_MAX];
     node_colour(canvas, node, name, colour);
-    struct mr_flame_text *out = &canvas->out;
-    mr_flame_text_format(out, "<g data-b=\"%llu\" data-n=\"%llu\" data-d=\"%u\" data-f=\"",
-                         (unsigned long long)begin, (unsigned long long)node_width(canvas, node),
-                         at->depth);
+    struct mr_text *out = &canvas->out;
+    mr_text_format(out, "<g data-b=\"%llu\" data-n=\"%llu\" data-d=\"%u\" data-f=\"",
+                   (unsigned long long)begin, (unsigned long long)node_width(canvas, node),
+                   at->depth);
     mr_flame_text_xml(out, name);
-    mr_flame_text_string(out, "\">");
+    mr_text_string(out, "\">");
     write_tooltip(canvas, node, name);
-    mr_flame_text_format(out,
-                         "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%u\" fill=\"%s\"/>", x,
-                         y, width, canvas->frame_height - 1, colour);
+    mr_text_format(out, "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%u\" fill=\"%s\"/>", x,
+                   y, width, canvas->frame_height - 1, colour);
     mr_slice shown = canvas->frame_height < 12 ? (mr_slice){0} : fitting(name, width);
     if (shown.len > 0) {
-        mr_flame_text_format(out, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
+        mr_text_format(out, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
         mr_flame_text_xml(out, shown);
-        mr_flame_text_string(out, shown.len < name.len ? "..</text>" : "</text>");
+        mr_text_string(out, shown.len < name.len ? "..</text>" : "</text>");
     }
-    mr_flame_text_string(out, "</g>\n");
+    mr_text_string(out, "</g>\n");
 }
 
 /* Depth is bounded by MR_FLAME_DEPTH_MAX. */
@@ -219,14 +218,14 @@ static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
 
 static void write_legend(struct canvas *canvas)
 {
-    struct mr_flame_text *out = &canvas->out;
+    struct mr_text *out = &canvas->out;
     unsigned y = canvas->height - 12;
     unsigned x = MARGIN;
     if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
-        mr_flame_text_format(out,
-                             "<text x=\"%u\" y=\"%u\">red: more than before, blue: less, grey: the "
-                             "same (each profile as shares of its own total)</text>\n",
-                             x, y);
+        mr_text_format(out,
+                       "<text x=\"%u\" y=\"%u\">red: more than before, blue: less, grey: the "
+                       "same (each profile as shares of its own total)</text>\n",
+                       x, y);
         return;
     }
     if (canvas->drawing->colour != MR_FLAME_BY_STAGE) {
@@ -235,36 +234,36 @@ static void write_legend(struct canvas *canvas)
     uint64_t values[MR_FLAME_STAGES];
     mr_flame_stages(canvas->flame, canvas->drawing->side, values);
     for (int stage = 0; stage < MR_FLAME_STAGES; stage++) {
-        mr_flame_text_format(out,
-                             "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%s\"/>"
-                             "<text x=\"%u\" y=\"%u\">%s %.1f %%</text>\n",
-                             x, y - 10, mr_flame_stage_colour(stage), x + 15, y,
-                             mr_flame_stage_name(stage),
-                             100 * share(values[stage], canvas->total[canvas->drawing->side]));
+        mr_text_format(out,
+                       "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%s\"/>"
+                       "<text x=\"%u\" y=\"%u\">%s %.1f %%</text>\n",
+                       x, y - 10, mr_flame_stage_colour(stage), x + 15, y,
+                       mr_flame_stage_name(stage),
+                       100 * share(values[stage], canvas->total[canvas->drawing->side]));
         x += 125;
     }
 }
 
-static void write_attribute(struct mr_flame_text *out, const char *name, const char *value)
+static void write_attribute(struct mr_text *out, const char *name, const char *value)
 {
-    mr_flame_text_format(out, " %s=\"", name);
+    mr_text_format(out, " %s=\"", name);
     mr_flame_text_xml(out, mr_slice_of(value));
-    mr_flame_text_string(out, "\"");
+    mr_text_string(out, "\"");
 }
 
-static void write_text(struct mr_flame_text *out, const char *id, unsigned x, unsigned y,
+static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
                        const char *attributes, const char *text)
 {
-    mr_flame_text_format(out, "<text id=\"%s\" x=\"%u\" y=\"%u\"%s>", id, x, y, attributes);
+    mr_text_format(out, "<text id=\"%s\" x=\"%u\" y=\"%u\"%s>", id, x, y, attributes);
     mr_flame_text_xml(out, mr_slice_of(text));
-    mr_flame_text_string(out, "</text>\n");
+    mr_text_string(out, "</text>\n");
 }
 
 static void write_head(struct canvas *canvas)
 {
     const struct mr_flame_drawing *drawing = canvas->drawing;
-    struct mr_flame_text *out = &canvas->out;
-    mr_flame_text_format(
+    struct mr_text *out = &canvas->out;
+    mr_text_format(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
         "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%u\" height=\"%u\" "
@@ -272,10 +271,10 @@ static void write_head(struct canvas *canvas)
         canvas->width, canvas->height, canvas->width, canvas->height, MARGIN,
         canvas->width - 2 * MARGIN, (unsigned long long)canvas->total[drawing->side]);
     write_attribute(out, "data-search", drawing->search == NULL ? "" : drawing->search);
-    mr_flame_text_format(out,
-                         ">\n<style>%s</style>\n"
-                         "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdfb\"/>\n",
-                         mr_flame_style);
+    mr_text_format(out,
+                   ">\n<style>%s</style>\n"
+                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdfb\"/>\n",
+                   mr_flame_style);
     write_text(out, "title", canvas->width / 2, 22, "",
                drawing->title == NULL ? "Flame graph" : drawing->title);
     write_text(out, "subtitle", canvas->width / 2, 42, " text-anchor=\"middle\"",
@@ -322,15 +321,14 @@ char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *
     };
     canvas_measure(&canvas);
     write_head(&canvas);
-    mr_flame_text_string(&canvas.out, "<g id=\"frames\">\n");
+    mr_text_string(&canvas.out, "<g id=\"frames\">\n");
     write_subtree(&canvas, MR_FLAME_ROOT, 0);
-    mr_flame_text_string(&canvas.out, "</g>\n");
+    mr_text_string(&canvas.out, "</g>\n");
     if (canvas.total[drawing->side] == 0) {
         write_text(&canvas.out, "empty", MARGIN, HEAD_HEIGHT + 12, "", "no samples");
     }
     write_legend(&canvas);
-    mr_flame_text_format(&canvas.out, "<script><![CDATA[\n%s]]></script>\n</svg>\n",
-                         mr_flame_script);
+    mr_text_format(&canvas.out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", mr_flame_script);
     if (ret_len != NULL) {
         *ret_len = canvas.out.len;
     }

@@ -38,15 +38,15 @@ static void found(const struct pg_check *check, enum mr_finding_level level, mr_
 
 /* NULL, with a finding, when the query fails. */
 static struct mr_pg_result *ask(const struct pg_check *check, const char *subject,
-                                struct mr_sql *sql)
+                                struct mr_text *sql)
 {
     struct mr_pg_result *result = NULL;
     struct mr_error error;
-    if (mr_pg_exec(check->conn, -1, sql->text, &result, NULL, &error) != MR_OK) {
+    if (mr_pg_exec(check->conn, -1, sql->data, &result, NULL, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
         result = NULL;
     }
-    mr_sql_done(sql);
+    mr_text_done(sql);
     return result;
 }
 
@@ -124,14 +124,14 @@ static void check_room(const struct pg_check *check, const char *subject, const 
 
 static void check_limits(const struct pg_check *check, bool slot_exists, bool slot_active)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql,
-               "SELECT (SELECT count(*) FROM pg_replication_slots),"
-               " current_setting('max_replication_slots'),"
-               " (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders'),"
-               " (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),"
-               " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
-               " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries')");
+    struct mr_text sql = {0};
+    mr_text_format(
+        &sql, "SELECT (SELECT count(*) FROM pg_replication_slots),"
+              " current_setting('max_replication_slots'),"
+              " (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders'),"
+              " (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),"
+              " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
+              " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries')");
     struct mr_pg_result *limits = ask(check, "limits", &sql);
     if (limits == NULL) {
         return;
@@ -165,10 +165,10 @@ static void check_limits(const struct pg_check *check, bool slot_exists, bool sl
 
 static void check_role(const struct pg_check *check, bool publication_exists)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "SELECT rolsuper, rolreplication,"
-                     " has_database_privilege(current_database(), 'CREATE')"
-                     " FROM pg_roles WHERE rolname = current_user");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT rolsuper, rolreplication,"
+                         " has_database_privilege(current_database(), 'CREATE')"
+                         " FROM pg_roles WHERE rolname = current_user");
     struct mr_pg_result *role = ask(check, "role", &sql);
     if (role == NULL) {
         return;
@@ -257,7 +257,7 @@ static void check_table(const struct pg_check *check, const struct mr_pg_result 
 
 static void check_tables(const struct pg_check *check, bool publication_exists)
 {
-    struct mr_sql sql = {0};
+    struct mr_text sql = {0};
     mr_sql_add_table_states(&sql, check->conn, check->options);
     struct mr_pg_result *tables = ask(check, "tables", &sql);
     for (int row = 0; tables != NULL && row < mr_pg_result_rows(tables); row++) {
@@ -379,7 +379,7 @@ static void check_replication_connection(const struct pg_check *check)
 static void check_all(const struct pg_check *check)
 {
     check_version(check);
-    struct mr_sql sql = {0};
+    struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, check->conn, check->options);
     struct mr_pg_result *state = ask(check, "server", &sql);
     if (state == NULL) {

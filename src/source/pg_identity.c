@@ -10,24 +10,24 @@
 
 enum { CLAIM_RETRY_MS = 500 };
 
-static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_sql *sql,
+static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
                      struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    mr_status status = mr_pg_exec(conn, stop_fd, sql->text, ret_result, NULL, ret_error);
-    mr_sql_done(sql);
+    mr_status status = mr_pg_exec(conn, stop_fd, sql->data, ret_result, NULL, ret_error);
+    mr_text_done(sql);
     return status;
 }
 
 static mr_status try_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd, bool *ret_ours,
                            struct mr_error *ret_error)
 {
-    struct mr_sql name = {0};
-    mr_sql_add(&name, "millrace/%s", slot);
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "SELECT pg_try_advisory_lock(hashtextextended(");
-    mr_sql_add_literal(&sql, conn, name.text);
-    mr_sql_add(&sql, ", 0))");
-    mr_sql_done(&name);
+    struct mr_text name = {0};
+    mr_text_format(&name, "millrace/%s", slot);
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT pg_try_advisory_lock(hashtextextended(");
+    mr_sql_add_literal(&sql, conn, name.data);
+    mr_text_format(&sql, ", 0))");
+    mr_text_done(&name);
     struct mr_pg_result *result;
     MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));
     *ret_ours = mr_sql_true(mr_pg_result_value(result, 0, 0));
@@ -83,8 +83,8 @@ mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
 static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t timeline,
                              int stop_fd, mr_lsn *ret_lsn, struct mr_error *ret_error)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "TIMELINE_HISTORY %u", current);
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
     struct mr_pg_result *result;
     MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));
     *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
@@ -109,8 +109,8 @@ static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
 static mr_status read_slot(struct mr_pg_conn *conn, const char *slot, int stop_fd,
                            struct mr_server_position *server, struct mr_error *ret_error)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = ");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = ");
     mr_sql_add_literal(&sql, conn, slot);
     struct mr_pg_result *result;
     MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));

@@ -17,12 +17,12 @@ struct setup {
     struct mr_error *ret_error;
 };
 
-static mr_status setup_run(struct setup *setup, struct mr_sql *sql,
+static mr_status setup_run(struct setup *setup, struct mr_text *sql,
                            struct mr_pg_result **ret_result)
 {
     mr_status status =
-        mr_pg_exec(setup->conn, setup->stop_fd, sql->text, ret_result, NULL, setup->ret_error);
-    mr_sql_done(sql);
+        mr_pg_exec(setup->conn, setup->stop_fd, sql->data, ret_result, NULL, setup->ret_error);
+    mr_text_done(sql);
     return status;
 }
 
@@ -94,11 +94,11 @@ static mr_status check_table_identity(struct setup *setup, const struct mr_pg_re
 
 static mr_status create_publication(struct setup *setup)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "CREATE PUBLICATION ");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "CREATE PUBLICATION ");
     mr_sql_add_identifier(&sql, setup->conn, setup->options->publication);
     for (uint32_t i = 0; i < setup->options->table_count; i++) {
-        mr_sql_add(&sql, "%s", i == 0 ? " FOR TABLE " : ", ");
+        mr_text_string(&sql, i == 0 ? " FOR TABLE " : ", ");
         mr_sql_add_table(&sql, setup->conn, &setup->options->tables[i]);
     }
     MR_TRY(setup_run(setup, &sql, NULL));
@@ -153,7 +153,7 @@ static mr_status check_tables(struct setup *setup, bool published, bool needs_id
     if (setup->options->table_count == 0) {
         return MR_OK;
     }
-    struct mr_sql sql = {0};
+    struct mr_text sql = {0};
     mr_sql_add_table_states(&sql, setup->conn, setup->options);
     struct mr_pg_result *tables;
     MR_TRY(setup_run(setup, &sql, &tables));
@@ -217,14 +217,14 @@ static mr_status create_slot(struct setup *setup)
                        options->slot, options->slot);
     }
     int version = mr_pg_server_version(setup->conn);
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "CREATE_REPLICATION_SLOT ");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
     mr_sql_add_identifier(&sql, setup->conn, options->slot);
-    mr_sql_add(&sql, " LOGICAL pgoutput");
+    mr_text_format(&sql, " LOGICAL pgoutput");
     if (version >= 170000 && options->failover) {
-        mr_sql_add(&sql, " (SNAPSHOT 'nothing', FAILOVER)");
+        mr_text_format(&sql, " (SNAPSHOT 'nothing', FAILOVER)");
     } else {
-        mr_sql_add(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
+        mr_text_format(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
     }
     MR_TRY(setup_run(setup, &sql, NULL));
     mr_log(MR_LOG_WARN, "slot_created",
@@ -260,7 +260,7 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options
 {
     struct setup setup = {
         .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
-    struct mr_sql sql = {0};
+    struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, conn, options);
     struct mr_pg_result *state;
     MR_TRY(setup_run(&setup, &sql, &state));
@@ -286,25 +286,26 @@ static void key_list_add(struct mr_key_list *list, uint32_t oid, const char *nam
 mr_status mr_pg_read_keys(struct mr_pg_conn *conn, int stop_fd, const char *publication,
                           uint32_t oid, struct mr_key_list *list, struct mr_error *ret_error)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "SELECT i.indrelid, a.attname FROM pg_index i"
-                     " CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, n)"
-                     " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
-                     " WHERE i.indisprimary AND i.indrelid ");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT i.indrelid, a.attname FROM pg_index i"
+                         " CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, n)"
+                         " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
+                         " WHERE i.indisprimary AND i.indrelid ");
     if (oid != 0) {
-        mr_sql_add(&sql, "= %u", oid);
+        mr_text_format(&sql, "= %u", oid);
     } else {
-        mr_sql_add(&sql, "IN (SELECT c.oid FROM pg_publication_tables t"
-                         " JOIN pg_namespace n ON n.nspname = t.schemaname"
-                         " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
-                         " WHERE t.pubname = ");
+        mr_text_format(&sql,
+                       "IN (SELECT c.oid FROM pg_publication_tables t"
+                       " JOIN pg_namespace n ON n.nspname = t.schemaname"
+                       " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
+                       " WHERE t.pubname = ");
         mr_sql_add_literal(&sql, conn, publication);
-        mr_sql_add(&sql, ")");
+        mr_text_format(&sql, ")");
     }
-    mr_sql_add(&sql, " ORDER BY i.indrelid, k.n");
+    mr_text_format(&sql, " ORDER BY i.indrelid, k.n");
     struct mr_pg_result *result;
-    mr_status status = mr_pg_exec(conn, stop_fd, sql.text, &result, NULL, ret_error);
-    mr_sql_done(&sql);
+    mr_status status = mr_pg_exec(conn, stop_fd, sql.data, &result, NULL, ret_error);
+    mr_text_done(&sql);
     MR_TRY(status);
     for (int row = 0; row < mr_pg_result_rows(result); row++) {
         key_list_add(list, (uint32_t)strtoul(mr_pg_result_value(result, row, 0), NULL, 10),

@@ -109,17 +109,17 @@ enum column { LSN, WAL_STATUS, SAFE_BYTES, RETAINED_BYTES, CONFIRMED, ACTIVE, NA
 static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                        struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    struct mr_sql sql = {0};
-    mr_sql_add(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
-                     "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
-                     "s.confirmed_flush_lsn, s.active, s.slot_name "
-                     "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
-                     "THEN pg_catalog.pg_last_wal_replay_lsn() "
-                     "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
-                     "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
+                         "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
+                         "s.confirmed_flush_lsn, s.active, s.slot_name "
+                         "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
+                         "THEN pg_catalog.pg_last_wal_replay_lsn() "
+                         "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
+                         "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
     mr_sql_add_literal(&sql, conn, slot->options.slot);
-    mr_status status = mr_pg_exec(conn, slot->stop_fd, sql.text, ret_result, NULL, ret_error);
-    mr_sql_done(&sql);
+    mr_status status = mr_pg_exec(conn, slot->stop_fd, sql.data, ret_result, NULL, ret_error);
+    mr_text_done(&sql);
     return status;
 }
 

@@ -2,29 +2,22 @@
 #ifndef MR_SOURCE_PG_SQL_H
 #define MR_SOURCE_PG_SQL_H
 
+#include "base/text.h"
 #include "source/pg_setup.h"
 
-/* A text that grows; `mr_sql_done` frees it. */
-struct mr_sql {
-    char *text;
-    size_t len;
-    size_t size;
-};
-
-void mr_sql_add(struct mr_sql *sql, const char *format, ...) MR_PRINTF(2, 3);
-void mr_sql_add_literal(struct mr_sql *sql, struct mr_pg_conn *conn, const char *value);
-void mr_sql_add_identifier(struct mr_sql *sql, struct mr_pg_conn *conn, const char *name);
+void mr_sql_add_literal(struct mr_text *sql, struct mr_pg_conn *conn, const char *value);
+void mr_sql_add_identifier(struct mr_text *sql, struct mr_pg_conn *conn, const char *name);
 
 /* "schema"."table" */
-void mr_sql_add_table(struct mr_sql *sql, struct mr_pg_conn *conn,
+void mr_sql_add_table(struct mr_text *sql, struct mr_pg_conn *conn,
                       const struct mr_table_name *table);
 
 /* ARRAY['"schema"."table"',…]::text[] of all configured tables. */
-void mr_sql_add_tables(struct mr_sql *sql, struct mr_pg_conn *conn,
+void mr_sql_add_tables(struct mr_text *sql, struct mr_pg_conn *conn,
                        const struct mr_pg_source_options *options);
 
 /* One row a configured table, in the order of configuration; columns as enum mr_table_column. */
-void mr_sql_add_table_states(struct mr_sql *sql, struct mr_pg_conn *conn,
+void mr_sql_add_table_states(struct mr_text *sql, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options);
 
 enum mr_table_column {
@@ -38,7 +31,7 @@ enum mr_table_column {
 };
 
 /* One row about server, slot and publication; columns as enum mr_server_column. */
-void mr_sql_add_server_state(struct mr_sql *sql, struct mr_pg_conn *conn,
+void mr_sql_add_server_state(struct mr_text *sql, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options);
 
 enum mr_server_column {
@@ -61,8 +54,6 @@ enum mr_server_column {
     MR_PUBLICATION_TRUNCATE,
     MR_PUBLICATION_VIA_ROOT,
 };
-
-void mr_sql_done(struct mr_sql *sql);
 
 static inline bool mr_sql_true(const char *value)
 {

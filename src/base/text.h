@@ -1,0 +1,19 @@
+/* Text that grows. One thread. */
+#ifndef MR_BASE_TEXT_H
+#define MR_BASE_TEXT_H
+
+#include "base/base.h"
+
+/* Zeroed to begin with; mr_text_done, or the owner's free of `data`, ends it. */
+struct mr_text {
+    char *data; /* always ended by a NUL once something was added */
+    size_t len;
+    size_t size;
+};
+
+void mr_text_add(struct mr_text *text, const void *bytes, size_t len);
+void mr_text_string(struct mr_text *text, const char *string);
+void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 3);
+void mr_text_done(struct mr_text *text);
+
+#endif
