@@ -337,8 +337,8 @@ static bool back_off(struct delivery *delivery)
     return false;
 }
 
-/* A transactional sink fences whoever else writes: that is for the owner of the stream to do. MR_END when the thread
- * is to leave. */
+/* A transactional sink fences whoever else writes, and what is stored may change for as long as somebody else has the
+ * stream: both are for its owner to do. MR_END when the thread is to leave. */
 static mr_status wait_for_claim(struct delivery *delivery)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
@@ -364,6 +364,7 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
     MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
                            ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
+        MR_TRY(wait_for_claim(delivery));
         MR_TRY(load(delivery, ret_error));
     }
     return serve(delivery, ret_error);
