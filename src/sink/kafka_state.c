@@ -244,7 +244,8 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
             if (!at_end && !loader->told_waiting) {
                 loader->told_waiting = true;
                 mr_log(MR_LOG_INFO, "state_wait",
-                       "another pipeline's transaction is open; waiting for its end (a minute at most) to read the "
+                       "another pipeline's transaction is open; waiting for its end (a minute at "
+                       "most) to read the "
                        "position behind it",
                        MR_LOG_STR("topic", loader->options->state_topic));
             }

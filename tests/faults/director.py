@@ -1,6 +1,6 @@
 """The fault director: load, faults by a seed, and the verdict of the checker.
 
-    python director.py --minutes N --seed S     (tests/soak.sh makes the servers for it)
+    python director.py --minutes N --seed S [--delivery exactly-once]     (tests/soak.sh makes the servers for it)
 
 The seed fixes workload and schedule. Real processes are not deterministic, so it does not fix how they interleave."""
 
@@ -20,7 +20,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
 import psycopg
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
@@ -36,9 +36,9 @@ ORDERLY = (0, 3)
 class Sampler(threading.Thread):
     """Notes what the slot has confirmed, and then how far the topics go. It reaches both servers directly."""
 
-    def __init__(self, database, broker, topics):
+    def __init__(self, database, broker, topics, isolation):
         super().__init__(daemon=True)
-        self.database, self.broker, self.topics = database, broker, topics
+        self.database, self.broker, self.topics, self.isolation = database, broker, topics, isolation
         self.stopping = threading.Event()
         self.samples = []
 
@@ -64,7 +64,7 @@ class Sampler(threading.Thread):
 
     def _ends(self, client):
         asked = {TopicPartition(topic, p): OffsetSpec.latest() for topic in self.topics for p in range(PARTITIONS)}
-        answers = client.list_offsets(asked, request_timeout=5)
+        answers = client.list_offsets(asked, request_timeout=5, isolation_level=self.isolation)
         return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
 
     def finish(self):
@@ -76,9 +76,10 @@ class Sampler(threading.Thread):
 class Scene:
     """PostgreSQL of the stand, a broker of its own, proxies in front of both, millrace between them, and load."""
 
-    def __init__(self, seed, writers=4, **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", **options):
         self.chance = random.Random(seed)
         self.seed = seed
+        self.delivery = delivery
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
         self.broker = self.pg_proxy = self.database = self.millrace = self.workload = self.sampler = None
@@ -102,14 +103,18 @@ class Scene:
             answer.result()
         values = {"sink__kafka__brokers": f'["{self.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
                   "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
-                  "pipeline__batch_size": '"32KiB"', "log__level": '"debug"', **options}
+                  "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
+                  "sink__kafka__delivery": f'"{self.delivery}"', **options}
         self.millrace = Millrace(self.database, self.folder, ("ledger", "acct", "churn"), **values)
         self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.pg_proxy.port)
         self.millrace.start()
         eventually(lambda: self.database.slot_row("slot_name"), 60, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
-        self.sampler = Sampler(self.database, self.broker, self.topics)
+        # What a reader of committed records sees must be there before it is confirmed.
+        isolation = (IsolationLevel.READ_COMMITTED if self.delivery == "exactly-once"
+                     else IsolationLevel.READ_UNCOMMITTED)
+        self.sampler = Sampler(self.database, self.broker, self.topics, isolation)
         self.sampler.start()
 
     def rows(self, table):
@@ -315,6 +320,8 @@ class Scene:
         checker.check_fold("acct", "id", self.rows("acct"), self.accounts)
         checker.check_fold("churn", "k", self.rows("churn"))
         checker.check_samples(samples)
+        if self.delivery == "exactly-once" and checker.report.duplicates:
+            checker.report.wrong("repeats", "of committed records", checker.report.duplicates)
         for line in self.log:
             for canary in ("rolled back", "xxxxxxxx", "millrace-stand"):
                 if canary in line:
@@ -349,14 +356,15 @@ def main():
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers)
+    scene = Scene(arguments.seed, arguments.writers, arguments.delivery)
     try:
         scene.storm(arguments.minutes * 60)
         report = scene.check()
     finally:
         scene.close()
-    print(f"storm seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
+    print(f"storm {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")
     return 1 if report.problems else 0
