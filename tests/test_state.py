@@ -161,7 +161,6 @@ def test_shutdown_of_the_server_is_not_held_up(database, millrace, topic, option
     """It ends only when all it sent is confirmed; storing the position first must cost no second."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(**options).start().streaming()
-    reader = topic(database.topic("t"))
     times = []
     for number in range(3):
         database.run("INSERT INTO t SELECT g FROM generate_series(%s::int, %s::int) g",
@@ -171,6 +170,7 @@ def test_shutdown_of_the_server_is_not_held_up(database, millrace, topic, option
         times.append(time.monotonic() - began)
         stand("pg-start")
         process.wait_for("source_connected", times=number + 2)
+    reader = topic(database.topic("t"))
     reader.take(3000)
     assert reader.read(1) == []
     assert process.stop() == 0
