@@ -125,8 +125,8 @@ MUTANTS = [
 
 def copy_sources():
     """The files that git knows, kept between runs so that little is built again."""
-    files = subprocess.run(["git", "ls-files", "src", "scripts", "CMakeLists.txt", "CMakePresets.json"], cwd=ROOT,
-                           check=True, capture_output=True, text=True).stdout.split()
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True,
+                           text=True).stdout.split("\0")[:-1]
     for name in files:
         source, target = os.path.join(ROOT, name), os.path.join(COPY, name)
         os.makedirs(os.path.dirname(target), exist_ok=True)
