@@ -90,7 +90,8 @@ MUTANTS = [
            "    MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));\n    found = false;\n",
            "unit pipeline_test"),
     Mutant("loads before the stream is its own", DELIVERY,
-           "    if (sink->storage != MR_STORES_NOTHING) {\n        MR_TRY(wait_for_claim(delivery));\n",
+           "    if (sink->storage != MR_STORES_NOTHING) {\n"
+           "        MR_TRY(wait_for_claim(delivery, true, ret_error));\n",
            "    if (sink->storage != MR_STORES_NOTHING) {\n", "unit pipeline_test"),
     Mutant("a marker carries too much", INTAKE, "        intake->filling->confirm_lsn = intake->marker_lsn;\n",
            "        intake->filling->confirm_lsn = intake->marker_lsn + 64;\n", "unit pipeline_test"),
