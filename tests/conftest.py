@@ -25,6 +25,7 @@ def millrace_for(tmp_path):
     for process in made:
         if process.process is not None and process.process.poll() is None:
             process.kill()
+        print("".join(process.lines[-200:]))  # shown when the test failed
 
 
 @pytest.fixture

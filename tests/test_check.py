@@ -1,6 +1,8 @@
 """`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
 
-from kit import check, dsn
+from confluent_kafka.admin import NewTopic
+
+from kit import check, dsn, eventually
 
 
 def state(database):
@@ -67,3 +69,23 @@ def test_servers_away(database, millrace):
     code, text = check(process)
     assert code == 69, text
     assert "2 errors" in text and "Connection refused" in text
+
+
+def test_topic_of_the_position(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    topic = database.prefix + ".state"
+    process = millrace(sink__kafka__state_topic=f'"{topic}"', sink__kafka__delivery='"exactly-once"')
+    code, text = check(process)
+    assert code == 0 and f"state topic {topic}: does not exist; will be created, compacted" in text, text
+    assert "transactional id" in text and topic not in database.topics()
+    for policy, expected in (("compact", 0), ("delete", 78), ("compact,delete", 78)):
+        name = f"{topic}.{policy.replace(',', '.')}"
+        database.admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": policy})])[name].result(30)
+        eventually(lambda name=name: name in database.topics(), what="the topic")
+        process.configure(sink__kafka__state_topic=f'"{name}"')
+        code, text = check(process)
+        assert code == expected, text
+        assert ("exists, compacted" if code == 0 else f"cleanup.policy is {policy}") in text, text
+    process.configure(sink__kafka__state_topic='""')
+    code, text = check(process)
+    assert code == 0 and "kept by the slot alone" in text, text

@@ -7,8 +7,9 @@ import signal
 import time
 
 import pytest
+from confluent_kafka import Producer
 
-from kit import Topic, eventually
+from kit import BOOTSTRAP, Topic, eventually, stand
 from ledger import TABLE, Check, Writers, size
 
 STATE = "__millrace_state"
@@ -124,6 +125,56 @@ def test_unknown_record_is_refused(database, millrace, topic):
     database.produce(STATE, f"{database.prefix}/{database.slot}", '{"version": 99}')
     code, text = process.run_to_end()
     assert code == 10 and "of a form that this version does not know" in text
+
+
+@pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
+def test_position_behind_an_open_transaction(database, millrace, topic, options):
+    """Another pipeline died between its position and the end of its transaction: ours lies behind that."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(**options).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    other = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0, "transactional.id": database.prefix + "-other",
+                      "transaction.timeout.ms": 20000})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(STATE, "{}", "somebody else's")
+    other.flush(30)
+    try:
+        database.run("INSERT INTO t VALUES (2)")
+        reader.take(1)
+        assert process.stop() == 0
+        process.start()
+        process.wait_for("state_wait")
+        assert not process.log("source_connected")
+    finally:
+        other.abort_transaction(30)
+    process.streaming()
+    database.run("INSERT INTO t VALUES (3)")
+    assert [record.json_key["id"] for record in reader.take(1)] == [3]
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
+def test_shutdown_of_the_server_is_not_held_up(database, millrace, topic, options):
+    """It ends only when all it sent is confirmed; storing the position first must cost no second."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(**options).start().streaming()
+    times = []
+    for number in range(3):
+        database.run("INSERT INTO t SELECT g FROM generate_series(%s::int, %s::int) g",
+                     [number * 1000, number * 1000 + 999])
+        began = time.monotonic()
+        stand("pg-stop", "fast")
+        times.append(time.monotonic() - began)
+        stand("pg-start")
+        process.wait_for("source_connected", times=number + 2)
+    reader = topic(database.topic("t"))
+    reader.take(3000)
+    assert reader.read(1) == []
+    assert process.stop() == 0
+    assert not [line for line in process.log("source_lost") if "leaving" in line["message"]], times
 
 
 def test_without_state_topic(database, millrace, topic):

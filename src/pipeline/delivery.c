@@ -337,17 +337,22 @@ static bool back_off(struct delivery *delivery)
     return false;
 }
 
-/* A transactional sink fences whoever else writes: that is for the owner of the stream to do. MR_END when the thread
- * is to leave. */
-static mr_status wait_for_claim(struct delivery *delivery)
+/* A transactional sink fences whoever else writes, and what is stored may change for as long as somebody else has the
+ * stream: both are for its owner to do. MR_END when the thread is to leave. */
+static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
+                                struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
     struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     while (atomic_load(&pipeline->claimed) != delivery->session + 1) {
         if (must_leave(pipeline)) {
             return MR_END;
         }
-        if (poll(&wake, 1, -1) > 0) {
+        if (sink_is_open) { /* errors are told, and reports don't pile up, however long it takes */
+            MR_TRY(sink->ops->poll(sink, ret_error));
+        }
+        if (poll(&wake, 1, TURN_MS_MAX) > 0) {
             mr_wake_clear(pipeline->sink_wake);
         }
     }
@@ -359,11 +364,12 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
     if (sink->storage == MR_STORES_WITH) {
-        MR_TRY(wait_for_claim(delivery));
+        MR_TRY(wait_for_claim(delivery, false, ret_error));
     }
     MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
                            ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
+        MR_TRY(wait_for_claim(delivery, true, ret_error));
         MR_TRY(load(delivery, ret_error));
     }
     return serve(delivery, ret_error);

@@ -586,6 +586,10 @@ static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
     if (mr_position_compare(intake->appended, known.position) < 0) {
         intake->appended = known.position;
     }
+    /* A server whose slot was told less, because millrace died in between, reads its log from further back. */
+    if (intake->marked < intake->confirmed) {
+        intake->marked = intake->confirmed;
+    }
     struct mr_identity identity = {0};
     MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL,
                                        intake->confirmed, pipeline->stop, &identity, ret_error));

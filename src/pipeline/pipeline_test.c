@@ -49,9 +49,23 @@ struct stage {
         release_from; /* holds batches until told: -1 keeps all, n gives back the n-th and later */
     _Atomic int fail_after; /* the session fails when so many batches have come; 0: never */
     _Atomic int sessions;
+    bool ending; /* the position of what is held is stored with it: it comes home */
     pthread_mutex_t lock;
     char values[RECORDS_MAX][16]; /* delivered, in order of sending */
     _Atomic int value_count;
+
+    /* Of a sink that stores the position; under `lock`. */
+    struct mr_checkpoint stored;
+    bool stored_found;
+    bool stored_went_back;
+    struct mr_checkpoint known; /* what the source was opened with last */
+    _Atomic int stores;
+    _Atomic bool hold_store; /* what is stored is not safe yet */
+    _Atomic int claims;
+    bool loaded_unclaimed; /* what a stranger goes on storing says nothing */
+    _Atomic int
+        refuse_from; /* from this open on the source speaks of a gap, until `refuse_to`; 0: never */
+    _Atomic int refuse_to;
 
     int fd; /* always readable: the script never waits */
     struct mr_topics topics;
@@ -79,20 +93,32 @@ static mr_status script_open(struct mr_source *source, const struct mr_checkpoin
                              mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *error)
 {
-    (void)stored;
     (void)stop_fd;
     (void)ret_identity;
-    (void)error;
     struct stage *stage = of_source(source);
     stage->at = 0;
     stage->in_transaction = false;
-    atomic_fetch_add(&stage->opens, 1);
+    stage->known = stored != NULL ? *stored : (struct mr_checkpoint){0};
+    int opens = atomic_fetch_add(&stage->opens, 1) + 1;
+    int from = atomic_load(&stage->refuse_from);
+    if (from != 0 && opens >= from && opens < atomic_load(&stage->refuse_to)) {
+        return mr_fail(error, MR_ERR_HISTORY, "scripted gap");
+    }
     /* As the server does: transactions that end at or before the start are not sent. */
     for (int i = 0; i < stage->step_count; i++) {
         if (stage->steps[i].kind == STEP_COMMIT && stage->steps[i].lsn <= start) {
             stage->at = i + 1;
         }
     }
+    return MR_OK;
+}
+
+static mr_status script_claim(struct mr_source *source, int stop_fd, struct mr_error *error)
+{
+    (void)stop_fd;
+    (void)error;
+    poll(NULL, 0, 5); /* who does not wait for it is ahead */
+    atomic_fetch_add(&of_source(source)->claims, 1);
     return MR_OK;
 }
 
@@ -228,6 +254,9 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
     (void)error;
     struct stage *stage = of_sink(sink);
     int from = atomic_load(&stage->release_from);
+    if (sink->storage == MR_STORES_WITH && !stage->ending) {
+        from = -1;
+    }
     for (int i = from; from >= 0 && i < stage->held_count; i++) {
         if (stage->held[i] != NULL) {
             struct mr_batch *batch = stage->held[i];
@@ -235,7 +264,42 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
             stage->done(stage->done_context, batch);
         }
     }
+    stage->ending = stage->ending && from < 0;
     return MR_OK;
+}
+
+static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
+                            struct mr_error *error)
+{
+    (void)error;
+    struct stage *stage = of_sink(sink);
+    stage->loaded_unclaimed |= atomic_load(&stage->claims) == 0;
+    pthread_mutex_lock(&stage->lock);
+    *ret_found = stage->stored_found;
+    *ret_state = stage->stored;
+    pthread_mutex_unlock(&stage->lock);
+    return MR_OK;
+}
+
+static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *state,
+                             struct mr_error *error)
+{
+    (void)error;
+    struct stage *stage = of_sink(sink);
+    pthread_mutex_lock(&stage->lock);
+    stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
+    stage->stored = *state;
+    stage->stored_found = true;
+    pthread_mutex_unlock(&stage->lock);
+    stage->ending = sink->storage == MR_STORES_WITH;
+    atomic_fetch_add(&stage->stores, 1);
+    return MR_OK;
+}
+
+static bool stage_storing(const struct mr_sink *sink)
+{
+    return atomic_load(
+        &((const struct stage *)((uintptr_t)sink - offsetof(struct stage, sink)))->hold_store);
 }
 
 static int stage_timeout_ms(const struct mr_sink *sink)
@@ -261,6 +325,7 @@ static struct mr_key_columns no_keys(void *context, const struct mr_relation *re
 static int setup(void **state)
 {
     static const struct mr_source_ops source_ops = {.name = "script",
+                                                    .claim = script_claim,
                                                     .open = script_open,
                                                     .receive = script_receive,
                                                     .confirm = script_confirm,
@@ -271,6 +336,9 @@ static int setup(void **state)
                                                 .send = stage_send,
                                                 .poll = stage_poll,
                                                 .timeout_ms = stage_timeout_ms,
+                                                .load = stage_load,
+                                                .store = stage_store,
+                                                .storing = stage_storing,
                                                 .close = stage_close};
     struct stage *stage = calloc(1, sizeof(*stage));
     stage->source.ops = &source_ops;
@@ -603,6 +671,174 @@ static void test_too_large_change_is_poison(void **state)
     assert_int_equal(atomic_load(&stage->told), 0);
 }
 
+/* ---- a sink that stores the position ---- */
+
+static bool stored(const struct stage *stage, long count)
+{
+    return atomic_load(&stage->stores) >= count;
+}
+
+static bool opened_sessions(const struct stage *stage, long count)
+{
+    return atomic_load(&stage->sessions) >= count;
+}
+
+static void stop_in_order(struct stage *stage)
+{
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_false(stage->stored_went_back);
+    assert_false(stage->loaded_unclaimed);
+}
+
+static void start_storing(struct stage *stage, enum mr_sink_storage storage, mr_lsn end_lsn,
+                          struct mr_position position, const struct step *steps, int count)
+{
+    stage->sink.storage = storage;
+    stage->stored_found = end_lsn != 0;
+    stage->stored = (struct mr_checkpoint){.end_lsn = end_lsn, .position = position};
+    start(stage, steps, count);
+}
+
+static const struct step two_transactions[] = {BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200),
+                                               ROW("b"),   ROW("c"), COMMIT(210)};
+#define TWO_TRANSACTIONS two_transactions, MR_ARRAY_LEN(two_transactions)
+#define NO_POSITION      ((struct mr_position){0})
+
+static void test_nothing_is_told_before_it_is_stored(void **state)
+{
+    struct stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    wait_until(stage, stored, 1);
+    wait_until(stage, delivered, 3);
+    poll(NULL, 0, 50);
+    assert_int_equal(atomic_load(&stage->told), 0);
+    atomic_store(&stage->hold_store, false);
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+    assert_int_equal(stage->stored.position.commit_lsn, 0); /* whole transactions only */
+}
+
+/* The stop comes while something is being stored: it ends when that, and what came behind it, is safe. */
+static void test_stop_waits_for_what_is_being_stored(void **state)
+{
+    struct stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    wait_until(stage, stored, 1);
+    wait_until(stage, delivered, 3);
+    mr_pipeline_stop(stage->pipeline);
+    poll(NULL, 0, 50);
+    assert_int_equal(atomic_load(&stage->told), 0);
+    atomic_store(&stage->hold_store, false);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_int_equal(atomic_load(&stage->told), 210);
+    assert_int_equal(stage->stored.end_lsn, 210);
+}
+
+/* A second session begins while the first one's position is under way: it reads what became of it. */
+static void test_session_lost_while_storing(void **state)
+{
+    struct stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    atomic_store(&stage->fail_after, 2);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    wait_until(stage, opened_sessions, 2);
+    atomic_store(&stage->hold_store, false);
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+}
+
+static void test_begins_where_it_is_stored(void **state)
+{
+    struct stage *stage = *state;
+    start_storing(stage, MR_STORES_AFTER, 110, NO_POSITION, TWO_TRANSACTIONS);
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_values(stage, (const char *const[]){"b", "c"}, 2);
+    assert_int_equal(stage->known.end_lsn, 110); /* and the server was compared with it */
+}
+
+static void test_begins_inside_a_transaction(void **state)
+{
+    struct stage *stage = *state;
+    start_storing(stage, MR_STORES_WITH, 110, (struct mr_position){200, 1}, TWO_TRANSACTIONS);
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_values(stage, (const char *const[]){"c"}, 1);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped, 1);
+}
+
+/* Each group of batches is one transaction with the position behind its last change; nothing of it counts before. */
+static void test_position_goes_with_the_events(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200), ROW("b")};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, delivered, 2);
+    wait_until(stage, told, 110);
+    poll(NULL, 0, 50);
+    pthread_mutex_lock(&stage->lock);
+    assert_int_equal(stage->stored.end_lsn, 110);
+    assert_int_equal(stage->stored.position.commit_lsn, 200);
+    assert_int_equal(stage->stored.position.ordinal, 1);
+    pthread_mutex_unlock(&stage->lock);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_stop(stage->pipeline); /* the transaction's end would never come */
+    mr_pipeline_join(stage->pipeline, &stage->error);
+    assert_int_equal(atomic_load(&stage->told), 110);
+}
+
+static void test_idle_position_is_stored(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {KEEPALIVE(500)};
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, told, 500);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 500);
+}
+
+/* The slot was told less than what is stored, so the server begins further back and says so. */
+static void test_keepalive_takes_no_stored_position_back(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {KEEPALIVE(200), KEEPALIVE(250), BEGIN(400),
+                                        ROW("a"),       COMMIT(410),    KEEPALIVE(300)};
+    start_storing(stage, MR_STORES_AFTER, 300, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, told, 410);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 410);
+}
+
+/* What looks like a gap after the claim was lost may be another instance's progress: it is read anew, once. */
+static void test_lost_claim_reads_the_position_anew(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), LOST,
+                                        BEGIN(200), ROW("b"), COMMIT(210)};
+    atomic_store(&stage->refuse_from, 2);
+    atomic_store(&stage->refuse_to, 3);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->sessions), 2);
+}
+
+static void test_gap_ends_it(void **state)
+{
+    struct stage *stage = *state;
+    static const struct step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), LOST};
+    atomic_store(&stage->refuse_from, 2);
+    atomic_store(&stage->refuse_to, 1000);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_ERR_HISTORY);
+    assert_int_equal(atomic_load(&stage->sessions), 2); /* asked once more, not for ever */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,6 +859,17 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stop_reads_a_transaction_to_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large_change_grows_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_too_large_change_is_poison, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_is_told_before_it_is_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stop_waits_for_what_is_being_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_session_lost_while_storing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_begins_where_it_is_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_begins_inside_a_transaction, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_position_goes_with_the_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle_position_is_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keepalive_takes_no_stored_position_back, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_lost_claim_reads_the_position_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_gap_ends_it, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,109 @@ static void check_topic(struct kafka_check *check, const struct rd_kafka_metadat
     }
 }
 
+/* ---- the topic that keeps the position ---- */
+
+/* The topic's `cleanup.policy`, empty with `ret_reason` filled when the broker does not say. */
+static void ask_policy(struct kafka_check *check, rd_kafka_t *client, char *ret_policy, size_t size,
+                       char *ret_reason, size_t reason_size)
+{
+    ret_policy[0] = '\0';
+    snprintf(ret_reason, reason_size, "no answer");
+    rd_kafka_ConfigResource_t *topic =
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, check->options->state_topic);
+    rd_kafka_queue_t *answers = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_TIMEOUT_MS, NULL, 0);
+    rd_kafka_DescribeConfigs(client, &topic, 1, options, answers);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, ANSWER_TIMEOUT_MS);
+    if (event != NULL && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        snprintf(ret_reason, reason_size, "%s", rd_kafka_event_error_string(event));
+    } else if (event != NULL) {
+        size_t count;
+        const rd_kafka_ConfigResource_t **found = rd_kafka_DescribeConfigs_result_resources(
+            rd_kafka_event_DescribeConfigs_result(event), &count);
+        const rd_kafka_ConfigEntry_t **entries = NULL;
+        size_t entry_count = 0;
+        if (count == 1) {
+            entries = rd_kafka_ConfigResource_configs(found[0], &entry_count);
+            snprintf(ret_reason, reason_size, "%s",
+                     rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+        }
+        for (size_t i = 0; i < entry_count; i++) {
+            const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+            if (value != NULL &&
+                strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0) {
+                snprintf(ret_policy, size, "%s", value);
+            }
+        }
+    }
+    if (event != NULL) {
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(answers);
+    rd_kafka_ConfigResource_destroy(topic);
+}
+
+static void check_policy(struct kafka_check *check, rd_kafka_t *client, const char *subject)
+{
+    const char *name = check->options->state_topic;
+    char policy[64];
+    char reason[256];
+    char text[TEXT_MAX];
+    ask_policy(check, client, policy, sizeof(policy), reason, sizeof(reason));
+    if (policy[0] == '\0') {
+        snprintf(text, sizeof(text), "exists; whether it is compacted can't be seen: %s", reason);
+        check->report(
+            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
+            "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
+            "compact");
+        return;
+    }
+    if (strcmp(policy, "compact") == 0) {
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, "exists, compacted", NULL);
+        return;
+    }
+    char remedy[TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "its cleanup.policy is %s: Kafka would delete the position of a quiet stream", policy);
+    snprintf(remedy, sizeof(remedy),
+             "kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s "
+             "--add-config cleanup.policy=compact",
+             check->options->brokers, name);
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text, remedy);
+}
+
+static void check_state(struct kafka_check *check, rd_kafka_t *client,
+                        const struct rd_kafka_metadata *metadata)
+{
+    const struct mr_kafka_options *options = check->options;
+    if (options->state_topic == NULL) {
+        check->report(check->context, MR_FINDING_WARNING, MR_OK, "position",
+                      "is kept by the slot alone; a slot that is made anew goes unnoticed",
+                      "set sink.kafka.state_topic");
+        return;
+    }
+    char subject[300];
+    char text[TEXT_MAX];
+    snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
+    if (find_topic(metadata, options->state_topic) == NULL) {
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject,
+                      "does not exist; will be created, compacted", NULL);
+    } else {
+        check_policy(check, client, subject);
+    }
+    if (options->exactly_once) {
+        /* Whoever initialises an id fences who uses it. */
+        snprintf(text, sizeof(text),
+                 "is not tried, which would end the transaction of whoever streams now; the user "
+                 "needs Describe and Write on it where Kafka has ACLs");
+        snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+    }
+}
+
 static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
                               rd_kafka_resp_err_t err)
 {
@@ -147,6 +250,7 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
         for (uint32_t i = 0; i < topic_count; i++) {
             check_topic(&check, metadata, topics[i]);
         }
+        check_state(&check, client, metadata);
         rd_kafka_metadata_destroy(metadata);
     }
     rd_kafka_destroy(client);

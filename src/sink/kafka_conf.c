@@ -42,6 +42,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"queue.buffering.max.messages", "10000000"},
         {"queue.buffering.max.kbytes", "2097151"},
         {"allow.auto.create.topics", "false"},
+        /* Of the ends of a partition that are asked for (sink/kafka_state); nothing is read by a producer. */
+        {"isolation.level", "read_uncommitted"},
         {"reconnect.backoff.ms", "100"},
         {"reconnect.backoff.max.ms", "2000"},
         {"topic.metadata.refresh.fast.interval.ms", "100"},

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "sink/kafka_conf.h"
 
 enum {
@@ -109,6 +110,7 @@ struct loader {
     mr_kafka_serve_fn serve;
     void *context;
     bool found;
+    bool told_waiting;
     bool unreadable; /* the newest record is of a form that is not known */
     struct mr_checkpoint state;
 };
@@ -168,10 +170,12 @@ static void create_topic(struct loader *loader)
     rd_kafka_NewTopic_destroy(topic);
 }
 
-/* Asks the broker for the topic's ends; an error is what stands in the way now. */
+/* Asks the broker for the topic's ends; an error is what stands in the way now. The producer asks, because it is told
+ * the real end: a reader of committed records is told where the oldest open transaction begins, and our newest record
+ * may lie behind that of another pipeline. */
 static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
 {
-    return rd_kafka_query_watermark_offsets(loader->consumer, loader->options->state_topic, 0,
+    return rd_kafka_query_watermark_offsets(loader->producer, loader->options->state_topic, 0,
                                             ret_low, ret_high, ANSWER_TIMEOUT_MS);
 }
 
@@ -237,6 +241,14 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         }
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at_end = message->offset >= high;
+            if (!at_end && !loader->told_waiting) {
+                loader->told_waiting = true;
+                mr_log(MR_LOG_INFO, "state_wait",
+                       "another pipeline's transaction is open; waiting for its end (a minute at "
+                       "most) to read the "
+                       "position behind it",
+                       MR_LOG_STR("topic", loader->options->state_topic));
+            }
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             take_record(loader, message);
             at_end = message->offset + 1 >= high;

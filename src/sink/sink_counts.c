@@ -125,7 +125,9 @@ static void count_errors(struct mr_sink_counts *counts, const char *code, uint64
         add_u64(&counts->other_errors, by);
         return;
     }
-    counts->errors[i].code = code;
+    if (i == count) {
+        counts->errors[i].code = code; /* nobody reads the line yet */
+    }
     add_u64(&counts->errors[i].count, by);
     if (i == count) {
         atomic_store_explicit(&counts->error_count, count + 1, memory_order_release);

@@ -19,9 +19,10 @@ def test_every_fault_once_under_load():
         scene.close()
 
 
-def test_kills_behind_cuts():
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_kills_behind_cuts(delivery):
     """Where what was told and what is there differ most; quick enough to be run for each mutant."""
-    scene = Scene(seed=4)
+    scene = Scene(seed=4, delivery=delivery)
     try:
         for fault in (scene.cut_and_kill, scene.backend_terminated, scene.terminate, scene.cut_kafka_answers,
                       scene.cut_and_kill, scene.reset, scene.cut_and_kill):
