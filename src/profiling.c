@@ -13,7 +13,8 @@
 static bool is_wanted(const struct mr_config_values *values)
 {
     return values->profiling_endpoints || values->profiling_path[0] != '\0' ||
-           values->profiling_recorder || values->profiling_capture_path[0] != '\0';
+           values->profiling_recorder || values->profiling_capture_path[0] != '\0' ||
+           values->profiling_push_url[0] != '\0';
 }
 
 static mr_status start_heap(struct mr_error *ret_error)
@@ -119,5 +120,8 @@ void mr_profiling_metrics(struct mr_buffer *to)
     mr_expose_begin(out, MR_METRIC_PROFILER_FILES);
     mr_expose_u64(out, (const char *[]){"written"}, stats.files);
     mr_expose_u64(out, (const char *[]){"failed"}, stats.file_errors);
+    mr_expose_begin(out, MR_METRIC_PROFILER_PUSHES);
+    mr_expose_u64(out, (const char *[]){"sent"}, stats.pushed);
+    mr_expose_u64(out, (const char *[]){"failed"}, stats.push_errors);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_CAPTURES, mr_capture_count());
 }

@@ -10,7 +10,7 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
     const struct mr_config_values *values = &config->values;
     if (values->profiling_endpoints || values->profiling_path[0] != '\0' ||
         values->profiling_heap || values->profiling_recorder ||
-        values->profiling_capture_path[0] != '\0') {
+        values->profiling_capture_path[0] != '\0' || values->profiling_push_url[0] != '\0') {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "[profiling] asks for the profiler, and this millrace was built without it; "
                        "take the section out, or build with -DMILLRACE_PROFILING=ON");

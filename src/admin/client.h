@@ -1,4 +1,4 @@
-/* Asks a running millrace (libcurl's only user). Any thread, one request at a time. */
+/* Asks a running millrace (libcurl). Any thread, one request at a time. */
 #ifndef MR_ADMIN_CLIENT_H
 #define MR_ADMIN_CLIENT_H
 

@@ -18,7 +18,7 @@ target_link_libraries(mr_prof_proto PUBLIC PkgConfig::PROTOBUF_C)
 
 add_compile_definitions(MR_PROFILING)
 add_millrace_module(prof LINK mr_base mr_flame mr_prof_proto PkgConfig::LIBDW PkgConfig::ZLIB
-                    Threads::Threads)
+                    PkgConfig::CURL Threads::Threads)
 add_millrace_module(pprof LINK mr_prof mr_admin)
 foreach(module sink pipeline admin)
     target_link_libraries(mr_${module} PUBLIC mr_prof)

@@ -32,8 +32,8 @@ struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_
     struct mr_flame_function *rows = MR_NEW_ARRAY(struct mr_flame_function, count + 1);
     for (size_t i = 0; i < count; i++) {
         mr_slice name = mr_flame_name_of(flame, (uint32_t)i);
-        rows[i] = (struct mr_flame_function){.name = name,
-                                             .stage = mr_flame_stage_of(name, MR_STAGE_OTHER)};
+        rows[i] = (struct mr_flame_function){
+            .name = name, .stage = mr_flame_stage_of(name, MR_FLAME_STAGE_OTHER)};
     }
     uint64_t *largest = MR_NEW_ARRAY(uint64_t, count + 1);
     for (size_t i = 1; i < flame->node_count; i++) {
