@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "capture.h"
+#include "pprof/capture.h"
 #include "metrics/metrics.h"
 #include "pprof/routes.h"
 #include "prof/heap.h"

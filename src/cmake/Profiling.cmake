@@ -23,7 +23,7 @@ add_millrace_module(pprof LINK mr_prof mr_admin)
 foreach(module sink pipeline admin)
     target_link_libraries(mr_${module} PUBLIC mr_prof)
 endforeach()
-target_sources(millrace PRIVATE src/profiling.c src/capture.c
+target_sources(millrace PRIVATE src/profiling.c src/ask_profile.c
                src/prof/heap_conf.c)
 target_link_libraries(millrace PRIVATE mr_pprof)
 
