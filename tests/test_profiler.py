@@ -1,12 +1,15 @@
 """The profiler inside: what it serves and writes, that it is fair, and that it never disturbs the flow."""
 
+import http.server
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
@@ -16,21 +19,6 @@ from kit import eventually
 from pprof_file import Profile
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def profiled(database, millrace):
-    """A running millrace with a server on a port of its own and the given [profiling]."""
-
-    def make(**options):
-        database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
-        process = millrace(http__address='"127.0.0.1:0"',
-                           **{f"profiling__{name}": value for name, value in options.items()})
-        process.start().streaming()
-        process.url = "http://" + process.wait_for("http_listening")["address"]
-        return process
-
-    return make
 
 
 def fetch(url, timeout=60):
@@ -299,9 +287,9 @@ def test_last_minute_is_there_at_once(database, profiled):
     assert process.stop() == 0
 
 
-def test_capture_when_a_limit_is_passed(database, profiled, tmp_path):
+def test_capture_when_memory_passes_its_limit_and_not_again(database, profiled, tmp_path):
     folder = tmp_path / "captures"
-    process = profiled(capture_path=f'"{folder}"', capture_memory='"1MiB"', heap="true")
+    process = profiled(capture_path=f'"{folder}"', capture_memory='"1MiB"')
     insert(database, 5000)
     process.wait_for("captured", 60)
     time.sleep(2.5)  # long enough for another look, which must not write again
@@ -309,10 +297,102 @@ def test_capture_when_a_limit_is_passed(database, profiled, tmp_path):
     assert len(captures) == 1
     assert captures[0].name.endswith("-memory")
     assert {file.name for file in captures[0].iterdir()} == {
-        "profile.pb.gz", "profile.folded", "heap.pb.gz", "metrics.txt", "state.txt"}
+        "profile.pb.gz", "profile.folded", "metrics.txt", "state.txt"}
     assert "resident" in (captures[0] / "state.txt").read_text()
     assert "millrace_build_info" in (captures[0] / "metrics.txt").read_text()
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("option,value,ending", [
+    ("capture_lag", '"1"', "-lag"), ("capture_in_flight", "1", "-in-flight"), ("capture_flush", '"1ms"', "-flush")])
+def test_capture_when_the_flow_passes_a_limit(database, profiled, tmp_path, option, value, ending):
+    folder = tmp_path / "captures"
+    process = profiled(capture_path=f'"{folder}"', **{option: value})
+
+    def captured():
+        insert(database, 3000)
+        return process.log("captured")
+
+    eventually(captured, 120, "a capture")
+    assert [path.name.endswith(ending) for path in folder.iterdir()] == [True]
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def push_server():
+    """A server like Pyroscope's /ingest: keeps what it gets and answers with `status`."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.server.got.append((urllib.parse.urlsplit(self.path), self.headers, body))
+            self.send_response(self.server.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.got, server.status = [], 200
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_profiles_are_pushed(database, profiled, push_server):
+    process = profiled(push_url=f'"{push_server.url}/"', interval='"1s"', name='"shop orders"')
+
+    def three():
+        insert(database, 2000)
+        return len(push_server.got) >= 3
+
+    eventually(three, 90, "three profiles")
+    address, headers, body = push_server.got[1]
+    query = {name: values[0] for name, values in urllib.parse.parse_qs(address.query).items()}
+    profile = Profile(body)
+    assert address.path == "/ingest"
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert (query["name"], query["format"], query["spyName"]) == ("shop orders", "pprof", "millrace")
+    assert abs((int(query["until"]) - int(query["from"])) / 1e9 - profile.duration_s) < 0.01
+    assert abs(int(query["from"]) / 1e9 - profile.start_s) < 0.01
+    assert profile.types[1] == ("cpu", "nanoseconds")
+
+    push_server.status = 503
+    process.wait_for("profile_not_pushed", 60)
+    seen = len(push_server.got)
+    eventually(lambda: len(push_server.got) >= seen + 3, 60, "more tries")
+    assert len(process.log("profile_not_pushed")) == 1, "said once"
+    push_server.status = 200
+    process.wait_for("profile_pushed", 60)
+    metrics = process.get("/metrics").body
+    assert re.search(r'^millrace_profiler_pushes_total\{result="sent"\} [1-9]', metrics, re.M)
+    assert re.search(r'^millrace_profiler_pushes_total\{result="failed"\} [1-9]', metrics, re.M)
+    assert process.stop() == 0
+
+
+def test_a_server_that_never_answers_holds_nothing_up(database, profiled):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = profiled(push_url=f'"http://127.0.0.1:{silent.getsockname()[1]}"', interval='"1s"')
+        insert(database, 5000)
+        delivered(database)
+        connection, _ = silent.accept()
+        insert(database, 5000)
+        delivered(database)
+        assert process.stop(30) == 0  # two seconds are left to a push that is under way
+        connection.close()
+
+
+@pytest.mark.parametrize("url,says", [("pyroscope:4040", "looks like"), ("ftp://x", "looks like"),
+                                      ("http://me:secret@x", "user name")])
+def test_a_wrong_push_url_is_refused(database, millrace, url, says):
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
+    code, text = millrace(profiling__push_url=f'"{url}"').run_to_end()
+    assert code == 78
+    assert says in text and "secret" not in text
 
 
 def test_endpoints_are_refused_where_anyone_can_ask(database, millrace):
