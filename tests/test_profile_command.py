@@ -2,18 +2,10 @@
 
 import os
 import re
-import subprocess
 import xml.etree.ElementTree
 
-from kit import BINARY, eventually
+from kit import eventually, profile_command
 from pprof_file import Profile
-
-
-def profile_command(*arguments, folder, environment=None):
-    """Without a display, unless the environment has one."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return subprocess.run([BINARY, "profile", *arguments], cwd=folder, capture_output=True, text=True, timeout=120,
-                          check=False, env={**inherited, **(environment or {})})
 
 
 def is_svg(path):

@@ -15,7 +15,7 @@ endif()
 
 option(MILLRACE_WERROR "Warnings are errors" OFF)
 option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
-option(MILLRACE_JEMALLOC "Link jemalloc" OFF)
+option(MILLRACE_JEMALLOC "Link jemalloc: heap profiles, and a lower peak of memory" ON)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
 option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
 option(MILLRACE_PROFILING "Build the profiler in (needs elfutils, protobuf-c, zlib)" ON)
