@@ -114,8 +114,8 @@ void mr_profiling_metrics(struct mr_buffer *to)
     mr_expose_one_u64(out, MR_METRIC_PROFILER_TRUNCATED, stats.sampler.truncated);
     mr_expose_one_ns(out, MR_METRIC_PROFILER_HANDLER_TIME, stats.sampler.handler_ns);
     mr_expose_begin(out, MR_METRIC_PROFILER_HANDLER);
-    mr_expose_ns(out, (const char *[]){"0.5"}, stats.sampler.handler_p50_ns);
-    mr_expose_ns(out, (const char *[]){"0.99"}, stats.sampler.handler_p99_ns);
+    mr_expose_ns(out, (const char *[]){"50"}, stats.sampler.handler_p50_ns);
+    mr_expose_ns(out, (const char *[]){"99"}, stats.sampler.handler_p99_ns);
     mr_expose_one_ns(out, MR_METRIC_PROFILER_THREAD_TIME, stats.thread_ns);
     mr_expose_begin(out, MR_METRIC_PROFILER_FILES);
     mr_expose_u64(out, (const char *[]){"written"}, stats.files);
