@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "pprof/capture.h"
 #include "metrics/metrics.h"
+#include "pprof/capture.h"
 #include "pprof/routes.h"
 #include "prof/heap.h"
 #include "prof/profiler.h"
