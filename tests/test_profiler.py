@@ -112,7 +112,8 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
         got_s = profile.total(1, thread=name) / 1e9
         print(f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s, {got_s / cpu_s:.3f}")
         slack = (0.10 if name.startswith("rdk:") else 0.05) * cpu_s + 0.02
-        assert abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
+        # The thread sanitizer keeps signals back until the thread next calls the system.
+        assert SANITIZED or abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
         checked.append(name)
     # What our own threads use of a small machine in that time may be little; prof_test holds them to 5 %.
     assert profile.total(1, thread="mr-source") > 0
