@@ -122,7 +122,7 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
     print(counted, profile.frames_named())
     # The thread sanitizer hands signals over late, when the stack is another.
     assert SANITIZED or counted["rooted"] >= 0.99 * counted["samples"]
-    assert counted["lost"] == 0
+    assert SANITIZED or counted["lost"] == 0  # its rings fill while the slow profiler unwinds
     # Debian's shared librdkafka and jemalloc are stripped; built with librdkafka's archive, its frames have names too.
     assert SANITIZED or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
