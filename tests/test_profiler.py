@@ -130,7 +130,7 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",
                                          "http", "profiler", "other"}
     assert profile.labelled("table") <= {"public.t"}
-    assert all(profile.texts[mapping[6]] for mapping in profile.mappings
+    assert SANITIZED or all(profile.texts[mapping[6]] for mapping in profile.mappings
                if "millrace" in profile.texts[mapping[5]] or ".so" in profile.texts[mapping[5]])
     assert process.stop() == 0
 
