@@ -29,7 +29,7 @@ ADVICE = {
                    "flame graph which type's writer is wide."),
     "malloc": (10, "The allocator is busy, though the flow asks for no memory of its own. See whose frames are below "
                    "malloc: librdkafka's messages are the usual ones. Larger `sink.kafka.batch_size`, jemalloc "
-                   "(`-DMILLRACE_JEMALLOC=ON`), and `benchmarks/profile.sh heap` to see who asks."),
+                   "(`-DMILLRACE_JEMALLOC=ON`, the default), and `benchmarks/profile.sh heap` to see who asks."),
     "flush": (15, "Sending dominates: compression, checksums and requests of librdkafka's broker threads. Try another "
                   "`sink.kafka.compression`, a larger `sink.kafka.batch_size`, a `sink.kafka.linger` of some ms; look "
                   "at the broker if p99 is high while this is low."),

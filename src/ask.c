@@ -30,7 +30,7 @@ static mr_status get_ok(const struct mr_http_options *server, const char *path, 
 {
     long http_status = 0;
     char *body = NULL;
-    MR_TRY(mr_client_get(server, path, TIMEOUT_MS, &body, &http_status, ret_error));
+    MR_TRY(mr_client_get(server, path, TIMEOUT_MS, &body, NULL, &http_status, ret_error));
     if (http_status == HTTP_OK) {
         *ret_body = body;
         return MR_OK;
@@ -48,7 +48,7 @@ bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to)
     struct mr_error error = {0};
     char *body = NULL;
     long http_status = 0;
-    if (mr_client_get(server, ready ? "/readyz" : "/healthz", TIMEOUT_MS, &body, &http_status,
+    if (mr_client_get(server, ready ? "/readyz" : "/healthz", TIMEOUT_MS, &body, NULL, &http_status,
                       &error) != MR_OK) {
         fprintf(to, "%s\n", error.text);
         return false;

@@ -14,6 +14,7 @@
 #include "admin/monitor.h"
 #include "admin/pages.h"
 #include "ask.h"
+#include "ask_profile.h"
 #include "check.h"
 #include "config/config.h"
 #include "metrics/metrics.h"
@@ -28,6 +29,9 @@ struct arguments {
     const char *address; /* of the millrace to ask */
     bool ready;
     uint64_t stop_after;
+    struct mr_ask_profile profile;
+    bool diff;
+    const char *files[2]; /* what is compared */
 };
 
 static void print_help(FILE *to)
@@ -45,14 +49,22 @@ static void print_help(FILE *to)
         "       millrace top                    the same, drawn again each second\n"
         "       millrace health [--ready]       ask whether it is alive, or ready; exit code 0 or "
         "1\n"
+        "       millrace profile                take a profile of a running millrace, as pprof and "
+        "flame graph;\n"
+        "                                       or compare two: profile --diff BEFORE AFTER\n"
         "       millrace config-reference       print docs/configuration.md\n"
         "       millrace metrics-reference      print docs/metrics.md\n"
         "\n"
         "  -c, --config FILE      TOML file; without one: DATABASE_URL, MILLRACE_TABLES, JSON "
         "lines to "
         "stdout\n"
-        "  -a, --address ADDR     status, top, health: where it listens (http.address)\n"
+        "  -a, --address ADDR     status, top, health, profile: where it listens (http.address)\n"
         "      --ready            health: ask /readyz in place of /healthz\n"
+        "      --seconds N        profile: how long (10; heap: what is there now)\n"
+        "      --frequency N      profile: samples a second of CPU time, of each thread (200)\n"
+        "      --heap, --offcpu   profile: allocations, or what threads wait for, in place of CPU\n"
+        "      --diff             profile: compare two files, each pprof or folded text\n"
+        "  -o, --out FILE         profile: FILE.pb.gz and FILE.svg (a name with the time)\n"
         "      --stop-after N     stop in order after N records (for benchmarks)\n"
         "  -h, --help             this text\n"
         "      --version          version, and those of the libraries\n"
@@ -69,21 +81,50 @@ static void print_help(FILE *to)
     mr_config_print_options(to);
 }
 
+/* The option's argument, a whole number above 0; what is too large is the server's to say. */
+static mr_status parse_number(const char *option, uint32_t *ret)
+{
+    char *end;
+    long value = strtol(optarg, &end, 10);
+    if (end == optarg || *end != '\0' || value < 1 || value > 1000000) {
+        fprintf(stderr, "millrace: --%s wants a whole number above 0, not \"%s\"\n", option,
+                optarg);
+        return MR_ERR_USAGE;
+    }
+    *ret = (uint32_t)value;
+    return MR_OK;
+}
+
 /* MR_END: answered already. */
 static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
 {
-    enum { OPTION_VERSION = 256, OPTION_STOP_AFTER, OPTION_READY };
+    enum {
+        OPTION_VERSION = 256,
+        OPTION_STOP_AFTER,
+        OPTION_READY,
+        OPTION_SECONDS,
+        OPTION_FREQUENCY,
+        OPTION_HEAP,
+        OPTION_OFFCPU,
+        OPTION_DIFF
+    };
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
         {"address", required_argument, NULL, 'a'},
         {"ready", no_argument, NULL, OPTION_READY},
+        {"seconds", required_argument, NULL, OPTION_SECONDS},
+        {"frequency", required_argument, NULL, OPTION_FREQUENCY},
+        {"heap", no_argument, NULL, OPTION_HEAP},
+        {"offcpu", no_argument, NULL, OPTION_OFFCPU},
+        {"diff", no_argument, NULL, OPTION_DIFF},
+        {"out", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, OPTION_VERSION},
         {"stop-after", required_argument, NULL, OPTION_STOP_AFTER},
         {0},
     };
     int option;
-    while ((option = getopt_long(argc, argv, "a:c:h", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "a:c:ho:", long_options, NULL)) != -1) {
         switch (option) {
         case 'c':
             ret->config_path = optarg;
@@ -93,6 +134,24 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
             break;
         case OPTION_READY:
             ret->ready = true;
+            break;
+        case OPTION_SECONDS:
+            MR_TRY(parse_number("seconds", &ret->profile.seconds));
+            break;
+        case OPTION_FREQUENCY:
+            MR_TRY(parse_number("frequency", &ret->profile.frequency));
+            break;
+        case OPTION_HEAP:
+            ret->profile.kind = MR_ASK_PROFILE_HEAP;
+            break;
+        case OPTION_OFFCPU:
+            ret->profile.kind = MR_ASK_PROFILE_OFFCPU;
+            break;
+        case OPTION_DIFF:
+            ret->diff = true;
+            break;
+        case 'o':
+            ret->profile.out = optarg;
             break;
         case 'h':
             print_help(stdout);
@@ -109,6 +168,14 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
         }
     }
     ret->command = optind < argc ? argv[optind++] : "run";
+    for (int i = 0; i < 2 && ret->diff; i++) {
+        if (optind == argc) {
+            fputs("millrace: --diff wants two files: millrace profile --diff BEFORE AFTER\n",
+                  stderr);
+            return MR_ERR_USAGE;
+        }
+        ret->files[i] = argv[optind++];
+    }
     if (optind < argc) {
         fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",
                 argv[optind]);
@@ -335,7 +402,7 @@ static int run_command(const struct arguments *arguments)
 static bool is_ask(const char *command)
 {
     return strcmp(command, "status") == 0 || strcmp(command, "top") == 0 ||
-           strcmp(command, "health") == 0;
+           strcmp(command, "health") == 0 || strcmp(command, "profile") == 0;
 }
 
 static int ask(const struct arguments *arguments, const struct mr_http_options *server)
@@ -348,7 +415,21 @@ static int ask(const struct arguments *arguments, const struct mr_http_options *
         mr_ask_top(server, stdout);
         return 0;
     }
-    mr_status status = mr_ask_status(server, stdout, &error);
+    mr_status status = strcmp(arguments->command, "profile") == 0
+                           ? mr_ask_profile(server, &arguments->profile, stdout, &error)
+                           : mr_ask_status(server, stdout, &error);
+    if (status != MR_OK) {
+        fprintf(stderr, "millrace: %s\n", error.text);
+    }
+    return mr_status_exit_code(status);
+}
+
+/* Asks nobody. */
+static int diff_command(const struct arguments *arguments)
+{
+    struct mr_error error = {0};
+    mr_status status = mr_ask_profile_diff(arguments->files[0], arguments->files[1],
+                                           arguments->profile.out, stdout, &error);
     if (status != MR_OK) {
         fprintf(stderr, "millrace: %s\n", error.text);
     }
@@ -388,6 +469,9 @@ int main(int argc, char **argv)
     if (strcmp(arguments.command, "metrics-reference") == 0) {
         mr_metrics_print_reference(stdout);
         return 0;
+    }
+    if (arguments.diff && strcmp(arguments.command, "profile") == 0) {
+        return diff_command(&arguments);
     }
     if (is_ask(arguments.command)) {
         return ask_command(&arguments);

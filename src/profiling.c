@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "capture.h"
 #include "metrics/metrics.h"
+#include "pprof/capture.h"
 #include "pprof/routes.h"
 #include "prof/heap.h"
 #include "prof/profiler.h"
@@ -13,7 +13,8 @@
 static bool is_wanted(const struct mr_config_values *values)
 {
     return values->profiling_endpoints || values->profiling_path[0] != '\0' ||
-           values->profiling_recorder || values->profiling_capture_path[0] != '\0';
+           values->profiling_recorder || values->profiling_capture_path[0] != '\0' ||
+           values->profiling_push_url[0] != '\0';
 }
 
 static mr_status start_heap(struct mr_error *ret_error)
@@ -113,11 +114,14 @@ void mr_profiling_metrics(struct mr_buffer *to)
     mr_expose_one_u64(out, MR_METRIC_PROFILER_TRUNCATED, stats.sampler.truncated);
     mr_expose_one_ns(out, MR_METRIC_PROFILER_HANDLER_TIME, stats.sampler.handler_ns);
     mr_expose_begin(out, MR_METRIC_PROFILER_HANDLER);
-    mr_expose_ns(out, (const char *[]){"0.5"}, stats.sampler.handler_p50_ns);
-    mr_expose_ns(out, (const char *[]){"0.99"}, stats.sampler.handler_p99_ns);
+    mr_expose_ns(out, (const char *[]){"50"}, stats.sampler.handler_p50_ns);
+    mr_expose_ns(out, (const char *[]){"99"}, stats.sampler.handler_p99_ns);
     mr_expose_one_ns(out, MR_METRIC_PROFILER_THREAD_TIME, stats.thread_ns);
     mr_expose_begin(out, MR_METRIC_PROFILER_FILES);
     mr_expose_u64(out, (const char *[]){"written"}, stats.files);
     mr_expose_u64(out, (const char *[]){"failed"}, stats.file_errors);
+    mr_expose_begin(out, MR_METRIC_PROFILER_PUSHES);
+    mr_expose_u64(out, (const char *[]){"sent"}, stats.pushed);
+    mr_expose_u64(out, (const char *[]){"failed"}, stats.push_errors);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_CAPTURES, mr_capture_count());
 }

@@ -35,6 +35,21 @@ def millrace(database, millrace_for):
 
 
 @pytest.fixture
+def profiled(database, millrace):
+    """A running millrace with a server on a port of its own and the given [profiling]."""
+
+    def make(**options):
+        database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
+        process = millrace(http__address='"127.0.0.1:0"',
+                           **{f"profiling__{name}": value for name, value in options.items()})
+        process.start().streaming()
+        process.url = "http://" + process.address()
+        return process
+
+    return make
+
+
+@pytest.fixture
 def topic():
     """Opens topic readers and closes them afterwards."""
     opened = []

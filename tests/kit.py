@@ -285,6 +285,13 @@ def check(process):
     return done.returncode, done.stdout
 
 
+def profile_command(*arguments, folder, environment=None):
+    """`millrace profile …`; without a display, unless `environment` has one."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return subprocess.run([BINARY, "profile", *arguments], cwd=folder, capture_output=True, text=True, timeout=120,
+                          check=False, env={**inherited, **(environment or {})})
+
+
 class Record:
     def __init__(self, message):
         self.key = None if message.key() is None else message.key().decode()

@@ -96,13 +96,13 @@ class Profile:
     def labelled(self, name):
         return {labels[name] for _, _, labels in self.samples if name in labels}
 
-    def frames_named(self, without="nothing"):
-        """Part of all frames of all samples, by weight, that have a function's name; frames in objects of
-        that name are left out."""
+    def frames_named(self, without=()):
+        """Part of all frames of all samples, by weight, that have a function's name; frames in objects
+        with such names are left out."""
         named = seen = 0
         for locations, values, _ in self.samples:
             for location in locations:
-                if without in self.objects[location]:
+                if any(name in self.objects[location] for name in without):
                     continue
                 seen += values[0]
                 named += values[0] if self.locations[location] else 0

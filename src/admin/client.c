@@ -73,7 +73,8 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
 }
 
 mr_status mr_client_get(const struct mr_http_options *server, const char *path, long timeout_ms,
-                        char **ret_body, long *ret_http_status, struct mr_error *ret_error)
+                        char **ret_body, size_t *ret_len, long *ret_http_status,
+                        struct mr_error *ret_error)
 {
     char url[MR_ADDRESS_HOST_MAX + 256];
     make_url(server, path, url, sizeof(url));
@@ -100,5 +101,8 @@ mr_status mr_client_get(const struct mr_http_options *server, const char *path, 
     }
     *ret_body = answer.bytes;
     *ret_http_status = http_status;
+    if (ret_len != NULL) {
+        *ret_len = answer.len;
+    }
     return MR_OK;
 }

@@ -11,19 +11,21 @@ add_custom_command(
     OUTPUT ${generated}/prof/profile.pb-c.c ${generated}/prof/profile.pb-c.h
     COMMAND ${PROTOC_C} --proto_path=${CMAKE_SOURCE_DIR}/src --c_out=${generated} prof/profile.proto
     DEPENDS ${CMAKE_SOURCE_DIR}/src/prof/profile.proto)
-# Not our text: our warnings don't apply.
+# Not our text: our warnings don't apply, but what hardens the binary does.
 add_library(mr_prof_proto STATIC ${generated}/prof/profile.pb-c.c ${generated}/prof/profile.pb-c.h)
+millrace_compile_options(mr_prof_proto)
+target_compile_options(mr_prof_proto PRIVATE -w)
 target_include_directories(mr_prof_proto PUBLIC ${generated})
 target_link_libraries(mr_prof_proto PUBLIC PkgConfig::PROTOBUF_C)
 
 add_compile_definitions(MR_PROFILING)
 add_millrace_module(prof LINK mr_base mr_flame mr_prof_proto PkgConfig::LIBDW PkgConfig::ZLIB
-                    Threads::Threads)
+                    PkgConfig::CURL Threads::Threads)
 add_millrace_module(pprof LINK mr_prof mr_admin)
 foreach(module sink pipeline admin)
     target_link_libraries(mr_${module} PUBLIC mr_prof)
 endforeach()
-target_sources(millrace PRIVATE src/profiling.c src/capture.c
+target_sources(millrace PRIVATE src/profiling.c src/ask_profile.c
                src/prof/heap_conf.c)
 target_link_libraries(millrace PRIVATE mr_pprof)
 

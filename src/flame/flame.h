@@ -12,6 +12,8 @@
 #ifndef MR_FLAME_FLAME_H
 #define MR_FLAME_FLAME_H
 
+#include <stdio.h>
+
 #include "base/base.h"
 #include "flame/stage.h"
 
@@ -84,6 +86,9 @@ struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_
 /* Values by stage: a stack belongs to the stage of its deepest frame that names one. */
 void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
                      uint64_t ret_values[MR_FLAME_STAGES]);
+
+/* The same as a table of shares for people; `compared`: of both sides, and how they differ. */
+void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to);
 
 /* How much of a side is fit for reading. */
 struct mr_flame_quality {

@@ -196,17 +196,17 @@ static void test_stage_is_the_deepest_that_is_named(void **state)
         const char *stack;
         enum mr_flame_stage stage;
     } cases[] = {
-        {"mr-source;start_thread;mr_intake_main", MR_STAGE_OTHER},
+        {"mr-source;start_thread;mr_intake_main", MR_FLAME_STAGE_OTHER},
         {"mr-source;mr_intake_main;mr_pg_receive;PQgetCopyData [libpq.so.5.15];recv",
-         MR_STAGE_RECEIVE},
-        {"mr-source;mr_pgoutput_decode", MR_STAGE_DECODE},
+         MR_FLAME_STAGE_RECEIVE},
+        {"mr-source;mr_pgoutput_decode", MR_FLAME_STAGE_DECODE},
         {"mr-source;mr_pgoutput_decode;on_change;mr_encode_change;memcpy [libc.so.6]",
-         MR_STAGE_ENCODE},
-        {"mr-source;mr_encode_change;malloc [libjemalloc.so.2]", MR_STAGE_MALLOC},
-        {"mr-sink;kafka_send;rd_kafka_produceva [librdkafka.so.1]", MR_STAGE_PRODUCE},
-        {"mr-sink;kafka_poll;on_report", MR_STAGE_ACK},
-        {"rdk:broker1;start_thread;[librdkafka.so.1];writev", MR_STAGE_FLUSH},
-        {"x;[encode];y", MR_STAGE_ENCODE},
+         MR_FLAME_STAGE_ENCODE},
+        {"mr-source;mr_encode_change;malloc [libjemalloc.so.2]", MR_FLAME_STAGE_MALLOC},
+        {"mr-sink;kafka_send;rd_kafka_produceva [librdkafka.so.1]", MR_FLAME_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;on_report", MR_FLAME_STAGE_ACK},
+        {"rdk:broker1;start_thread;[librdkafka.so.1];writev", MR_FLAME_STAGE_FLUSH},
+        {"x;[encode];y", MR_FLAME_STAGE_ENCODE},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         char line[200];

@@ -5,14 +5,14 @@
 #include "base/base.h"
 
 enum mr_flame_stage {
-    MR_STAGE_OTHER,
-    MR_STAGE_RECEIVE, /* libpq, the socket of the replication connection */
-    MR_STAGE_DECODE,  /* pgoutput, relations */
-    MR_STAGE_ENCODE,  /* keys and values as JSON */
-    MR_STAGE_PRODUCE, /* hand-over to librdkafka, record headers */
-    MR_STAGE_FLUSH,   /* librdkafka's broker threads: requests, compression, the socket */
-    MR_STAGE_ACK,     /* delivery reports and the acknowledgement window */
-    MR_STAGE_MALLOC,  /* the allocator, whoever calls it */
+    MR_FLAME_STAGE_OTHER,
+    MR_FLAME_STAGE_RECEIVE, /* libpq, the socket of the replication connection */
+    MR_FLAME_STAGE_DECODE,  /* pgoutput, relations */
+    MR_FLAME_STAGE_ENCODE,  /* keys and values as JSON */
+    MR_FLAME_STAGE_PRODUCE, /* hand-over to librdkafka, record headers */
+    MR_FLAME_STAGE_FLUSH,   /* librdkafka's broker threads: requests, compression, the socket */
+    MR_FLAME_STAGE_ACK,     /* delivery reports and the acknowledgement window */
+    MR_FLAME_STAGE_MALLOC,  /* the allocator, whoever calls it */
     MR_FLAME_STAGES,
 };
 

@@ -32,8 +32,8 @@ struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_
     struct mr_flame_function *rows = MR_NEW_ARRAY(struct mr_flame_function, count + 1);
     for (size_t i = 0; i < count; i++) {
         mr_slice name = mr_flame_name_of(flame, (uint32_t)i);
-        rows[i] = (struct mr_flame_function){.name = name,
-                                             .stage = mr_flame_stage_of(name, MR_STAGE_OTHER)};
+        rows[i] = (struct mr_flame_function){
+            .name = name, .stage = mr_flame_stage_of(name, MR_FLAME_STAGE_OTHER)};
     }
     uint64_t *largest = MR_NEW_ARRAY(uint64_t, count + 1);
     for (size_t i = 1; i < flame->node_count; i++) {
@@ -103,6 +103,31 @@ static bool is_rooted(const struct mr_flame *flame, uint32_t node)
     uint32_t below = flame->nodes[node].parent;
     return is_entry(mr_flame_name_of(flame, flame->nodes[node].name)) ||
            (below != MR_FLAME_ROOT && is_entry(mr_flame_name_of(flame, flame->nodes[below].name)));
+}
+
+static double percent(uint64_t value, uint64_t total)
+{
+    return total == 0 ? 0 : 100.0 * (double)value / (double)total;
+}
+
+void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to)
+{
+    uint64_t values[2][MR_FLAME_STAGES];
+    uint64_t total[2];
+    for (int side = 0; side < 2; side++) {
+        mr_flame_stages(flame, side, values[side]);
+        total[side] = mr_flame_total(flame, side);
+    }
+    fputs(compared ? "stage         before     after    change\n" : "stage          share\n", to);
+    for (int stage = 0; stage < MR_FLAME_STAGES; stage++) {
+        double before = percent(values[0][stage], total[0]);
+        double after = percent(values[1][stage], total[1]);
+        fprintf(to, "%-10s %8.2f%%", mr_flame_stage_name(stage), before);
+        if (compared) {
+            fprintf(to, " %8.2f%% %+8.2f", after, after - before);
+        }
+        fputc('\n', to);
+    }
 }
 
 struct mr_flame_quality mr_flame_quality(const struct mr_flame *flame, mr_flame_side side)

@@ -14,6 +14,7 @@
 #include "flame/flame.h"
 #include "prof/file.h"
 #include "prof/output.h"
+#include "prof/push.h"
 
 mr_status mr_continuous_check(const struct mr_profiler_options *options, struct mr_error *ret_error)
 {
@@ -97,8 +98,9 @@ static void remove_old(const struct mr_profiler_options *options)
 
 /* ---- one interval ---- */
 
-mr_status mr_continuous_write(const struct mr_profiler_options *options,
-                              const struct mr_profile *profile)
+static mr_status write_files(const struct mr_profiler_options *options,
+                             const struct mr_profile *profile, const uint8_t *packed,
+                             size_t packed_len)
 {
     time_t seconds = (time_t)(profile->start_wall_ns / 1000000000);
     struct tm utc;
@@ -106,15 +108,11 @@ mr_status mr_continuous_write(const struct mr_profiler_options *options,
     strftime(when, sizeof(when), "%Y-%m-%d-%H_%M_%S", gmtime_r(&seconds, &utc));
     char name[80];
     struct mr_error error;
-    size_t len;
-
-    mr_profiler_name_all();
-    uint8_t *packed = mr_output_pprof(profile, &len);
     snprintf(name, sizeof(name), "profile-%s.pb.gz", when);
-    mr_status status = mr_file_write_whole(options->path, name, packed, len, &error);
-    free(packed);
+    mr_status status = mr_file_write_whole(options->path, name, packed, packed_len, &error);
     if (status == MR_OK) {
         struct mr_flame_drawing drawing = {.title = options->name};
+        size_t len;
         char *picture = mr_output_flamegraph(profile, 1, &drawing, &len);
         snprintf(name, sizeof(name), "flamegraph-%s.svg", when);
         status = mr_file_write_whole(options->path, name, picture, len, &error);
@@ -124,5 +122,19 @@ mr_status mr_continuous_write(const struct mr_profiler_options *options,
         mr_log(MR_LOG_WARN, "profile_not_written", error.text);
     }
     remove_old(options);
+    return status;
+}
+
+mr_status mr_continuous_end(const struct mr_profiler_options *options,
+                            const struct mr_profile *profile)
+{
+    mr_profiler_name_all();
+    size_t len;
+    uint8_t *packed = mr_output_pprof(profile, &len);
+    mr_status status = MR_OK;
+    if (options->path[0] != '\0') {
+        status = write_files(options, profile, packed, len);
+    }
+    mr_push(profile, packed, len);
     return status;
 }

@@ -9,8 +9,9 @@
 mr_status mr_continuous_check(const struct mr_profiler_options *options,
                               struct mr_error *ret_error);
 
-/* Writes profile-<time>.pb.gz and flamegraph-<time>.svg and applies the limits; logs what goes wrong. */
-mr_status mr_continuous_write(const struct mr_profiler_options *options,
-                              const struct mr_profile *profile);
+/* An interval is over: writes profile-<time>.pb.gz and flamegraph-<time>.svg and applies the limits, and sends
+ * the profile to options->push_url; logs what goes wrong. Answers how the writing went. */
+mr_status mr_continuous_end(const struct mr_profiler_options *options,
+                            const struct mr_profile *profile);
 
 #endif

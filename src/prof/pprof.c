@@ -189,7 +189,9 @@ static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
     made->memory_limit = mapping->end;
     made->filename = text(writer, mapping->file);
     made->build_id = text(writer, mapping->build_id);
-    made->has_functions = mapping->has_functions;
+    /* Even where it has none: `go tool pprof http://…` asks the server for what is missing and ends when there is no
+     * answer. pprof -symbolize=force names by build id whatever this says. */
+    made->has_functions = true;
     made->has_filenames = mapping->has_lines;
     made->has_line_numbers = mapping->has_lines;
     made->has_inline_frames = mapping->has_lines;

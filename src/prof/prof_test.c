@@ -9,7 +9,9 @@
 #include <zlib.h>
 
 #include "base/clock.h"
+#include "flame/flame.h"
 #include "prof/output.h"
+#include "prof/pprof_read.h"
 #include "prof/profile.pb-c.h"
 #include "prof/profiler.h"
 #include "testing/test.h"
@@ -90,17 +92,27 @@ static uint64_t thread_cpu_ns(const struct mr_profile *profile, const char *name
     return cpu_ns;
 }
 
-static Pprof__Profile *unpack(const uint8_t *packed, size_t len)
+static uint8_t *expand(const uint8_t *packed, size_t len, size_t *ret_len)
 {
-    static uint8_t plain[16 << 20];
+    enum { PLAIN_MAX = 16 << 20 };
+    uint8_t *plain = MR_NEW_ARRAY(uint8_t, PLAIN_MAX);
     z_stream stream = {.next_in = (Bytef *)(uintptr_t)packed,
                        .avail_in = (uInt)len,
                        .next_out = plain,
-                       .avail_out = sizeof(plain)};
+                       .avail_out = PLAIN_MAX};
     assert_int_equal(inflateInit2(&stream, 15 + 16), Z_OK);
     assert_int_equal(inflate(&stream, Z_FINISH), Z_STREAM_END);
     inflateEnd(&stream);
-    Pprof__Profile *file = pprof__profile__unpack(NULL, stream.total_out, plain);
+    *ret_len = stream.total_out;
+    return plain;
+}
+
+static Pprof__Profile *unpack(const uint8_t *packed, size_t len)
+{
+    size_t plain_len;
+    uint8_t *plain = expand(packed, len, &plain_len);
+    Pprof__Profile *file = pprof__profile__unpack(NULL, plain_len, plain);
+    free(plain);
     assert_non_null(file);
     return file;
 }
@@ -187,6 +199,53 @@ static void test_pprof_is_complete(void **state)
     mr_profile_done(&profile);
 }
 
+/* What is written and read back is the same graph. */
+static void test_pprof_reads_back(void **state)
+{
+    (void)state;
+    struct worker worker = {.name = "busy-e", .role = MR_PROF_SOURCE, .cpu_ms = 300};
+    struct mr_profile profile;
+    run_workers(&worker, 1, 500, &profile);
+    mr_profiler_stop();
+    mr_profiler_name_all();
+    size_t len;
+    uint8_t *packed = mr_output_pprof(&profile, &len);
+    size_t text_len;
+    char *text = mr_output_folded(&profile, 1, &text_len);
+    struct mr_flame *flame = mr_flame_new();
+    struct mr_pprof_about about;
+    struct mr_error error;
+    assert_int_equal(mr_pprof_read(packed, len, flame, MR_FLAME_BEFORE, &about, &error), MR_OK);
+    assert_string_equal(about.value, "cpu");
+    assert_string_equal(about.unit, "nanoseconds");
+    assert_true(about.duration_ns >= 300000000);
+    char *again = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(again, text);
+    mr_flame_free(flame);
+    free(again);
+    free(text);
+    mr_profile_done(&profile);
+
+    /* Cut off or altered, it is refused or read, and nothing else. */
+    flame = mr_flame_new();
+    assert_int_equal(mr_pprof_read("", 0, flame, MR_FLAME_BEFORE, &about, &error), MR_ERR_USAGE);
+    assert_int_equal(mr_pprof_read("a;b 3\n", 6, flame, MR_FLAME_BEFORE, &about, &error),
+                     MR_ERR_USAGE);
+    assert_int_equal(mr_pprof_read(packed, len / 2, flame, MR_FLAME_BEFORE, &about, &error),
+                     MR_ERR_USAGE);
+    size_t plain_len;
+    uint8_t *plain = expand(packed, len, &plain_len);
+    for (size_t i = 0; i < plain_len; i += 1 + plain_len / 2000) {
+        uint8_t was = plain[i];
+        plain[i] ^= 0x55;
+        mr_pprof_read(plain, plain_len, flame, MR_FLAME_AFTER, &about, &error);
+        plain[i] = was;
+    }
+    free(plain);
+    mr_flame_free(flame);
+    free(packed);
+}
+
 static void test_one_session_at_a_time(void **state)
 {
     (void)state;
@@ -236,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_sampler_is_fair),
         cmocka_unit_test(test_folded_names_frames_and_thread),
         cmocka_unit_test(test_pprof_is_complete),
+        cmocka_unit_test(test_pprof_reads_back),
         cmocka_unit_test(test_one_session_at_a_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,23 +217,23 @@ static enum mr_prof_stage stage_of_role(enum mr_prof_role role)
 /* Where memory is asked for says nothing about the stage: the caller does. */
 static bool stage_of_frame(mr_slice frame, enum mr_prof_stage *ret)
 {
-    switch (mr_flame_stage_of(frame, MR_STAGE_OTHER)) {
-    case MR_STAGE_RECEIVE:
+    switch (mr_flame_stage_of(frame, MR_FLAME_STAGE_OTHER)) {
+    case MR_FLAME_STAGE_RECEIVE:
         *ret = MR_PROF_STAGE_RECEIVE;
         return true;
-    case MR_STAGE_DECODE:
+    case MR_FLAME_STAGE_DECODE:
         *ret = MR_PROF_STAGE_DECODE;
         return true;
-    case MR_STAGE_ENCODE:
+    case MR_FLAME_STAGE_ENCODE:
         *ret = MR_PROF_STAGE_ENCODE;
         return true;
-    case MR_STAGE_PRODUCE:
+    case MR_FLAME_STAGE_PRODUCE:
         *ret = MR_PROF_STAGE_PRODUCE;
         return true;
-    case MR_STAGE_FLUSH:
+    case MR_FLAME_STAGE_FLUSH:
         *ret = MR_PROF_STAGE_LIBRDKAFKA;
         return true;
-    case MR_STAGE_ACK:
+    case MR_FLAME_STAGE_ACK:
         *ret = MR_PROF_STAGE_ACKNOWLEDGE;
         return true;
     default:

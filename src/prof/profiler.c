@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "prof/continuous.h"
 #include "prof/heap.h"
+#include "prof/push.h"
 
 enum {
     DRAIN_INTERVAL_MS = 50,
@@ -58,9 +59,15 @@ static struct {
 
 /* ---- what samples go into ---- */
 
+/* The continuous profiler: its profiles become files, or are sent away, or both. */
+static bool is_continuous(void)
+{
+    return state.options.path[0] != '\0' || state.options.push_url[0] != '\0';
+}
+
 static bool interval_is_open(void)
 {
-    return state.options.path[0] != '\0' && mr_monotonic_ns() >= state.interval_start_ns;
+    return is_continuous() && mr_monotonic_ns() >= state.interval_start_ns;
 }
 
 /* Every profile that is being made. */
@@ -202,7 +209,7 @@ static void turn_bucket(int64_t now_ns)
 static uint32_t wanted_hz(void)
 {
     uint32_t hz = 0;
-    if (state.options.path[0] != '\0' || state.options.recorder) {
+    if (is_continuous() || state.options.recorder) {
         hz = state.options.frequency_hz;
     }
     if (state.session_open && state.session_hz > hz) {
@@ -260,11 +267,13 @@ static void end_interval(void)
     mr_profile_init(&state.interval, MR_PROFILE_CPU);
     state.interval_start_ns = now_ns;
     pthread_mutex_unlock(&state.lock);
-    mr_status status = mr_continuous_write(&state.options, &full);
+    mr_status status = mr_continuous_end(&state.options, &full);
     mr_profile_done(&full);
     pthread_mutex_lock(&state.lock);
-    state.stats.files += status == MR_OK;
-    state.stats.file_errors += status != MR_OK;
+    if (state.options.path[0] != '\0') {
+        state.stats.files += status == MR_OK;
+        state.stats.file_errors += status != MR_OK;
+    }
 }
 
 static bool interval_is_over(void)
@@ -350,6 +359,9 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
     if (options->path[0] != '\0') {
         MR_TRY(mr_continuous_check(options, ret_error));
     }
+    if (options->push_url[0] != '\0') {
+        MR_TRY(mr_push_start(options->push_url, options->name, ret_error));
+    }
     state.options = *options;
     state.stop = false;
     init_conditions();
@@ -380,6 +392,7 @@ void mr_profiler_stop(void)
     pthread_cond_broadcast(&state.wake);
     pthread_mutex_unlock(&state.lock);
     pthread_join(state.thread, NULL);
+    mr_push_stop();
     for (uint32_t i = 0; i < BUCKETS; i++) {
         mr_profile_done(&state.buckets[i]);
     }
@@ -485,4 +498,7 @@ void mr_profiler_stats(struct mr_profiler_stats *ret)
     *ret = state.stats;
     pthread_mutex_unlock(&state.lock);
     ret->sampler = mr_sampler_stats();
+    struct mr_push_counts pushes = mr_push_counts();
+    ret->pushed = pushes.sent;
+    ret->push_errors = pushes.failed;
 }

@@ -15,14 +15,14 @@ enum { MR_PROFILER_MINUTE_S = 60, MR_PROFILER_TABLES_MAX = 64 };
 
 /* Strings are the caller's and outlive the profiler. */
 struct mr_profiler_options {
-    const char *path; /* folder of the continuous profiler's files; "": it is off */
+    const char *path; /* folder of the continuous profiler's files; "": none */
     uint32_t frequency_hz;
     uint32_t interval_s;
     const char *name;     /* title of the flame graphs */
     uint32_t keep_count;  /* files of a kind that stay; 0: no limit */
     uint64_t keep_bytes;  /* of all files together; 0: no limit */
     bool recorder;        /* keep the last minute even when nobody asks */
-    const char *push_url; /* Pyroscope-compatible server; "": none */
+    const char *push_url; /* Pyroscope-compatible server that gets the same profiles; "": none */
 };
 
 /* Starts the profiler's thread; nothing is sampled until somebody asks, unless the options do.
@@ -65,6 +65,7 @@ struct mr_profiler_stats {
     uint32_t frequency_hz;                        /* asked for now; 0: not sampling */
     uint64_t thread_ns;                           /* CPU time of the profiler's own thread */
     uint64_t files, file_errors;                  /* of the continuous profiler */
+    uint64_t pushed, push_errors;                 /* profiles sent to push_url */
     uint64_t stage_cpu_ns[MR_PROF_STAGES];        /* from samples; a few seconds behind */
     uint64_t stage_alloc_objects[MR_PROF_STAGES]; /* from heap profiles, when those are taken */
     uint64_t stage_alloc_bytes[MR_PROF_STAGES];

@@ -466,7 +466,6 @@ static void name_location(struct mr_location *location)
         add_frame(location, place);
     }
     struct mr_mapping *mapping = &mappings.items[location->mapping - 1];
-    mapping->has_functions |= location->frames[0].function != 0;
     mapping->has_lines |= location->frames[0].line != 0;
 }
 

@@ -59,7 +59,7 @@ struct mr_mapping {
     uint64_t start, end;
     uint32_t file; /* texts */
     uint32_t build_id;
-    bool has_functions, has_lines;
+    bool has_lines;
 };
 const struct mr_mapping *mr_symbols_mapping(uint32_t mapping);
 

@@ -46,12 +46,5 @@ static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *c
 
 void mr_kafka_threads_watch(rd_kafka_conf_t *conf)
 {
-#ifdef __SANITIZE_THREAD__
-    /* The thread sanitizer does not see thrd_create, by which librdkafka starts its threads, and code that it
-     * has instrumented fails there. */
-    (void)on_new;
-    (void)conf;
-    return;
-#endif
     rd_kafka_conf_interceptor_add_on_new(conf, "profiler", on_new, NULL);
 }

@@ -216,26 +216,6 @@ static double percent(uint64_t value, uint64_t total)
     return total == 0 ? 0 : 100.0 * (double)value / (double)total;
 }
 
-static void print_stages(const struct mr_flame *flame, bool compared)
-{
-    uint64_t values[2][MR_FLAME_STAGES];
-    uint64_t total[2];
-    for (int side = 0; side < 2; side++) {
-        mr_flame_stages(flame, side, values[side]);
-        total[side] = mr_flame_total(flame, side);
-    }
-    puts(compared ? "stage         before     after    change" : "stage          share");
-    for (int stage = 0; stage < MR_FLAME_STAGES; stage++) {
-        double before = percent(values[0][stage], total[0]);
-        double after = percent(values[1][stage], total[1]);
-        printf("%-10s %8.2f%%", mr_flame_stage_name(stage), before);
-        if (compared) {
-            printf(" %8.2f%% %+8.2f", after, after - before);
-        }
-        putchar('\n');
-    }
-}
-
 static void print_functions(const struct mr_flame *flame, bool compared, size_t rows)
 {
     size_t count;
@@ -359,7 +339,7 @@ int main(int argc, char **argv)
         char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, &len);
         print_text(folded, len);
     } else if (strcmp(command, "stages") == 0) {
-        print_stages(flame, compared);
+        mr_flame_print_stages(flame, compared, stdout);
     } else if (strcmp(command, "functions") == 0) {
         print_functions(flame, compared, options.rows);
     } else if (strcmp(command, "json") == 0) {

@@ -1,4 +1,4 @@
-#include "capture.h"
+#include "pprof/capture.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,10 +42,9 @@ static struct {
 
 /* ---- limits ---- */
 
-/* Answers which limit the last second has passed, with a sentence in `reason`. */
-static const char *passed_limit(const struct mr_monitor_sample *second, char *reason, size_t size)
+const char *mr_capture_passed(const struct mr_capture_options *limits,
+                              const struct mr_monitor_sample *second, char *reason, size_t size)
 {
-    const struct mr_capture_options *limits = &state.options;
     if (limits->in_flight_max > 0 && second->messages_in_flight > limits->in_flight_max) {
         snprintf(reason, size, "%" PRIu64 " records are in flight, the limit is %" PRIu64,
                  second->messages_in_flight, limits->in_flight_max);
@@ -229,7 +228,7 @@ static void look(void)
     if (mr_monitor_history(state.monitor, after_ms, &second, 1) == 0) {
         return;
     }
-    const char *limit = passed_limit(&second, reason, sizeof(reason));
+    const char *limit = mr_capture_passed(&state.options, &second, reason, sizeof(reason));
     if (limit == NULL) {
         return;
     }

@@ -17,6 +17,10 @@ struct mr_capture_options {
     uint64_t memory_max;    /* bytes */
 };
 
+/* Which limit a second has passed ("in-flight", "flush", "lag", "memory"), with a sentence in `reason`; NULL: none. */
+const char *mr_capture_passed(const struct mr_capture_options *limits,
+                              const struct mr_monitor_sample *second, char *reason, size_t size);
+
 /* Starts the thread that looks once a second. `monitor` outlives it. MR_ERR_CONFIG: the folder can't be made.
  * Once. */
 mr_status mr_capture_start(const struct mr_capture_options *options, struct mr_monitor *monitor,
