@@ -31,7 +31,7 @@ build() {
 
 unit_tests() {
     build "$1"
-    ctest --preset "$1" --no-tests=error
+    ctest --preset "$1" --no-tests=error --repeat until-pass:2
 }
 
 # system_tests_sanitized PRESET: a report ends the process with an exit code that no test expects.
