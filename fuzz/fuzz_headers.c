@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct mr_record a = record_of(data), b = record_of(data + ONE);
-    struct mr_record_headers of_a, of_b;
+    struct mr_record_headers of_a = {0}, of_b = {0};
     mr_record_headers_format(&a, &of_a);
     mr_record_headers_format(&b, &of_b);
     int want = mr_position_compare(a.position, b.position);
