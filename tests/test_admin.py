@@ -129,7 +129,8 @@ def test_readyz_says_what_is_missing(database, millrace):
 
 def test_readyz_while_draining(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = millrace(sink__kafka__brokers=f'["{NOBODY}"]', pipeline__shutdown_deadline='"60s"').start().streaming()
+    process = millrace(sink__kafka__brokers=f'["{NOBODY}"]', sink__kafka__state_topic='""',
+                       pipeline__shutdown_deadline='"60s"').start().streaming()
     database.run("INSERT INTO t VALUES (1)")
     eventually(lambda: process.figure("millrace_changes_total") == 1, what="the row")
     process.process.send_signal(signal.SIGTERM)

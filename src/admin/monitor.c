@@ -98,7 +98,8 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         return MR_STATE_STOPPING;
     }
     if (!now->pipeline.source_was_connected) {
-        return MR_STATE_STARTING;
+        /* Where the sink keeps the position, the stream begins once it has told it. */
+        return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
     }
     if (!now->sink.connected) {
         return MR_STATE_WAITING_FOR_SINK;

@@ -57,6 +57,7 @@ struct intake {
     mr_lsn
         marker_sent; /* the highest that a batch carries; a marker above it needs one of its own */
     int64_t marker_sent_ns;
+    bool marker_ends_rows; /* of a transaction, which are with the sink already */
 
     bool claimed;              /* the stream is ours, whether it is open or not */
     bool stored_is_stale;      /* the claim is younger than what the sink has told */
@@ -123,14 +124,26 @@ static bool stores(const struct intake *intake)
     return intake->pipeline->sink->storage != MR_STORES_NOTHING;
 }
 
-/* Nanoseconds until a position that no batch carries is due at the sink, which stores it; INT64_MAX: there is none. */
+/* A position that no batch carries waits to be stored by the sink. */
+static bool marker_pending(const struct intake *intake)
+{
+    return stores(intake) && intake->marker_lsn > intake->marker_sent &&
+           !filling_has_records(intake);
+}
+
+/* Nanoseconds until it is due; INT64_MAX: there is none. The end of a transaction whose rows are out already is due
+ * with the next status update: without it they would come twice. */
 static int64_t marker_due_in(const struct intake *intake, int64_t now_ns)
 {
-    if (!stores(intake) || intake->marker_lsn <= intake->marker_sent ||
-        filling_has_records(intake)) {
+    if (!marker_pending(intake)) {
         return INT64_MAX;
     }
-    return intake->reply_wanted ? 0 : intake->marker_sent_ns + MARKER_NS - now_ns;
+    if (intake->reply_wanted || intake->stop_deadline_ns != 0) {
+        return 0;
+    }
+    int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
+    int64_t interval_ns = intake->marker_ends_rows ? status_ns : MARKER_NS;
+    return intake->marker_sent_ns + interval_ns - now_ns;
 }
 
 /* An empty batch carries the position. */
@@ -146,6 +159,7 @@ static void send_marker(struct intake *intake, int64_t now_ns)
         intake->filling->confirm_lsn = intake->marker_lsn;
         intake->marker_sent = intake->marker_lsn;
         intake->marker_sent_ns = now_ns;
+        intake->marker_ends_rows = false;
         hand_over(intake);
     }
 }
@@ -304,6 +318,7 @@ static void on_commit(void *context, const struct mr_transaction *transaction)
     heard(intake);
     intake->asked = 0;
     intake->in_transaction = false;
+    intake->marker_ends_rows |= intake->appended_in_transaction;
     intake->appended_in_transaction = false;
     intake->transactions++;
     mr_meter_transaction(&intake->pipeline->meter, intake->changes - intake->changes_at_begin,
@@ -807,7 +822,7 @@ static mr_status drain(struct intake *intake, struct mr_error *ret_error)
     if (filling_has_records(intake) && !intake->appended_in_transaction) {
         hand_over(intake);
     }
-    while (!all_delivered(intake)) {
+    while (!all_delivered(intake) || marker_pending(intake)) {
         bool sink_lost = atomic_load(&pipeline->session) != intake->session ||
                          atomic_load(&pipeline->sink_ended);
         if (sink_lost || deadline_passed(intake)) {
@@ -819,6 +834,7 @@ static mr_status drain(struct intake *intake, struct mr_error *ret_error)
         if (intake->connected && feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
             disconnect(intake, 0);
         }
+        send_marker(intake, mr_monotonic_ns());
         if (!all_delivered(intake)) {
             wait_for_sink(intake, REPLY_INTERVAL_NS);
         }

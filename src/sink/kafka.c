@@ -493,7 +493,8 @@ static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
     take_statistics(kafka);
     mr_sink_counts_read(&kafka->counts, ret_view);
     ret_view->name = sink->ops->name;
-    ret_view->connected = atomic_load(&kafka->connected) && is_reachable(kafka);
+    ret_view->unreachable = !is_reachable(kafka);
+    ret_view->connected = atomic_load(&kafka->connected) && !ret_view->unreachable;
     ret_view->client = kafka->client;
 }
 

@@ -54,6 +54,7 @@ struct mr_sink_client {
 struct mr_sink_view {
     const char *name; /* "kafka" */
     bool connected;   /* a session is open and nothing says that the other side is away */
+    bool unreachable; /* something says that it is */
     uint64_t records_in_flight;
     uint64_t bytes_in_flight;
     uint64_t records_acked; /* by delivery reports */
