@@ -11,7 +11,7 @@ COPY scripts/setup.sh scripts/lib.sh scripts/
 RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./
 COPY src src
-RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF \
+RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF -D MILLRACE_JEMALLOC=ON \
     && cmake --build --preset release --target millrace
 COPY docker/rootfs.sh docker/
 RUN docker/rootfs.sh build/release/millrace /rootfs /debug

@@ -1,6 +1,7 @@
 /* Arguments, wiring, signals and exit status; the only file that knows every module. */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -455,6 +456,10 @@ static int ask_command(const struct arguments *arguments)
 
 int main(int argc, char **argv)
 {
+#if defined(__GLIBC__) && !defined(MILLRACE_HAS_JEMALLOC)
+    /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly any of them allocates. */
+    mallopt(M_ARENA_MAX, 2);
+#endif
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
     struct arguments arguments = {0};
