@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "testing/page.h"
 #include "testing/test.h"
 
 static mr_status load(const char *text, struct mr_config **ret)
@@ -362,21 +363,8 @@ static void test_missing_file(void **state)
 static void test_reference_page_is_up_to_date(void **state)
 {
     (void)state;
-    char *made = NULL;
-    size_t made_len = 0;
-    FILE *stream = open_memstream(&made, &made_len);
-    mr_config_print_reference(stream);
-    fclose(stream);
-    FILE *file = fopen(MR_SOURCE_DIR "/docs/configuration.md", "re");
-    assert_non_null(file);
-    char *page = calloc(1, made_len + 2);
-    size_t page_len = fread(page, 1, made_len + 1, file);
-    fclose(file);
     /* If this fails: millrace config-reference > docs/configuration.md */
-    assert_int_equal(page_len, made_len);
-    assert_memory_equal(page, made, made_len);
-    free(page);
-    free(made);
+    mr_assert_page("docs/configuration.md", mr_config_print_reference);
 }
 
 int main(void)

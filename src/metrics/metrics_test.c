@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "testing/page.h"
 #include "testing/test.h"
 
 static uint8_t text[65536];
@@ -116,20 +117,7 @@ static void test_declarations_follow_the_rules_of_prometheus(void **state)
 static void test_reference_page_is_the_one_in_docs(void **state)
 {
     (void)state;
-    char *made = NULL;
-    size_t made_size = 0;
-    FILE *memory = open_memstream(&made, &made_size);
-    mr_metrics_print_reference(memory);
-    fclose(memory);
-    FILE *page = fopen(MR_SOURCE_DIR "/docs/metrics.md", "r");
-    assert_non_null(page);
-    char *kept = calloc(1, made_size + 2);
-    size_t kept_size = fread(kept, 1, made_size + 1, page);
-    fclose(page);
-    assert_int_equal(kept_size, made_size);
-    assert_memory_equal(kept, made, made_size);
-    free(kept);
-    free(made);
+    mr_assert_page("docs/metrics.md", mr_metrics_print_reference);
 }
 
 int main(void)
