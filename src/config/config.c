@@ -463,6 +463,18 @@ static void build_state(struct mr_config *config)
     config->kafka.state_name = name;
 }
 
+static void build_oversize(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    config->encode.oversize = (enum mr_oversize)values->oversize;
+    config->encode.record_bytes_max = (size_t)values->message_max;
+    const char *topic = values->dead_letter_topic;
+    if (topic[0] == '\0') {
+        topic = mr_config_keep(config, mr_topic_name(values->topic_prefix, "", "dead-letter"));
+    }
+    config->encode.dead_letter_topic = topic;
+}
+
 static void build_kafka(struct mr_config *config)
 {
     static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
@@ -493,6 +505,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.replication = (int32_t)values->replication_factor;
     config->kafka.headers = values->headers != 0;
     build_state(config);
+    build_oversize(config);
 }
 
 static void build_sink(struct mr_config *config)
