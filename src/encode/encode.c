@@ -67,11 +67,6 @@ const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *enco
     return &encoder->options;
 }
 
-const struct mr_relation *mr_encoder_last_relation(const struct mr_encoder *encoder)
-{
-    return encoder->last_plan == NULL ? NULL : encoder->last_plan->relation;
-}
-
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
 {
     text_set_escaped(&encoder->database, database, false);

@@ -118,9 +118,6 @@ size_t mr_item_bytes(const struct mr_item *item);
 
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 
-/* That of the change encoded last, as long as it lives; NULL: none. */
-const struct mr_relation *mr_encoder_last_relation(const struct mr_encoder *encoder);
-
 /* Counts the change or message that was encoded last, once its records are kept. */
 void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op);
 

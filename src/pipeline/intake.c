@@ -65,7 +65,8 @@ struct intake {
     struct mr_error lost_told; /* the failure that was logged last */
     struct mr_poison poison;
     struct mr_oversizer oversizer;
-    mr_lsn transaction_lsn; /* commit LSN of the running transaction */
+    mr_lsn transaction_lsn;                 /* commit LSN of the running transaction */
+    const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
     struct mr_position failed_at; /* the item at hand when the source was told of an error; {0}: none */
     bool skipping;                /* the running transaction is passed over, as it was asked for */
     bool skip_done;               /* and that was told, or that it is behind */
@@ -293,6 +294,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
                            struct mr_error *ret_error)
 {
     struct intake *intake = context;
+    intake->last_relation = change->relation;
     if (is_repeated(intake, change->position)) {
         return MR_OK;
     }
@@ -379,6 +381,7 @@ static void on_begin(void *context, const struct mr_transaction *transaction)
     struct intake *intake = context;
     intake->in_transaction = true;
     intake->transaction_lsn = transaction->commit_lsn;
+    intake->last_relation = NULL;
     if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
         check_skip_behind(intake, transaction->commit_lsn);
         if (transaction->commit_lsn == intake->pipeline->options.skip_commit_lsn) {
@@ -445,6 +448,9 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct intake *intake = context;
     mr_encoder_forget(intake->pipeline->encoder, relation);
+    if (intake->last_relation == relation) {
+        intake->last_relation = NULL;
+    }
 }
 
 /* ---- feedback ---- */
@@ -806,9 +812,7 @@ static void tell_place(const struct intake *intake, struct mr_position place,
     if (place.commit_lsn == 0) {
         return;
     }
-    const struct mr_relation *last = intake->changes > intake->changes_at_begin
-                                         ? mr_encoder_last_relation(intake->pipeline->encoder)
-                                         : NULL;
+    const struct mr_relation *last = intake->last_relation;
     bool has_table = intake->failed_at.commit_lsn != 0 || last == NULL;
     struct mr_error whole;
     mr_error_set(&whole, error->status,

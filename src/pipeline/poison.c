@@ -2,7 +2,7 @@
 
 enum { PAUSE_FIRST_MS = 1000 };
 
-bool mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_status status)
+void mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_status status)
 {
     if (poison->failures > 0 && poison->status == status &&
         mr_position_compare(poison->position, position) == 0) {
@@ -10,7 +10,6 @@ bool mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_s
     } else {
         *poison = (struct mr_poison){.position = position, .status = status, .failures = 1};
     }
-    return poison->failures >= MR_POISON_FAILURES_MAX;
 }
 
 uint32_t mr_poison_pause_ms(const struct mr_poison *poison, uint32_t max_ms)

@@ -14,8 +14,8 @@ struct mr_poison {
     uint32_t failures; /* in a row, at that position; 0: none */
 };
 
-/* Counts a failure; true when it is one too many. */
-bool mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_status status);
+/* Counts a failure. */
+void mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_status status);
 
 /* Milliseconds until the next try: 1 s, 2 s, but no more than `max_ms`. */
 uint32_t mr_poison_pause_ms(const struct mr_poison *poison, uint32_t max_ms);

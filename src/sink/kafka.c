@@ -432,7 +432,12 @@ static const struct mr_record *record_of(const rd_kafka_message_t *message)
     const struct mr_batch *batch = message->_private;
     for (uint32_t i = 0; batch != NULL && i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
-        if (record->value == message->payload && record->key == message->key) {
+        /* Keys are copied by librdkafka, values are not; a tombstone has none. */
+        bool same = record->value != NULL
+                        ? record->value == message->payload
+                        : message->payload == NULL && record->key_len == message->key_len &&
+                              memcmp(record->key, message->key, record->key_len) == 0;
+        if (same) {
             return record;
         }
     }
@@ -453,9 +458,10 @@ static void report_failed(struct kafka_sink *kafka, const rd_kafka_message_t *me
 static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *message;
+    bool alone = rd_kafka_event_message_count(event) == 1; /* of one request; taking them counts down */
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
-            report_failed(kafka, message, rd_kafka_event_message_count(event) == 1);
+            report_failed(kafka, message, alone);
             continue;
         }
         if (MR_UNLIKELY(message->offset < 0)) {
@@ -490,9 +496,15 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
     struct mr_error error;
-    if (err == RD_KAFKA_RESP_ERR__FATAL) {
-        char reason[256];
+    char reason[256];
+    bool fatal = err == RD_KAFKA_RESP_ERR__FATAL;
+    if (fatal) {
         err = rd_kafka_fatal_error(kafka->producer, reason, sizeof(reason));
+    }
+    if (err == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE) {
+        return; /* the reports of the records that were refused follow, and say why */
+    }
+    if (fatal) {
         session_fail(kafka, err, NULL, reason);
         return;
     }
