@@ -327,8 +327,6 @@ static const struct {
     {"compression.type", "set sink.kafka.compression"},
     {"transactional.id", "set sink.kafka.delivery and sink.kafka.state_name"},
     {"transaction.timeout.ms", "it goes together with time-outs that millrace sets"},
-    {"queue.buffering.max.messages", "the pool bounds what is in flight: set pipeline.batches"},
-    {"queue.buffering.max.kbytes", "the pool bounds what is in flight: set pipeline.batches"},
 };
 
 static void check_property(struct mr_config *config, const struct mr_property *property)

@@ -100,8 +100,8 @@ struct mr_item {
 
 /* Why an item can't be passed on as it is. */
 struct mr_oversize_case {
-    size_t bytes;       /* of its largest record; of its values when it could not be encoded at all */
-    size_t limit;       /* that no record may pass */
+    size_t bytes; /* of its largest record; of its values when it could not be encoded at all */
+    size_t limit; /* that no record may pass */
     const char *reason; /* "message_max", "change_max" or "refused" */
 };
 

@@ -22,8 +22,8 @@ size_t mr_item_bytes(const struct mr_item *item)
     const struct mr_tuple *const tuples[] = {&change->before, &change->after};
     size_t bytes = 0;
     for (size_t t = 0; t < MR_ARRAY_LEN(tuples); t++) {
-        for (uint32_t i = 0;
-             tuples[t]->kind != MR_TUPLE_NONE && i < change->relation->column_count; i++) {
+        for (uint32_t i = 0; tuples[t]->kind != MR_TUPLE_NONE && i < change->relation->column_count;
+             i++) {
             if (tuples[t]->values[i].kind == MR_DATUM_TEXT) {
                 bytes += tuples[t]->values[i].len;
             }
@@ -288,8 +288,8 @@ static mr_status encode_small(struct mr_encoder *encoder, const struct mr_item *
         return mr_encode_message(encoder, &message, buffer, ret_records, ret_count, ret_error);
     }
     struct cut cut = cut_new(item->change);
-    mr_status status = encode_cut(encoder, &cut, item->change, 0, buffer, ret_records, ret_count,
-                                  ret_error);
+    mr_status status =
+        encode_cut(encoder, &cut, item->change, 0, buffer, ret_records, ret_count, ret_error);
     cut_done(&cut);
     return status;
 }
@@ -338,8 +338,7 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
     if (encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
         return write_letter(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
     }
-    return item->message == NULL ? place_change(encoder, item, oversize, buffer, ret_records,
-                                                ret_count, ret_error)
-                                 : place_message(encoder, item, oversize, buffer, ret_records,
-                                                 ret_count, ret_error);
+    return item->message == NULL
+               ? place_change(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
+               : place_message(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
 }

@@ -22,7 +22,7 @@ struct mr_encoder {
     int64_t now_ns;
     const struct mr_topic *message_topic;
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
-    struct mr_table_line *messages; /* where messages are counted; NULL: nowhere */
+    struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
 };
 
 /* One value. An unchanged TOASTed one is taken from `old` when that has it, else the placeholder. */

@@ -38,7 +38,8 @@ struct delivery {
     uint32_t group_left;                  /* batches of it that are still in the ring */
     uint32_t attempt;                     /* failed sessions in a row */
     bool ever_connected;
-    struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed then */
+    struct mr_poison
+        poison; /* sessions that ended with a refused record, by what was confirmed then */
 
     struct progress told;    /* to the source thread */
     struct progress storing; /* with the sink, when `is_storing` */
@@ -349,8 +350,7 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status)
     if (status != MR_ERR_POISON) {
         return status;
     }
-    if (refusal->too_large &&
-        mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
+    if (refusal->too_large && mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
         mr_refused_add(&pipeline->refused, refusal);
         return MR_ERR_TRANSIENT;
     }

@@ -65,12 +65,14 @@ struct intake {
     struct mr_error lost_told; /* the failure that was logged last */
     struct mr_poison poison;
     struct mr_oversizer oversizer;
-    mr_lsn transaction_lsn;                 /* commit LSN of the running transaction */
+    mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
     const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
-    struct mr_position failed_at; /* the item at hand when the source was told of an error; {0}: none */
-    bool skipping;                /* the running transaction is passed over, as it was asked for */
-    bool skip_done;               /* and that was told, or that it is behind */
-    mr_lsn start_behind;          /* the stream begins here, because the server can't pass what is before; 0 */
+    struct mr_position
+        failed_at;  /* the item at hand when the source was told of an error; {0}: none */
+    bool skipping;  /* the running transaction is passed over, as it was asked for */
+    bool skip_done; /* and that was told, or that it is behind */
+    mr_lsn
+        start_behind; /* the stream begins here, because the server can't pass what is before; 0 */
     bool connected;
     bool ever_connected;
     uint64_t changes_at_wait;  /* `changes` when the thread last waited */
@@ -242,8 +244,7 @@ static mr_status append(struct intake *intake, const struct mr_item *item,
         bool first = intake->filling->record_count == 0;
         int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
         struct mr_buffer buffer = mr_batch_buffer(intake->filling);
-        mr_status status = 
-            encode_item(intake, item, &form, &buffer, records, &count, ret_error);
+        mr_status status = encode_item(intake, item, &form, &buffer, records, &count, ret_error);
         if (status == MR_OK && count == 0) {
             return MR_OK;
         }
@@ -714,8 +715,8 @@ static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
     struct mr_identity identity = {0};
     check_skip_behind(intake, intake->confirmed);
     /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
-    mr_lsn start = intake->start_behind > intake->confirmed ? intake->start_behind
-                                                            : intake->confirmed;
+    mr_lsn start =
+        intake->start_behind > intake->confirmed ? intake->start_behind : intake->confirmed;
     MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL, start,
                                        pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);
@@ -820,8 +821,7 @@ static void tell_place(const struct intake *intake, struct mr_position place,
                  "%s%s%s%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
                  error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn),
                  has_table ? "" : ", behind one of ", has_table ? "" : last->schema,
-                 has_table ? "" : ".", has_table ? "" : last->table,
-                 MR_LSN_ARGS(place.commit_lsn));
+                 has_table ? "" : ".", has_table ? "" : last->table, MR_LSN_ARGS(place.commit_lsn));
     *error = whole;
 }
 

@@ -84,8 +84,7 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
     if (made.bytes > oversizer->limit) {
         made.reason = "message_max";
     }
-    const struct mr_sink_refusal *refusal =
-        find_refusal(&oversizer->refused, item_position(item));
+    const struct mr_sink_refusal *refusal = find_refusal(&oversizer->refused, item_position(item));
     if (refusal != NULL) {
         made.reason = "refused";
         made.limit = refusal->bytes / 2 < made.limit ? refusal->bytes / 2 : made.limit;

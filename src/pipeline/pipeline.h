@@ -28,7 +28,7 @@ struct mr_pipeline_options {
     uint32_t shutdown_deadline_ms;
     uint32_t backoff_max_ms;
     uint64_t
-        stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
+        stop_after_events;  /* 0: never; else stop by itself after so many records (benchmarks) */
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
 };
 

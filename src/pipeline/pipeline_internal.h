@@ -77,7 +77,7 @@ struct mr_pipeline {
     _Atomic uint64_t backpressure_ns;
     _Atomic uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
     _Atomic uint64_t skipped_transactions;        /* that --skip-commit-lsn asked for */
-    _Atomic bool source_poisoned;                 /* the place at hand has failed, and is tried again */
+    _Atomic bool source_poisoned; /* the place at hand has failed, and is tried again */
     _Atomic mr_lsn received;
     _Atomic uint64_t handed_over;   /* sequence of the session */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */

@@ -115,14 +115,13 @@ static void record_refused(struct kafka_sink *kafka, rd_kafka_resp_err_t err, co
                                  .bytes = (size_t)record->key_len + record->value_len,
                                  .too_large = too_large};
     struct mr_error plain = kafka->failure;
-    mr_error_set(&kafka->failure, MR_ERR_POISON,
-                 "%s; a record of %zu bytes, of change %llu of the transaction that commits "
-                 "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT
-                 " skips that transaction)",
-                 plain.text, kafka->base.refusal.bytes,
-                 (unsigned long long)record->position.ordinal,
-                 MR_LSN_ARGS(record->position.commit_lsn), alone ? "" : " or one sent with it",
-                 MR_LSN_ARGS(record->position.commit_lsn));
+    mr_error_set(
+        &kafka->failure, MR_ERR_POISON,
+        "%s; a record of %zu bytes, of change %llu of the transaction that commits "
+        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
+        plain.text, kafka->base.refusal.bytes, (unsigned long long)record->position.ordinal,
+        MR_LSN_ARGS(record->position.commit_lsn), alone ? "" : " or one sent with it",
+        MR_LSN_ARGS(record->position.commit_lsn));
 }
 
 static mr_status session_status(const struct kafka_sink *kafka, struct mr_error *ret_error)
@@ -458,7 +457,8 @@ static void report_failed(struct kafka_sink *kafka, const rd_kafka_message_t *me
 static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *message;
-    bool alone = rd_kafka_event_message_count(event) == 1; /* of one request; taking them counts down */
+    bool alone =
+        rd_kafka_event_message_count(event) == 1; /* of one request; taking them counts down */
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
             report_failed(kafka, message, alone);
