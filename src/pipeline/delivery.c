@@ -352,6 +352,7 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status)
     }
     if (refusal->too_large && mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
         mr_refused_add(&pipeline->refused, refusal);
+        delivery->attempt = 0; /* each time a smaller record, or another one: it comes to an end */
         return MR_ERR_TRANSIENT;
     }
     struct mr_position confirmed = {.commit_lsn = atomic_load(&pipeline->confirmed)};

@@ -228,8 +228,7 @@ def test_row_that_the_server_can_not_send(windows_database, millrace_for, topic,
 
     process.start("--skip-commit-lsn", lsn)
     assert process.wait_for("transaction_skipped")["commit_lsn"] == lsn
-    rows = [record.json_key["id"] for record in reader.take(1 if delivery == "exactly-once" else 2)]
-    assert rows[-1] == 4 and 3 not in rows
+    assert reader.take(1)[0].json_key["id"] == 4
     assert process.figure("millrace_skipped_transactions_total") == 1
     database.run("INSERT INTO t VALUES (5, 'n', 's', 'fits')")
     assert reader.take(1)[0].json_key["id"] == 5
