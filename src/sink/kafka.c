@@ -231,6 +231,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->done_context = context;
     kafka->stop_fd = stop_fd;
     kafka->failed = false;
+    kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
     kafka->storing = false;
     kafka->in_transaction = false;
