@@ -38,8 +38,7 @@ struct delivery {
     uint32_t group_left;                  /* batches of it that are still in the ring */
     uint32_t attempt;                     /* failed sessions in a row */
     bool ever_connected;
-    struct mr_poison
-        poison; /* sessions that ended with a refused record, by what was confirmed then */
+    struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
 
     struct progress told;    /* to the source thread */
     struct progress storing; /* with the sink, when `is_storing` */

@@ -67,12 +67,10 @@ struct intake {
     struct mr_oversizer oversizer;
     mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
     const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
-    struct mr_position
-        failed_at;  /* the item at hand when the source was told of an error; {0}: none */
-    bool skipping;  /* the running transaction is passed over, as it was asked for */
-    bool skip_done; /* and that was told, or that it is behind */
-    mr_lsn
-        start_behind; /* the stream begins here, because the server can't pass what is before; 0 */
+    struct mr_position failed_at;            /* the item that failed; {0}: none at hand */
+    bool skipping;                           /* the running transaction, as it was asked for */
+    bool skip_done;                          /* and that was told, or that it is behind */
+    mr_lsn start_behind; /* the server can't send what commits before; 0: nothing of the kind */
     bool connected;
     bool ever_connected;
     uint64_t changes_at_wait;  /* `changes` when the thread last waited */
