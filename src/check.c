@@ -34,16 +34,19 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
 static void check_kafka(const struct mr_config *config, struct report *report)
 {
     const struct mr_encode_options *encode = &config->encode;
-    char **topics = MR_NEW_ARRAY(char *, encode->route_count);
+    char **topics = MR_NEW_ARRAY(char *, encode->route_count + 1);
     for (uint32_t i = 0; i < encode->route_count; i++) {
         const struct mr_route *route = &encode->routes[i];
         topics[i] = route->topic != NULL
                         ? MR_STRDUP(route->topic)
                         : mr_topic_name(encode->topic_prefix, route->schema, route->table);
     }
-    mr_kafka_check(&config->kafka, (const char *const *)topics, encode->route_count, print_finding,
-                   report);
-    for (uint32_t i = 0; i < encode->route_count; i++) {
+    uint32_t count = encode->route_count;
+    if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
+        topics[count++] = MR_STRDUP(encode->dead_letter_topic);
+    }
+    mr_kafka_check(&config->kafka, (const char *const *)topics, count, print_finding, report);
+    for (uint32_t i = 0; i < count; i++) {
         free(topics[i]);
     }
     free(topics);

@@ -30,6 +30,7 @@ struct arguments {
     const char *address; /* of the millrace to ask */
     bool ready;
     uint64_t stop_after;
+    mr_lsn skip_commit_lsn;
     struct mr_ask_profile profile;
     bool diff;
     const char *files[2]; /* what is compared */
@@ -67,6 +68,9 @@ static void print_help(FILE *to)
         "      --diff             profile: compare two files, each pprof or folded text\n"
         "  -o, --out FILE         profile: FILE.pb.gz and FILE.svg (a name with the time)\n"
         "      --stop-after N     stop in order after N records (for benchmarks)\n"
+        "      --skip-commit-lsn LSN\n"
+        "                         run: pass over the transaction that commits there (16/B374D848), "
+        "once\n"
         "  -h, --help             this text\n"
         "      --version          version, and those of the libraries\n"
         "\n"
@@ -96,12 +100,26 @@ static mr_status parse_number(const char *option, uint32_t *ret)
     return MR_OK;
 }
 
+static mr_status parse_lsn(const char *option, mr_lsn *ret)
+{
+    unsigned high, low;
+    int end = 0;
+    if (sscanf(optarg, "%8X/%8X%n", &high, &low, &end) != 2 || optarg[end] != '\0') {
+        fprintf(stderr, "millrace: --%s wants a position such as 16/B374D848, not \"%s\"\n", option,
+                optarg);
+        return MR_ERR_USAGE;
+    }
+    *ret = (mr_lsn)high << 32 | low;
+    return MR_OK;
+}
+
 /* MR_END: answered already. */
 static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
 {
     enum {
         OPTION_VERSION = 256,
         OPTION_STOP_AFTER,
+        OPTION_SKIP_COMMIT_LSN,
         OPTION_READY,
         OPTION_SECONDS,
         OPTION_FREQUENCY,
@@ -122,6 +140,7 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, OPTION_VERSION},
         {"stop-after", required_argument, NULL, OPTION_STOP_AFTER},
+        {"skip-commit-lsn", required_argument, NULL, OPTION_SKIP_COMMIT_LSN},
         {0},
     };
     int option;
@@ -162,6 +181,9 @@ static mr_status parse_arguments(int argc, char **argv, struct arguments *ret)
             return MR_END;
         case OPTION_STOP_AFTER:
             ret->stop_after = strtoull(optarg, NULL, 10);
+            break;
+        case OPTION_SKIP_COMMIT_LSN:
+            MR_TRY(parse_lsn("skip-commit-lsn", &ret->skip_commit_lsn));
             break;
         default:
             fputs("millrace: try millrace --help\n", stderr);
@@ -389,6 +411,7 @@ static int run_command(const struct arguments *arguments)
     if (status == MR_OK) {
         mr_log_configure(app.config->log_level, app.config->log_format);
         app.config->pipeline.stop_after_events = arguments->stop_after;
+        app.config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
         struct mr_error error = {0};
         status = strcmp(arguments->command, "check") == 0 ? mr_check(app.config, stdout)
                                                           : run(&app, &error);

@@ -204,7 +204,7 @@ function figures(list, entries) {
 }
 
 function drawHeader(status) {
-  const good = {streaming: 'good', failed: 'bad'}[status.state] || '';
+  const good = {streaming: 'good', failed: 'bad', poison: 'bad'}[status.state] || '';
   byId('state').className = 'state ' + good;
   say(byId('state'), words(status.state));
   say(byId('about'), `slot ${status.slot.name} → ${status.sink.type} · in this state for ` +

@@ -27,6 +27,7 @@ const char *mr_state_name(enum mr_state state)
         [MR_STATE_WAITING_FOR_SOURCE] = "waiting_for_source",
         [MR_STATE_WAITING_FOR_SINK] = "waiting_for_sink",
         [MR_STATE_STOPPING] = "stopping",
+        [MR_STATE_POISON] = "poison",
     };
     return names[state];
 }
@@ -97,6 +98,9 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
     if (now->pipeline.stopping) {
         return MR_STATE_STOPPING;
     }
+    if (now->pipeline.poisoned) {
+        return MR_STATE_POISON;
+    }
     if (!now->pipeline.source_was_connected) {
         /* Where the sink keeps the position, the stream begins once it has told it. */
         return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
@@ -117,6 +121,8 @@ static const char *reason_of(enum mr_state state)
         [MR_STATE_WAITING_FOR_SINK] =
             "the sink takes no records; rows wait in PostgreSQL until it does",
         [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
+        [MR_STATE_POISON] = "one change can't be passed on; it is tried three times, then millrace "
+                            "ends with exit code 65; the log says which and why",
     };
     return reasons[state];
 }

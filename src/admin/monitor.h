@@ -30,6 +30,7 @@ enum mr_state {
     MR_STATE_WAITING_FOR_SOURCE, /* PostgreSQL is away */
     MR_STATE_WAITING_FOR_SINK,   /* the sink is away */
     MR_STATE_STOPPING,           /* asked to stop; delivering what was read */
+    MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
     MR_STATE_COUNT
 };
 const char *

@@ -176,6 +176,23 @@ static void expose_errors(struct mr_exposition *out, const struct mr_monitor_sna
     }
 }
 
+static const char *oversize_word(enum mr_oversize policy)
+{
+    static const char *const words[] = {[MR_OVERSIZE_FAIL] = "fail",
+                                        [MR_OVERSIZE_PLACEHOLDER] = "placeholder",
+                                        [MR_OVERSIZE_DEAD_LETTER] = "dead-letter"};
+    return words[policy];
+}
+
+static void expose_policies(struct mr_exposition *out, const struct mr_pipeline_stats *pipeline)
+{
+    mr_expose_begin(out, MR_METRIC_OVERSIZE);
+    for (unsigned i = 0; i < MR_OVERSIZE_COUNT; i++) {
+        mr_expose_u64(out, ONE(oversize_word((enum mr_oversize)i)), pipeline->oversize[i]);
+    }
+    mr_expose_one_u64(out, MR_METRIC_SKIPPED_TRANSACTIONS, pipeline->skipped_transactions);
+}
+
 static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *slot)
 {
     mr_expose_begin(out, MR_METRIC_SLOT_RETAINED);
@@ -355,6 +372,7 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     expose_times(out, snapshot);
     expose_batches(out, snapshot, meter);
     expose_errors(out, snapshot);
+    expose_policies(out, &snapshot->pipeline);
     mr_expose_one_u64(out, MR_METRIC_LOG_DROPPED, mr_log_dropped());
     expose_slot(out, &snapshot->slot);
     expose_client(out, &snapshot->sink.client);

@@ -327,8 +327,6 @@ static const struct {
     {"compression.type", "set sink.kafka.compression"},
     {"transactional.id", "set sink.kafka.delivery and sink.kafka.state_name"},
     {"transaction.timeout.ms", "it goes together with time-outs that millrace sets"},
-    {"queue.buffering.max.messages", "the pool bounds what is in flight: set pipeline.batches"},
-    {"queue.buffering.max.kbytes", "the pool bounds what is in flight: set pipeline.batches"},
 };
 
 static void check_property(struct mr_config *config, const struct mr_property *property)
@@ -463,6 +461,18 @@ static void build_state(struct mr_config *config)
     config->kafka.state_name = name;
 }
 
+static void build_oversize(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    config->encode.oversize = (enum mr_oversize)values->oversize;
+    config->encode.record_bytes_max = (size_t)values->message_max;
+    const char *topic = values->dead_letter_topic;
+    if (topic[0] == '\0') {
+        topic = mr_config_keep(config, mr_topic_name(values->topic_prefix, "", "dead-letter"));
+    }
+    config->encode.dead_letter_topic = topic;
+}
+
 static void build_kafka(struct mr_config *config)
 {
     static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
@@ -493,6 +503,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.replication = (int32_t)values->replication_factor;
     config->kafka.headers = values->headers != 0;
     build_state(config);
+    build_oversize(config);
 }
 
 static void build_sink(struct mr_config *config)

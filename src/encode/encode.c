@@ -38,6 +38,9 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     char *message_topic = mr_topic_name(options->topic_prefix, "", "message");
     encoder->message_topic = mr_topics_intern(topics, message_topic);
     free(message_topic);
+    if (options->oversize == MR_OVERSIZE_DEAD_LETTER) {
+        encoder->dead_letter_topic = mr_topics_intern(topics, options->dead_letter_topic);
+    }
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
     return encoder;
@@ -57,6 +60,11 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder->unavailable.data);
     free(encoder->clock.data);
     free(encoder);
+}
+
+const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder)
+{
+    return &encoder->options;
 }
 
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)

@@ -32,6 +32,14 @@ struct mr_route {
     uint32_t operations; /* bits of the operations that are passed on */
 };
 
+/* What becomes of a change with a record that is too large. */
+enum mr_oversize {
+    MR_OVERSIZE_FAIL,        /* it is an error */
+    MR_OVERSIZE_PLACEHOLDER, /* its large values are left out */
+    MR_OVERSIZE_DEAD_LETTER, /* a record in another topic tells of it, and nothing else */
+    MR_OVERSIZE_COUNT
+};
+
 struct mr_encode_options {
     enum mr_format format;
     const char *topic_prefix;      /* also the `name` of the source block */
@@ -43,6 +51,9 @@ struct mr_encode_options {
     uint32_t route_count;
     bool routes_only;               /* … this is set: then only routed tables are */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
+    enum mr_oversize oversize;
+    size_t record_bytes_max;       /* of a key and its value; 0: no limit */
+    const char *dead_letter_topic; /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
 enum { MR_RECORDS_PER_CHANGE_MAX = 3 };
@@ -80,6 +91,32 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
 mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
+
+/* One change or message; the other is NULL. */
+struct mr_item {
+    const struct mr_change *change;
+    const struct mr_message_event *message;
+};
+
+/* Why an item can't be passed on as it is. */
+struct mr_oversize_case {
+    size_t bytes; /* of its largest record; of its values when it could not be encoded at all */
+    size_t limit; /* that no record may pass */
+    const char *reason; /* "message_max", "change_max" or "refused" */
+};
+
+/* Encodes what options.oversize puts in the item's place, as mr_encode_change does; the same for the same item and
+ * case. MR_ERR_POISON: even that is too large, which only long keys or very many columns can make it. Seldom needed,
+ * and asks for memory. */
+mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *item,
+                             const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             struct mr_error *ret_error);
+
+/* Bytes of the item's values as PostgreSQL sent them. */
+size_t mr_item_bytes(const struct mr_item *item);
+
+const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 
 /* Counts the change or message that was encoded last, once its records are kept. */
 void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op);

@@ -101,6 +101,27 @@ static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tup
                             &fixture->error);
 }
 
+/* What takes the place of an item whose largest record has `bytes`. */
+static mr_status encode_placed(struct fixture *fixture, enum mr_op op,
+                               enum mr_tuple_kind before_kind, const struct mr_datum *before,
+                               const struct mr_datum *after, size_t limit)
+{
+    struct mr_change change = {
+        .op = op,
+        .lsn = 0x1F00,
+        .position = {.commit_lsn = 0x2000, .ordinal = 3},
+        .transaction = &fixture->transaction,
+        .relation = &fixture->relation,
+        .before = {.kind = before_kind, .values = before},
+        .after = {.kind = after == NULL ? MR_TUPLE_NONE : MR_TUPLE_NEW, .values = after},
+    };
+    struct mr_item item = {.change = &change};
+    struct mr_oversize_case oversize = {.bytes = 9999, .limit = limit, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    return mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer, fixture->records,
+                              &fixture->count, &fixture->error);
+}
+
 static mr_status encode(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
                         const struct mr_datum *before, const struct mr_datum *after)
 {
@@ -454,6 +475,121 @@ static void test_many_relations_come_and_go(void **state)
     free(relations);
 }
 
+static const char *value_of(const struct fixture *fixture, uint32_t i)
+{
+    static char value[2][4096];
+    memcpy(value[i % 2], fixture->records[i].value, fixture->records[i].value_len);
+    value[i % 2][fixture->records[i].value_len] = '\0';
+    return value[i % 2];
+}
+
+/* Both texts behind the value of a record that stands for a larger one. */
+static void assert_note(const struct mr_record *record, const char *bytes, const char *columns)
+{
+    const char *note = (const char *)record->value + record->value_len;
+    assert_string_equal(note, bytes);
+    assert_string_equal(note + strlen(note) + 1, columns);
+}
+
+static const char *long_text(void)
+{
+    static char text[2001];
+    memset(text, 'x', sizeof(text) - 1);
+    return text;
+}
+
+static void test_placeholder_leaves_out_what_is_large(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    uint32_t key_len = fixture->records[0].key_len;
+    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_int_equal(fixture->records[0].kind, MR_RECORD_PLACEHOLDER);
+    assert_int_equal(fixture->records[0].key_len, key_len);
+    assert_non_null(strstr(value_of(fixture, 0),
+                           "\"after\":{\"id\":1,\"v\":\"__unavailable\",\"f\":2.5,\"b\":true}"));
+    assert_note(&fixture->records[0], "9999", "[\"v\"]");
+}
+
+/* The value that an update did not touch comes from the old row, so it is cut there too; keys never are. */
+static void test_placeholder_cuts_the_old_row_too(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
+    const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
+    assert_int_equal(fixture->count, 3);
+    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(fixture->count, 3);
+    assert_int_equal(fixture->records[0].kind, MR_RECORD_PLACEHOLDER);
+    assert_null(fixture->records[1].value);
+    assert_int_equal(fixture->records[1].kind, MR_RECORD_EVENT);
+    assert_non_null(strstr(value_of(fixture, 0), "\"v\":\"__unavailable\""));
+    assert_non_null(strstr(value_of(fixture, 2), "\"v\":\"__unavailable\""));
+    assert_null(strstr(value_of(fixture, 2), "xxx"));
+}
+
+static void test_dead_letter_is_all_there_is_of_a_change(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_DEAD_LETTER;
+    fixture->options.dead_letter_topic = "srv.dead-letter";
+    const struct mr_datum old[] = {text("1"), text("a"), text("1"), text("f")};
+    const struct mr_datum new[] = {text("2"), text(long_text()), text("2"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
+    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    const struct mr_record *letter = &fixture->records[0];
+    assert_string_equal(letter->topic->name, "srv.dead-letter");
+    assert_memory_equal(letter->key, "{\"id\":2}", letter->key_len);
+    assert_string_equal(
+        value_of(fixture, 0),
+        "{\"topic\":\"srv.public.t\",\"key\":{\"id\":2},"
+        "\"position\":\"0000000000002000-0000000003-0\",\"commit_lsn\":\"0/2000\",\"lsn\":\"0/"
+        "1F00\","
+        "\"xid\":555,\"ts_us\":1700000000000001,\"schema\":\"public\",\"table\":\"t\","
+        "\"operation\":\"update\",\"reason\":\"message_max\",\"bytes\":9999,\"limit\":1200}");
+    assert_note(letter, "9999", "");
+}
+
+static void test_key_that_is_too_large_is_poison(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    fixture->columns[0].type_oid = 25;
+    const struct mr_datum row[] = {text(long_text()), text("a"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200),
+                     MR_ERR_POISON);
+    assert_non_null(strstr(fixture->error.text, "public.t"));
+    assert_null(strstr(fixture->error.text, "xxx"));
+}
+
+static void test_large_message_keeps_its_prefix(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    fixture_open(fixture);
+    struct mr_message_event message = {
+        .lsn = 0x1F00,
+        .position = {.commit_lsn = 0x1F00},
+        .prefix = MR_SLICE("p"),
+        .content = {.data = (const uint8_t *)long_text(), .len = strlen(long_text())}};
+    struct mr_item item = {.message = &message};
+    struct mr_oversize_case oversize = {.bytes = 3000, .limit = 1200, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_non_null(
+        strstr(value_of(fixture, 0), "\"message\":{\"prefix\":\"p\",\"content\":\"\"}"));
+    assert_note(&fixture->records[0], "3000", "[\"content\"]");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +613,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_message_event, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dead_letter_is_all_there_is_of_a_change, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_large_message_keeps_its_prefix, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

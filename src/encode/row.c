@@ -56,7 +56,7 @@ void mr_row_value(struct mr_buffer *out, const struct mr_encoder *encoder, enum 
     }
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
         write_text(out, writer, value);
-    } else if (value->kind == MR_DATUM_UNCHANGED) {
+    } else if (value->kind == MR_DATUM_UNCHANGED || value->kind == MR_DATUM_CUT) {
         mr_buffer_append(out, encoder->unavailable.data, encoder->unavailable.len);
     } else {
         MR_BUFFER_LITERAL(out, "null");

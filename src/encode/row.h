@@ -21,7 +21,8 @@ struct mr_encoder {
     struct mr_text clock;       /* `"ts_ms":…,"ts_us":…,"ts_ns":…}` of the time now */
     int64_t now_ns;
     const struct mr_topic *message_topic;
-    struct mr_table_line *messages; /* where messages are counted; NULL: nowhere */
+    const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
+    struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
 };
 
 /* One value. An unchanged TOASTed one is taken from `old` when that has it, else the placeholder. */

@@ -32,6 +32,15 @@ struct mr_topics {
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
 void mr_topics_done(struct mr_topics *topics);
 
+/* What a record is, when it is no ordinary event: it stands for one that was too large. Its value is followed by two
+ * texts, each with its NUL: the original's bytes in decimal, and the columns that were left out as a JSON list (empty
+ * for a letter). */
+enum mr_record_kind {
+    MR_RECORD_EVENT,
+    MR_RECORD_PLACEHOLDER, /* the event without its large values */
+    MR_RECORD_LETTER,      /* in the dead-letter topic: where the event is to be found */
+};
+
 /* One message for the sink. `key` NULL is a null key, `value` NULL a tombstone. */
 struct mr_record {
     const struct mr_topic *topic;
@@ -44,6 +53,7 @@ struct mr_record {
     uint32_t xid;           /* 0: none */
     uint16_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
     bool key_is_text;       /* the key is bare text (flat), not JSON */
+    uint8_t kind;           /* enum mr_record_kind */
 };
 
 enum mr_batch_state {

@@ -92,6 +92,7 @@ enum mr_datum_kind {
         'u', /* a TOASTed value that the update did not touch and the server did not send */
     MR_DATUM_TEXT = 't',
     MR_DATUM_BINARY = 'b', /* not asked for; a value of this kind is an error upstream */
+    MR_DATUM_CUT = 'c',    /* left out by the encoder, because the record would be too large */
 };
 
 struct mr_datum {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline_internal.h"
+#include "pipeline/poison.h"
 #include "prof/threads.h"
 
 enum {
@@ -37,10 +38,12 @@ struct delivery {
     uint32_t group_left;                  /* batches of it that are still in the ring */
     uint32_t attempt;                     /* failed sessions in a row */
     bool ever_connected;
+    struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
 
     struct progress told;    /* to the source thread */
     struct progress storing; /* with the sink, when `is_storing` */
     bool is_storing;
+    bool owes_store;         /* a group was sent, and the sink had no room for its position yet */
     int64_t stored_ns;       /* when the sink was asked to store last */
     mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
@@ -87,6 +90,11 @@ static void batch_done(void *context, struct mr_batch *batch)
     mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
     delivery->group_open[batch->group]--;
     delivery->attempt = 0;
+    if (MR_UNLIKELY(delivery->poison.failures > 0) &&
+        delivery->ack.confirmed > delivery->poison.position.commit_lsn) {
+        delivery->poison = (struct mr_poison){0};
+        atomic_store(&pipeline->sink_poisoned, false);
+    }
     delivery->ever_connected = true;
     atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
     give_back(delivery, batch);
@@ -173,9 +181,12 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
         tell(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
-    delivery->storing = progress;
-    delivery->is_storing = true;
-    return store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
+    mr_status status = store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
+    if (status == MR_OK) {
+        delivery->storing = progress;
+        delivery->is_storing = true;
+    }
+    return status == MR_FULL ? MR_OK : status; /* the next round comes back to it */
 }
 
 /* The position that was stored last is where this session begins. */
@@ -209,10 +220,21 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     }
 }
 
+/* The group's position goes with it; as soon as the sink has room. */
+static mr_status store_group(struct delivery *delivery, struct mr_error *ret_error)
+{
+    mr_status status = store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+    delivery->owes_store = status == MR_FULL;
+    return status == MR_FULL ? MR_OK : status;
+}
+
 static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
     bool transactional = sink->storage == MR_STORES_WITH;
+    if (delivery->owes_store) {
+        return store_group(delivery, ret_error);
+    }
     for (;;) {
         if (delivery->current == NULL) {
             delivery->current = next_batch(delivery);
@@ -230,7 +252,8 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         }
         delivery->current = NULL;
         if (transactional && delivery->group_left == 0) {
-            return store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+            delivery->owes_store = true;
+            return store_group(delivery, ret_error);
         }
     }
 }
@@ -259,7 +282,8 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
                            "another instance had the stream meanwhile; reading its position");
         }
         /* A full sink queue empties without a wake-up of ours. */
-        int timeout_ms = delivery->current != NULL ? 10 : sink->ops->timeout_ms(sink);
+        bool waits = delivery->current != NULL || delivery->owes_store;
+        int timeout_ms = waits ? 10 : sink->ops->timeout_ms(sink);
         int store_ms = store_due_ms(delivery);
         if (store_ms >= 0 && (timeout_ms < 0 || store_ms < timeout_ms)) {
             timeout_ms = store_ms;
@@ -282,6 +306,7 @@ static void end_session(struct delivery *delivery)
     atomic_store_explicit(&pipeline->sink_connected, false, memory_order_relaxed);
     delivery->current = NULL;
     delivery->is_storing = false;
+    delivery->owes_store = false;
     delivery->told.sequence = 0;
     delivery->session++;
     mr_ack_reset(&delivery->ack, 1);
@@ -303,9 +328,10 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
     switch (status) {
     case MR_ERR_AUTH:
         return !delivery->ever_connected;
+    case MR_ERR_POISON:
+        return delivery->poison.failures >= MR_POISON_FAILURES_MAX;
     case MR_ERR_CONFIG:
     case MR_ERR_HISTORY:
-    case MR_ERR_POISON:
     case MR_ERR_SYSTEM:
     case MR_AGAIN: /* the sink gave up waiting because it was told to */
         return true;
@@ -314,15 +340,37 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
     }
 }
 
+/* The sink refused a record for good. One that is too large is replaced the next time, if the policy is to; else the
+ * failure is counted. Before the next session is told of. */
+static mr_status take_refusal(struct delivery *delivery, mr_status status)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
+    if (status != MR_ERR_POISON) {
+        return status;
+    }
+    if (refusal->too_large && mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
+        mr_refused_add(&pipeline->refused, refusal);
+        delivery->attempt = 0; /* each time a smaller record, or another one: it comes to an end */
+        return MR_ERR_TRANSIENT;
+    }
+    struct mr_position confirmed = {.commit_lsn = atomic_load(&pipeline->confirmed)};
+    mr_poison_count(&delivery->poison, confirmed, status);
+    atomic_store(&pipeline->sink_poisoned, true);
+    return status;
+}
+
 /* Waits before the next session; false when the thread is to leave. */
-static bool back_off(struct delivery *delivery)
+static bool back_off(struct delivery *delivery, mr_status status)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct pollfd fds[2] = {
         {.fd = pipeline->abandon, .events = POLLIN},
         {.fd = pipeline->sink_wake, .events = POLLIN},
     };
-    uint32_t wait_ms = mr_backoff_ms(delivery->attempt++, pipeline->options.backoff_max_ms);
+    uint32_t most_ms = pipeline->options.backoff_max_ms;
+    uint32_t wait_ms = status == MR_ERR_POISON ? mr_poison_pause_ms(&delivery->poison, most_ms)
+                                               : mr_backoff_ms(delivery->attempt++, most_ms);
     while (!must_leave(pipeline)) {
         int ready = poll(fds, 2, (int)wait_ms);
         if (ready == 0) {
@@ -379,7 +427,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     for (;;) {
-        mr_status status = run_session(delivery, ret_error);
+        mr_status status = take_refusal(delivery, run_session(delivery, ret_error));
         end_session(delivery);
         if (status == MR_END) {
             return MR_OK;
@@ -392,7 +440,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
                MR_LOG_INT("session", delivery->session),
                MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
-        if (!back_off(delivery)) {
+        if (!back_off(delivery, status)) {
             return MR_OK;
         }
     }

@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pipeline/oversize.h"
 #include "pipeline/pipeline_internal.h"
+#include "pipeline/poison.h"
 #include "prof/threads.h"
 
 /* With nothing new to tell, a status update still goes out so often: well below any sane
@@ -21,8 +23,6 @@
 #define INSISTENCE_MAX 20
 /* A sink that takes nothing for so long lets the connection go, so that the server is free to stop. */
 #define STALL_NS (INT64_C(60) * 1000000000)
-/* The same message refused so often is no accident of the wire. */
-#define PROTOCOL_FAILURES_MAX 3
 /* With nothing else to store, a position alone is stored so often. */
 #define MARKER_NS (INT64_C(1) * 1000000000)
 /* Below this many changes a wake-up, the socket is not worth waiting for. */
@@ -63,7 +63,14 @@ struct intake {
     bool stored_is_stale;      /* the claim is younger than what the sink has told */
     uint32_t attempt;          /* failed connections in a row */
     struct mr_error lost_told; /* the failure that was logged last */
-    uint32_t protocol_failures;
+    struct mr_poison poison;
+    struct mr_oversizer oversizer;
+    mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
+    const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
+    struct mr_position failed_at;            /* the item that failed; {0}: none at hand */
+    bool skipping;                           /* the running transaction, as it was asked for */
+    bool skip_done;                          /* and that was told, or that it is behind */
+    mr_lsn start_behind; /* the server can't send what commits before; 0: nothing of the kind */
     bool connected;
     bool ever_connected;
     uint64_t changes_at_wait;  /* `changes` when the thread last waited */
@@ -164,24 +171,37 @@ static void send_marker(struct intake *intake, int64_t now_ns)
     }
 }
 
-/* Encodes one change or message into a batch. */
-struct item {
-    const struct mr_change *change; /* or */
-    const struct mr_message_event *message;
+/* How an item goes into a batch. */
+enum form {
+    FORM_OWN,      /* as it is */
+    FORM_PLACED,   /* what the policy for oversize puts in its place */
+    FORM_TOO_LARGE /* the same, because no block holds the item itself */
 };
 
-static mr_status encode_item(struct intake *intake, const struct item *item,
+/* Encodes one item; `*form` becomes FORM_PLACED when it is too large for the sink. */
+static mr_status encode_item(struct intake *intake, const struct mr_item *item, enum form *form,
                              struct mr_buffer *buffer, struct mr_record *records,
                              uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_encoder *encoder = intake->pipeline->encoder;
-    return item->change != NULL
-               ? mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error)
-               : mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error);
+    if (MR_LIKELY(*form != FORM_TOO_LARGE)) {
+        struct mr_buffer begin = *buffer;
+        mr_status status =
+            item->change != NULL
+                ? mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error)
+                : mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error);
+        if (status != MR_OK ||
+            MR_LIKELY(!mr_oversizer_applies(&intake->oversizer, records, *ret_count))) {
+            return status;
+        }
+        *buffer = begin;
+        *form = FORM_PLACED;
+    }
+    return mr_oversizer_encode(&intake->oversizer, item, buffer, records, ret_count, ret_error);
 }
 
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
-static mr_status make_room(struct intake *intake, struct mr_error *ret_error)
+static mr_status make_room(struct intake *intake, enum form *form, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     if (filling_has_records(intake)) {
@@ -192,17 +212,24 @@ static mr_status make_room(struct intake *intake, struct mr_error *ret_error)
     size_t most = pipeline->pool.block_size_max;
     if (size >= most ||
         !mr_batch_grow(&pipeline->pool, intake->filling, size > most / 2 ? most : 2 * size)) {
+        if (intake->oversizer.policy != MR_OVERSIZE_FAIL && *form != FORM_TOO_LARGE) {
+            *form = FORM_TOO_LARGE;
+            return MR_OK;
+        }
         return mr_fail(
             ret_error, MR_ERR_POISON,
             "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
-            "(and the broker's and topic's message sizes), or take the table out",
+            "(and the broker's and topic's message sizes), set sink.kafka.oversize, or take the "
+            "table out",
             most);
     }
     return MR_OK;
 }
 
-static mr_status append(struct intake *intake, const struct item *item, struct mr_error *ret_error)
+static mr_status append(struct intake *intake, const struct mr_item *item,
+                        struct mr_error *ret_error)
 {
+    enum form form = FORM_OWN;
     for (;;) {
         if (intake->filling == NULL) {
             intake->filling = mr_pool_acquire(&intake->pipeline->pool);
@@ -215,7 +242,7 @@ static mr_status append(struct intake *intake, const struct item *item, struct m
         bool first = intake->filling->record_count == 0;
         int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
         struct mr_buffer buffer = mr_batch_buffer(intake->filling);
-        mr_status status = encode_item(intake, item, &buffer, records, &count, ret_error);
+        mr_status status = encode_item(intake, item, &form, &buffer, records, &count, ret_error);
         if (status == MR_OK && count == 0) {
             return MR_OK;
         }
@@ -226,12 +253,15 @@ static mr_status append(struct intake *intake, const struct item *item, struct m
                 mr_meter_first(intake->filling, intake->round_ns, intake->round_wall_ns,
                                decoded_ns);
             }
+            if (MR_UNLIKELY(form != FORM_OWN)) {
+                mr_oversizer_note(&intake->oversizer, item);
+            }
             return MR_OK;
         }
         if (status != MR_OK && status != MR_FULL) {
             return status;
         }
-        MR_TRY(make_room(intake, ret_error));
+        MR_TRY(make_room(intake, &form, ret_error));
     }
 }
 
@@ -239,7 +269,6 @@ static mr_status append(struct intake *intake, const struct item *item, struct m
 
 static void heard(struct intake *intake)
 {
-    intake->protocol_failures = 0;
     intake->attempt = 0;
 }
 
@@ -253,14 +282,22 @@ static bool is_repeated(struct intake *intake, struct mr_position position)
     return false;
 }
 
+static void note_failure(struct intake *intake, mr_status status, struct mr_position position)
+{
+    if (status != MR_FULL) {
+        intake->failed_at = position;
+    }
+}
+
 static mr_status on_change(void *context, const struct mr_change *change,
                            struct mr_error *ret_error)
 {
     struct intake *intake = context;
+    intake->last_relation = change->relation;
     if (is_repeated(intake, change->position)) {
         return MR_OK;
     }
-    struct item item = {.change = change};
+    struct mr_item item = {.change = change};
     mr_prof_thread_table(change->relation->schema, change->relation->table);
     mr_status status = append(intake, &item, ret_error);
     mr_prof_thread_table(NULL, NULL);
@@ -269,6 +306,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
         intake->appended_in_transaction = true;
     } else {
         intake->changes--; /* it comes again */
+        note_failure(intake, status, change->position);
     }
     return status;
 }
@@ -280,10 +318,11 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     if (is_repeated(intake, message->position)) {
         return MR_OK;
     }
-    struct item item = {.message = message};
+    struct mr_item item = {.message = message};
     mr_status status = append(intake, &item, ret_error);
     if (status != MR_OK) {
         intake->changes--;
+        note_failure(intake, status, message->position);
         return status;
     }
     intake->appended = message->position;
@@ -302,14 +341,64 @@ static uint64_t bytes_made(const struct intake *intake)
     return intake->bytes + (intake->filling == NULL ? 0 : mr_batch_bytes(intake->filling));
 }
 
+/* The transaction that is to be skipped: all of it counts as a repetition. */
+static void begin_skipping(struct intake *intake, mr_lsn commit_lsn)
+{
+    struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
+    if (mr_position_compare(intake->appended, end) < 0) {
+        intake->appended = end;
+    }
+    intake->skipping = true;
+}
+
+static void told_skipped(struct intake *intake, mr_lsn commit_lsn, int64_t changes)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    mr_log(MR_LOG_WARN, "transaction_skipped",
+           "a transaction was skipped, because --skip-commit-lsn asks for it; what follows in it "
+           "is in no topic",
+           MR_LOG_LSN("commit_lsn", commit_lsn), MR_LOG_INT("changes", changes));
+    atomic_fetch_add_explicit(&pipeline->skipped_transactions, 1, memory_order_relaxed);
+    intake->skip_done = true;
+}
+
+/* Once the stream is past the transaction that is to be skipped, and it was not there. */
+static void check_skip_behind(struct intake *intake, mr_lsn lsn)
+{
+    mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
+    if (skip != 0 && lsn > skip && !intake->skip_done) {
+        intake->skip_done = true;
+        mr_log(MR_LOG_WARN, "skip_ignored",
+               "--skip-commit-lsn is behind what is delivered already, or no transaction commits "
+               "there; nothing was skipped",
+               MR_LOG_LSN("commit_lsn", skip), MR_LOG_LSN("at", lsn));
+    }
+}
+
 static void on_begin(void *context, const struct mr_transaction *transaction)
 {
-    (void)transaction;
     struct intake *intake = context;
     intake->in_transaction = true;
+    intake->transaction_lsn = transaction->commit_lsn;
+    intake->last_relation = NULL;
+    if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
+        check_skip_behind(intake, transaction->commit_lsn);
+        if (transaction->commit_lsn == intake->pipeline->options.skip_commit_lsn) {
+            begin_skipping(intake, transaction->commit_lsn);
+        }
+    }
     intake->appended_in_transaction = false;
     intake->changes_at_begin = intake->changes;
     intake->bytes_at_begin = bytes_made(intake);
+}
+
+/* The place that failed is behind: a transaction at or after it has come to its end. */
+static void forget_poison(struct intake *intake, mr_lsn commit_lsn)
+{
+    if (commit_lsn >= intake->poison.position.commit_lsn) {
+        intake->poison = (struct mr_poison){0};
+        atomic_store(&intake->pipeline->source_poisoned, false);
+    }
 }
 
 static void on_commit(void *context, const struct mr_transaction *transaction)
@@ -318,6 +407,16 @@ static void on_commit(void *context, const struct mr_transaction *transaction)
     heard(intake);
     intake->asked = 0;
     intake->in_transaction = false;
+    if (MR_UNLIKELY(intake->skipping)) {
+        intake->skipping = false;
+        if (!intake->skip_done) {
+            told_skipped(intake, transaction->commit_lsn,
+                         (int64_t)(intake->changes - intake->changes_at_begin));
+        }
+    }
+    if (MR_UNLIKELY(intake->poison.failures > 0)) {
+        forget_poison(intake, transaction->commit_lsn);
+    }
     intake->marker_ends_rows |= intake->appended_in_transaction;
     intake->appended_in_transaction = false;
     intake->transactions++;
@@ -348,6 +447,9 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct intake *intake = context;
     mr_encoder_forget(intake->pipeline->encoder, relation);
+    if (intake->last_relation == relation) {
+        intake->last_relation = NULL;
+    }
 }
 
 /* ---- feedback ---- */
@@ -533,6 +635,7 @@ static void disconnect(struct intake *intake, int64_t deadline_ns)
     intake->connected = false;
     intake->claimed = false;
     intake->in_transaction = false;
+    intake->skipping = false;
     intake->appended_in_transaction = false;
     intake->reply_wanted = false;
     intake->asked = 0;
@@ -556,6 +659,8 @@ static void follow_session(struct intake *intake)
     intake->marked = 0;
     intake->marker_sent = 0;
     intake->appended = (struct mr_position){0};
+    intake->start_behind = 0;
+    intake->oversizer.refused = intake->pipeline->refused;
     if (intake->filling != NULL) {
         intake->filling->record_count = 0;
         intake->filling->bytes_at = intake->filling->block;
@@ -606,8 +711,12 @@ static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
         intake->marked = intake->confirmed;
     }
     struct mr_identity identity = {0};
-    MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL,
-                                       intake->confirmed, pipeline->stop, &identity, ret_error));
+    check_skip_behind(intake, intake->confirmed);
+    /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
+    mr_lsn start =
+        intake->start_behind > intake->confirmed ? intake->start_behind : intake->confirmed;
+    MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL, start,
+                                       pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
@@ -652,13 +761,20 @@ static mr_status connect_source(struct intake *intake, struct mr_error *ret_erro
     return MR_OK;
 }
 
-static bool is_fatal(struct intake *intake, mr_status status)
+/* Failures of one place in the stream, which may come again there. */
+static bool is_of_a_place(mr_status status)
+{
+    return status == MR_ERR_POISON || status == MR_ERR_PROTOCOL;
+}
+
+static bool is_fatal(const struct intake *intake, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
         return !intake->ever_connected; /* later: credentials may be being rotated */
+    case MR_ERR_POISON:
     case MR_ERR_PROTOCOL:
-        return ++intake->protocol_failures >= PROTOCOL_FAILURES_MAX;
+        return intake->poison.failures >= MR_POISON_FAILURES_MAX;
     case MR_ERR_TRANSIENT:
     case MR_END:
         return false;
@@ -668,18 +784,74 @@ static bool is_fatal(struct intake *intake, mr_status status)
 }
 
 /* Waits before the next try; ends early on a stop. */
-static void back_off(struct intake *intake)
+static void back_off(struct intake *intake, mr_status status)
 {
     struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
-    poll(&stop, 1, (int)mr_backoff_ms(intake->attempt, intake->pipeline->options.backoff_max_ms));
+    uint32_t most_ms = intake->pipeline->options.backoff_max_ms;
+    poll(&stop, 1,
+         (int)(is_of_a_place(status) ? mr_poison_pause_ms(&intake->poison, most_ms)
+                                     : mr_backoff_ms(intake->attempt, most_ms)));
     intake->attempt++;
+}
+
+/* Where the stream stands: the item that was at hand, else behind what has come of the running transaction. */
+static struct mr_position failing_place(const struct intake *intake)
+{
+    if (intake->failed_at.commit_lsn != 0 || !intake->in_transaction) {
+        return intake->failed_at;
+    }
+    return (struct mr_position){.commit_lsn = intake->transaction_lsn,
+                                .ordinal = intake->changes - intake->changes_at_begin + 1};
+}
+
+/* Adds to the error where that was, and how to get past it. */
+static void tell_place(const struct intake *intake, struct mr_position place,
+                       struct mr_error *error)
+{
+    if (place.commit_lsn == 0) {
+        return;
+    }
+    const struct mr_relation *last = intake->last_relation;
+    bool has_table = intake->failed_at.commit_lsn != 0 || last == NULL;
+    struct mr_error whole;
+    mr_error_set(&whole, error->status,
+                 "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT
+                 "%s%s%s%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
+                 error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn),
+                 has_table ? "" : ", behind one of ", has_table ? "" : last->schema,
+                 has_table ? "" : ".", has_table ? "" : last->table, MR_LSN_ARGS(place.commit_lsn));
+    *error = whole;
+}
+
+/* A failure of one place: counted, told, and shown as a state. True: the server can't send the transaction that is to
+ * be skipped anyway, and the stream goes on behind it. */
+static bool place_failed(struct intake *intake, mr_status status, struct mr_error *error)
+{
+    struct mr_position place = failing_place(intake);
+    tell_place(intake, place, error);
+    intake->failed_at = (struct mr_position){0};
+    mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
+    if (skip != 0 && place.commit_lsn == skip && intake->start_behind == 0) {
+        intake->start_behind = skip + 1;
+        if (!intake->skip_done) {
+            told_skipped(intake, skip, -1);
+        }
+        return true;
+    }
+    mr_poison_count(&intake->poison, place, status);
+    atomic_store(&intake->pipeline->source_poisoned, true);
+    return false;
 }
 
 /* MR_OK: try again. */
 static mr_status source_failed(struct intake *intake, mr_status status, struct mr_error *error)
 {
+    bool skips = is_of_a_place(status) && place_failed(intake, status, error);
     if (intake->connected) {
         disconnect(intake, 0);
+    }
+    if (skips) {
+        return MR_OK;
     }
     if (status == MR_AGAIN) {
         return MR_OK; /* a stop cut it short */
@@ -697,7 +869,10 @@ static mr_status source_failed(struct intake *intake, mr_status status, struct m
         mr_log(MR_LOG_WARN, "source_lost", error->text, MR_LOG_LSN("confirmed", intake->confirmed));
     }
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
-    back_off(intake);
+    if (is_of_a_place(status) && filling_has_records(intake)) {
+        hand_over(intake); /* what is before that place is delivered, whatever becomes of it */
+    }
+    back_off(intake, status);
     return MR_OK;
 }
 
@@ -887,6 +1062,8 @@ void *mr_intake_main(void *context)
                     .relation_end = on_relation_end},
     };
     intake.handler.context = &intake;
+    mr_oversizer_init(&intake.oversizer, pipeline->encoder, pipeline->pool.block_size_max,
+                      pipeline->oversize);
     pipeline->source_status = run(&intake, &pipeline->source_error);
     if (intake.connected || intake.claimed) {
         disconnect(&intake, 0);

@@ -155,6 +155,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .sink_connected = atomic_load(&pipeline->sink_connected),
         .source_was_connected = atomic_load(&pipeline->source_was_connected),
         .stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE,
+        .poisoned =
+            atomic_load(&pipeline->source_poisoned) || atomic_load(&pipeline->sink_poisoned),
+        .skipped_transactions = atomic_load(&pipeline->skipped_transactions),
         .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
         .received_bytes = atomic_load(&pipeline->source->received_bytes),
         .bytes_acked = atomic_load(&meter->bytes_acked),
@@ -165,6 +168,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .arena_high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
+    for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
+        stats.oversize[i] = atomic_load(&pipeline->oversize[i]);
+    }
     for (size_t i = 0; i < MR_STATUS_COUNT; i++) {
         stats.source_errors[i] = atomic_load(&meter->source_errors[i]);
         stats.rebuild_reasons[i] = atomic_load(&meter->rebuild_reasons[i]);

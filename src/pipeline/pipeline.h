@@ -28,7 +28,8 @@ struct mr_pipeline_options {
     uint32_t shutdown_deadline_ms;
     uint32_t backoff_max_ms;
     uint64_t
-        stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
+        stop_after_events;  /* 0: never; else stop by itself after so many records (benchmarks) */
+    mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
 };
 
 struct mr_pipeline;
@@ -70,6 +71,9 @@ struct mr_pipeline_stats {
     bool sink_connected;
     bool source_was_connected; /* at least once */
     bool stopping;
+    bool poisoned;                        /* one place in the stream fails again and again */
+    uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
+    uint64_t skipped_transactions;        /* on request */
     int64_t source_turn_ns; /* monotonic: when each thread's loop last came round; 0: not yet */
     int64_t sink_turn_ns;
     int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */

@@ -7,6 +7,7 @@
 
 #include "pipeline/ack.h"
 #include "pipeline/meter.h"
+#include "pipeline/oversize.h"
 #include "pipeline/pipeline.h"
 
 enum mr_stop {
@@ -49,6 +50,8 @@ struct mr_pipeline {
     _Atomic uint64_t records_acked;
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
+    _Atomic bool sink_poisoned;     /* the sink has refused a record, and is asked again */
+    struct mr_refused_list refused; /* published with `session` */
 
     /* Who may do what, when the sink stores the position: the source thread claims the stream, the sink thread
      * then opens its session and loads the position, the source thread then opens the stream there. Each is
@@ -72,6 +75,9 @@ struct mr_pipeline {
     _Atomic uint64_t transactions;
     _Atomic uint64_t reconnects;
     _Atomic uint64_t backpressure_ns;
+    _Atomic uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
+    _Atomic uint64_t skipped_transactions;        /* that --skip-commit-lsn asked for */
+    _Atomic bool source_poisoned; /* the place at hand has failed, and is tried again */
     _Atomic mr_lsn received;
     _Atomic uint64_t handed_over;   /* sequence of the session */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */

@@ -668,7 +668,46 @@ static void test_too_large_change_is_poison(void **state)
     start(stage, steps, MR_ARRAY_LEN(steps));
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_ERR_POISON);
     assert_non_null(strstr(stage->error.text, "pipeline.change_max"));
+    assert_non_null(strstr(stage->error.text, "--skip-commit-lsn 0/64"));
     assert_int_equal(atomic_load(&stage->told), 0);
+    assert_int_equal(atomic_load(&stage->opens), 3); /* tried three times, no more */
+    assert_true(mr_pipeline_stats(stage->pipeline).poisoned);
+}
+
+/* It goes its way without its large value, and what is behind it comes. */
+static void test_too_large_change_is_replaced(void **state)
+{
+    struct stage *stage = *state;
+    mr_encoder_free(stage->encoder);
+    stage->encode_options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    stage->encoder = mr_encoder_new(&stage->encode_options, &stage->topics, no_keys, NULL);
+    static char large[80000];
+    memset(large, 'x', sizeof(large) - 1);
+    static struct step steps[] = {BEGIN(100), ROW("a"), ROW(large), ROW("b"), COMMIT(110)};
+    start(stage, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, delivered, 3);
+    wait_until(stage, told, 110);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).oversize[MR_OVERSIZE_PLACEHOLDER], 1);
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_values(stage, (const char *const[]){"a", "u", "b"}, 3);
+}
+
+/* Exactly the transaction that is asked for is missing, and its end is confirmed as any other. */
+static void test_skipped_transaction(void **state)
+{
+    struct stage *stage = *state;
+    static char large[80000];
+    memset(large, 'x', sizeof(large) - 1);
+    static struct step steps[] = {BEGIN(100), ROW("a"),    COMMIT(110), BEGIN(200), ROW("b"),
+                                  ROW(large), COMMIT(210), BEGIN(300),  ROW("c"),   COMMIT(310)};
+    stage->options.skip_commit_lsn = 200;
+    start(stage, steps, MR_ARRAY_LEN(steps));
+    wait_until(stage, told, 310);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped_transactions, 1);
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_values(stage, (const char *const[]){"a", "c"}, 2);
 }
 
 /* ---- a sink that stores the position ---- */
@@ -859,6 +898,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stop_reads_a_transaction_to_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large_change_grows_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_too_large_change_is_poison, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_large_change_is_replaced, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_skipped_transaction, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_is_told_before_it_is_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_waits_for_what_is_being_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_session_lost_while_storing, setup, teardown),

@@ -25,7 +25,8 @@ enum {
     /* librdkafka counts time-outs, retries and statistics in its own threads; this is only how often the
      * sink looks for an error that came without a wake-up. */
     POLL_INTERVAL_MS = 1000,
-    HEADERS = 3,
+    HEADERS = 5,
+    BATCH_BYTES_MIN = 1024,
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
     RETRY_MS = 20,
 };
@@ -88,6 +89,39 @@ static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
         kafka->failed = true;
         explain(kafka, err, topic, text, &kafka->failure);
     }
+}
+
+/* A record that Kafka refused: which one it was, and what that means for the next session. `alone`: it was the only
+ * one of its request. */
+static void record_refused(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
+                           const struct mr_record *record, bool alone)
+{
+    bool first = !kafka->failed;
+    session_fail(kafka, err, record->topic->name, text);
+    if (!first || kafka->failure.status != MR_ERR_POISON) {
+        return;
+    }
+    bool too_large = err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    if (too_large && !alone && kafka->options.batch_bytes > BATCH_BYTES_MIN) {
+        kafka->options.batch_bytes /= 2;
+        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
+                     "Kafka topic \"%s\" takes no requests as large as sink.kafka.batch_size (its "
+                     "max.message.bytes is smaller); going on with %zu bytes; set one or the other",
+                     record->topic->name, kafka->options.batch_bytes);
+        return;
+    }
+    kafka->base.refusal =
+        (struct mr_sink_refusal){.position = record->position,
+                                 .bytes = (size_t)record->key_len + record->value_len,
+                                 .too_large = too_large};
+    struct mr_error plain = kafka->failure;
+    mr_error_set(
+        &kafka->failure, MR_ERR_POISON,
+        "%s; a record of %zu bytes, of change %llu of the transaction that commits "
+        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
+        plain.text, kafka->base.refusal.bytes, (unsigned long long)record->position.ordinal,
+        MR_LSN_ARGS(record->position.commit_lsn), alone ? "" : " or one sent with it",
+        MR_LSN_ARGS(record->position.commit_lsn));
 }
 
 static mr_status session_status(const struct kafka_sink *kafka, struct mr_error *ret_error)
@@ -197,6 +231,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->done_context = context;
     kafka->stop_fd = stop_fd;
     kafka->failed = false;
+    kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
     kafka->storing = false;
     kafka->in_transaction = false;
@@ -211,12 +246,30 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     return kafka->options.exactly_once ? fence(kafka, ret_error) : MR_OK;
 }
 
+/* What a record that stands for a larger one says of it: two texts behind its value. */
+static void add_note(rd_kafka_headers_t *headers, const struct mr_record *record)
+{
+    const char *bytes = (const char *)record->value + record->value_len;
+    const char *columns = bytes + strlen(bytes) + 1;
+    rd_kafka_header_add(headers, MR_HEADER_OVERSIZE, sizeof(MR_HEADER_OVERSIZE) - 1, bytes, -1);
+    if (columns[0] != '\0') {
+        rd_kafka_header_add(headers, MR_HEADER_OVERSIZE_COLUMNS,
+                            sizeof(MR_HEADER_OVERSIZE_COLUMNS) - 1, columns, -1);
+    }
+}
+
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
 static rd_kafka_headers_t *headers_new(struct kafka_sink *kafka, const struct mr_record *record)
 {
     struct mr_record_headers *text = &kafka->headers;
     mr_record_headers_format(record, text);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
+    if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
+        add_note(headers, record);
+    }
+    if (!kafka->options.headers) {
+        return headers;
+    }
     rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text->position,
                         MR_POSITION_TEXT_LEN);
     rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text->xid,
@@ -243,7 +296,7 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     };
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
-    if (kafka->options.headers) {
+    if (kafka->options.headers || MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
@@ -261,7 +314,7 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     }
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        session_fail(kafka, code, record->topic->name, rd_kafka_error_string(error));
+        record_refused(kafka, code, rd_kafka_error_string(error), record, true);
     }
     rd_kafka_error_destroy(error);
     return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
@@ -333,6 +386,9 @@ static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *s
         kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(name, strlen(name)),
         RD_KAFKA_V_VALUE(text, len), RD_KAFKA_V_END);
+    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        return MR_FULL;
+    }
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
         return session_status(kafka, ret_error);
@@ -370,13 +426,43 @@ static mr_status end_transaction(struct kafka_sink *kafka, struct mr_error *ret_
     return MR_OK;
 }
 
+/* The record that a failed report is of; NULL: the state. Its batch is still with us. */
+static const struct mr_record *record_of(const rd_kafka_message_t *message)
+{
+    const struct mr_batch *batch = message->_private;
+    for (uint32_t i = 0; batch != NULL && i < batch->record_count; i++) {
+        const struct mr_record *record = mr_batch_record(batch, i);
+        /* Keys are copied by librdkafka, values are not; a tombstone has none. */
+        bool same = record->value != NULL
+                        ? record->value == message->payload
+                        : message->payload == NULL && record->key_len == message->key_len &&
+                              memcmp(record->key, message->key, record->key_len) == 0;
+        if (same) {
+            return record;
+        }
+    }
+    return NULL;
+}
+
+static void report_failed(struct kafka_sink *kafka, const rd_kafka_message_t *message, bool alone)
+{
+    const struct mr_record *record = kafka->failed ? NULL : record_of(message);
+    const char *text = rd_kafka_err2str(message->err);
+    if (record == NULL) {
+        session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt), text);
+    } else {
+        record_refused(kafka, message->err, text, record, alone);
+    }
+}
+
 static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *message;
+    bool alone =
+        rd_kafka_event_message_count(event) == 1; /* of one request; taking them counts down */
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
-            session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt),
-                         rd_kafka_err2str(message->err));
+            report_failed(kafka, message, alone);
             continue;
         }
         if (MR_UNLIKELY(message->offset < 0)) {
@@ -411,9 +497,15 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
     struct mr_error error;
-    if (err == RD_KAFKA_RESP_ERR__FATAL) {
-        char reason[256];
+    char reason[256];
+    bool fatal = err == RD_KAFKA_RESP_ERR__FATAL;
+    if (fatal) {
         err = rd_kafka_fatal_error(kafka->producer, reason, sizeof(reason));
+    }
+    if (err == RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE) {
+        return; /* the reports of the records that were refused follow, and say why */
+    }
+    if (fatal) {
         session_fail(kafka, err, NULL, reason);
         return;
     }

@@ -38,7 +38,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"partitioner", "murmur2"},
         /* Else a null key would not be asked for: it would change its partition now and then. */
         {"sticky.partitioning.linger.ms", "0"},
-        /* The pool bounds what is in flight; librdkafka's own bound must never come first. */
+        /* The pool bounds what is in flight; librdkafka's own bound comes first only if the user wants it to. */
         {"queue.buffering.max.messages", "10000000"},
         {"queue.buffering.max.kbytes", "2097151"},
         {"allow.auto.create.topics", "false"},

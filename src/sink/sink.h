@@ -49,7 +49,7 @@ struct mr_sink_ops {
                       struct mr_error *ret_error);
 
     /* Takes a state to store; one at a time. MR_STORES_WITH: it is of all batches sent so far, which are done
-     * together with it. */
+     * together with it. MR_FULL as for `send`. */
     mr_status (*store)(struct mr_sink *sink, const struct mr_checkpoint *state,
                        struct mr_error *ret_error);
 
@@ -66,9 +66,17 @@ struct mr_sink_ops {
     void (*view)(struct mr_sink *sink, struct mr_sink_view *ret_view);
 };
 
+/* The record that the sink refused, for good. */
+struct mr_sink_refusal {
+    struct mr_position position;
+    size_t bytes;   /* of key and value */
+    bool too_large; /* a smaller one in its place may do */
+};
+
 struct mr_sink {
     const struct mr_sink_ops *ops;
     enum mr_sink_storage storage;
+    struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
 };
 
 /* Kafka. Strings are the caller's and outlive the sink. */

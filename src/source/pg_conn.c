@@ -123,6 +123,9 @@ static mr_status fail_result(PGconn *libpq, const PGresult *result, const char *
     clean_text(message, text, sizeof(text));
     const char *remedy;
     mr_status status = mr_pg_error_classify(sqlstate, message, &remedy);
+    if (status == MR_ERR_POISON) {
+        snprintf(text, sizeof(text), "it can't send a row"); /* the message quotes bytes of it */
+    }
     return fail_with(ret_error, status, subject, text, sqlstate, remedy);
 }
 

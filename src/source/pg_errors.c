@@ -50,6 +50,8 @@ static const struct {
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
      "as "
      "UTF-8"},
+    {"22P05", NULL, MR_ERR_POISON,
+     "a row holds a character that UTF-8 does not have in the database's encoding; correct it"},
     {"XX", NULL, MR_ERR_TRANSIENT, ""},
     {"58", NULL, MR_ERR_TRANSIENT, ""},
 };

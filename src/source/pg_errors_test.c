@@ -45,6 +45,7 @@ static void test_classify_by_code(void **state)
         {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "let millrace make both"},
         {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
         {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
+        {"22P05", "character has no equivalent", MR_ERR_POISON, "correct it"},
         {"XX000", "something", MR_ERR_TRANSIENT, ""},
         {"42601", "syntax error", MR_ERR_CONFIG, ""},
     };

@@ -35,9 +35,9 @@ MUTANTS = [
            "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->confirmed, batch->confirm_lsn);\n"),
     Mutant("confirms a transaction at its begin", INTAKE,
-           "    (void)transaction;\n    struct intake *intake = context;\n    intake->in_transaction = true;\n",
-           "    struct intake *intake = context;\n    mark(intake, transaction->commit_lsn + 1);\n"
-           "    intake->in_transaction = true;\n"),
+           "    intake->in_transaction = true;\n    intake->transaction_lsn",
+           "    mark(intake, transaction->commit_lsn + 1);\n"
+           "    intake->in_transaction = true;\n    intake->transaction_lsn"),
     Mutant("confirms the newest acknowledged batch", "src/pipeline/ack.c",
            "    entry->done = true;\n    bool moved = false;\n    while (ack->oldest < ack->next && "
            "ack_entry(ack, ack->oldest)->done) {",
@@ -56,7 +56,7 @@ MUTANTS = [
            "mr_position_compare(position, intake->appended) <= 0", "false && position.ordinal == 0",
            "test_faults.py::test_backend_terminated_under_load"),
     Mutant("leaves without waiting for delivery", INTAKE,
-           "    while (!all_delivered(intake)) {\n        bool sink_lost", "    while (false) {\n        bool sink_lost",
+           "    while (!all_delivered(intake) || marker_pending(intake)) {\n        bool sink_lost", "    while (false) {\n        bool sink_lost",
            "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
     Mutant("leaves without the last confirmation", INTAKE,
            "    mr_status status = tell(intake, mr_monotonic_ns(), ret_error);\n    disconnect",
@@ -101,8 +101,8 @@ MUTANTS = [
            "if (status == MR_ERR_HISTORY && stores(intake) && intake->stored_is_stale) {", "if (false) {",
            "unit pipeline_test"),
     Mutant("stores a position behind its events", DELIVERY,
-           "return store(delivery, delivery->sent_lsn, delivery->sent, ret_error);",
-           "return store(delivery, delivery->ack.confirmed, (struct mr_position){0}, ret_error);", "unit pipeline_test"),
+           "= store(delivery, delivery->sent_lsn, delivery->sent, ret_error);",
+           "= store(delivery, delivery->ack.confirmed, (struct mr_position){0}, ret_error);", "unit pipeline_test"),
     Mutant("commits the events without the position", KAFKA,
            "    MR_ASSERT(!kafka->storing);\n",
            "    MR_ASSERT(!kafka->storing);\n    if (kafka->options.exactly_once) {\n        kafka->storing = true;\n"

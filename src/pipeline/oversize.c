@@ -1,0 +1,142 @@
+#include "pipeline/oversize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    /* What takes a change's place is at most three records, each with its value twice while it is made. */
+    PLACED_PARTS = 8,
+    TOLD_INTERVAL_S = 1,
+};
+
+void mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal)
+{
+    for (uint32_t i = 0; i < list->count && i < MR_REFUSED_MAX; i++) {
+        if (mr_position_compare(list->items[i].position, refusal->position) == 0) {
+            list->items[i] = *refusal;
+            return;
+        }
+    }
+    list->items[list->count++ % MR_REFUSED_MAX] = *refusal;
+}
+
+static const struct mr_sink_refusal *find_refusal(const struct mr_refused_list *list,
+                                                  struct mr_position position)
+{
+    for (uint32_t i = 0; i < list->count && i < MR_REFUSED_MAX; i++) {
+        if (mr_position_compare(list->items[i].position, position) == 0) {
+            return &list->items[i];
+        }
+    }
+    return NULL;
+}
+
+void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encoder,
+                       size_t change_bytes_max, _Atomic uint64_t *counts)
+{
+    const struct mr_encode_options *options = mr_encoder_options(encoder);
+    size_t limit = options->record_bytes_max == 0 ? SIZE_MAX : options->record_bytes_max;
+    size_t placed = change_bytes_max / PLACED_PARTS;
+    *oversizer = (struct mr_oversizer){.encoder = encoder,
+                                       .policy = options->oversize,
+                                       .limit = limit,
+                                       .placed_limit = limit < placed ? limit : placed,
+                                       .counts = counts};
+}
+
+bool mr_oversizer_refused(const struct mr_oversizer *oversizer, struct mr_position position)
+{
+    return find_refusal(&oversizer->refused, position) != NULL;
+}
+
+static struct mr_position item_position(const struct mr_item *item)
+{
+    return item->change != NULL ? item->change->position : item->message->position;
+}
+
+static const char *item_table(const struct mr_item *item, char *name, size_t size)
+{
+    const struct mr_relation *relation = item->change == NULL ? NULL : item->change->relation;
+    snprintf(name, size, "%s%s%s", relation == NULL ? "logical message" : relation->schema,
+             relation == NULL ? "" : ".", relation == NULL ? "" : relation->table);
+    return name;
+}
+
+static size_t largest(const struct mr_record *records, uint32_t count)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t one = (size_t)records[i].key_len + records[i].value_len;
+        bytes = one > bytes ? one : bytes;
+    }
+    return bytes;
+}
+
+static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
+                                       const struct mr_item *item, const struct mr_record *records,
+                                       uint32_t count)
+{
+    struct mr_oversize_case made = {.limit = oversizer->placed_limit, .reason = "change_max"};
+    made.bytes = count == 0 ? mr_item_bytes(item) : largest(records, count);
+    if (made.bytes > oversizer->limit) {
+        made.reason = "message_max";
+    }
+    const struct mr_sink_refusal *refusal = find_refusal(&oversizer->refused, item_position(item));
+    if (refusal != NULL) {
+        made.reason = "refused";
+        made.limit = refusal->bytes / 2 < made.limit ? refusal->bytes / 2 : made.limit;
+    }
+    return made;
+}
+
+static mr_status fail(const struct mr_oversizer *oversizer, const struct mr_item *item,
+                      const struct mr_oversize_case *oversize, struct mr_error *ret_error)
+{
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    struct mr_position position = item_position(item);
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "%s: change %llu of the transaction that commits at " MR_LSN_FORMAT
+                   " makes a record of %zu bytes, more than the %zu of sink.kafka.message_max; "
+                   "raise that, the broker's message.max.bytes and the topic's max.message.bytes, "
+                   "or set sink.kafka.oversize",
+                   item_table(item, table, sizeof(table)), (unsigned long long)position.ordinal,
+                   MR_LSN_ARGS(position.commit_lsn), oversize->bytes, oversizer->limit);
+}
+
+mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count, struct mr_error *ret_error)
+{
+    struct mr_oversize_case oversize = case_of(oversizer, item, ret_records, *ret_count);
+    if (oversizer->policy == MR_OVERSIZE_FAIL) {
+        atomic_fetch_add_explicit(&oversizer->counts[MR_OVERSIZE_FAIL], 1, memory_order_relaxed);
+        return fail(oversizer, item, &oversize, ret_error);
+    }
+    return mr_encode_oversize(oversizer->encoder, item, &oversize, buffer, ret_records, ret_count,
+                              ret_error);
+}
+
+void mr_oversizer_note(struct mr_oversizer *oversizer, const struct mr_item *item)
+{
+    atomic_fetch_add_explicit(&oversizer->counts[oversizer->policy], 1, memory_order_relaxed);
+    oversizer->untold++;
+    int64_t now_ns = mr_monotonic_ns();
+    if (oversizer->told_ns != 0 &&
+        now_ns - oversizer->told_ns < (int64_t)TOLD_INTERVAL_S * 1000000000) {
+        return;
+    }
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    struct mr_position position = item_position(item);
+    mr_log(MR_LOG_WARN, "record_oversize",
+           oversizer->policy == MR_OVERSIZE_PLACEHOLDER
+               ? "a change was too large and is passed on without its large values"
+               : "a change was too large and is told of in the dead-letter topic only",
+           MR_LOG_STR("table", item_table(item, table, sizeof(table))),
+           MR_LOG_LSN("commit_lsn", position.commit_lsn), MR_LOG_INT("ordinal", position.ordinal),
+           MR_LOG_INT("value_bytes", mr_item_bytes(item)), MR_LOG_INT("count", oversizer->untold));
+    oversizer->told_ns = now_ns;
+    oversizer->untold = 0;
+}

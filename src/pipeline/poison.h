@@ -1,0 +1,23 @@
+/* A failure that comes again at the same place: counted, with growing pauses in between, and given up the third time.
+ * Inside pipeline/ only; each thread has its own. */
+#ifndef MR_PIPELINE_POISON_H
+#define MR_PIPELINE_POISON_H
+
+#include "base/status.h"
+#include "event/event.h"
+
+enum { MR_POISON_FAILURES_MAX = 3 };
+
+struct mr_poison {
+    struct mr_position position;
+    mr_status status;
+    uint32_t failures; /* in a row, at that position; 0: none */
+};
+
+/* Counts a failure. */
+void mr_poison_count(struct mr_poison *poison, struct mr_position position, mr_status status);
+
+/* Milliseconds until the next try: 1 s, 2 s, but no more than `max_ms`. */
+uint32_t mr_poison_pause_ms(const struct mr_poison *poison, uint32_t max_ms);
+
+#endif
