@@ -117,8 +117,6 @@ class DebeziumSubject:
             "key.converter": "org.apache.kafka.connect.json.JsonConverter", "key.converter.schemas.enable": "false",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "value.converter.schemas.enable": "false",
-            # A worker that was killed leaves its group after this; the broker allows no less. Default 10 s.
-            "session.timeout.ms": 6000, "heartbeat.interval.ms": 2000,
             "offset.storage.partitions": 1, "status.storage.partitions": 1,
         }
         for topic in ("config", "offset", "status"):
