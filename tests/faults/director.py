@@ -104,7 +104,7 @@ class Scene:
             answer.result()
         self.subject = subject(self, options)
         self.subject.start()
-        eventually(lambda: self.database.slot_row("slot_name"), 240, "the slot")
+        eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
         self.sampler = Sampler(self.database, self.broker, self.topics)

@@ -162,7 +162,7 @@ class DebeziumSubject:
                 stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent)
         if first:
             path = f"/connectors/{self.database.name}/config"
-            eventually(lambda: self._rest("PUT", path, self._connector()) is not None, 180, "Kafka Connect")
+            eventually(lambda: self._rest("PUT", path, self._connector()) is not None, 600, "Kafka Connect")
 
     def _rest(self, method, path, body=None):
         """The answer, or None while there is none: no worker yet, or one that is busy with its group."""
