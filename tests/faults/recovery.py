@@ -53,8 +53,7 @@ class Recovery(threading.Thread):
                 self.pending = None
 
     def finish(self):
-        """Whatever has not come counts until now."""
+        """After everything was delivered: what is still pending then had no new row to wait for."""
         self.stopping.set()
         self.join(30)
-        self._came()
         return self.longest
