@@ -1,6 +1,6 @@
 """The fault director: load, faults by a seed, and the verdict of the checker.
 
-    python director.py --minutes N --seed S [--delivery exactly-once]     (tests/soak.sh makes the servers for it)
+    python director.py --minutes N --seed S     (tests/soak.sh makes the servers for it, and tells of the rest)
 
 The seed fixes workload and schedule. Real processes are not deterministic, so it does not fix how they interleave."""
 
@@ -24,13 +24,13 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
-from kit import Database, Millrace, dsn, eventually, stand
+from kit import Database, dsn, eventually, stand
+from recovery import Recovery
 from servers import Broker, Proxy
+from subjects import SUBJECTS
 from workload import SCHEMA, TABLES, Workload
 
 PARTITIONS = 3
-# What may end a millrace that nobody killed: an orderly stop, and one that could not wait for everything.
-ORDERLY = (0, 3)
 
 
 class Sampler(threading.Thread):
@@ -75,25 +75,25 @@ class Sampler(threading.Thread):
 
 
 class Scene:
-    """PostgreSQL of the stand, a broker of its own, proxies in front of both, millrace between them, and load."""
+    """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which is
+    millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
-        self.broker = self.pg_proxy = self.database = self.millrace = self.workload = self.sampler = None
-        self.log = []  # lines of millraces that have ended
-        self.codes = []
+        self.broker = self.pg_proxy = self.database = self.subject = self.workload = self.sampler = None
+        self.recovery = None
         self.altered = 0
         try:
-            self._build(writers, options)
+            self._build(writers, SUBJECTS[peer], options)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, writers, options):
+    def _build(self, writers, subject, options):
         self.broker = Broker()
         self.pg_proxy = Proxy(int(os.environ["PGPORT"]))
         self.database = Database()
@@ -102,18 +102,15 @@ class Scene:
         made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.topics])
         for answer in made.values():
             answer.result()
-        values = {"sink__kafka__brokers": f'["{self.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
-                  "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
-                  "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
-                  "sink__kafka__delivery": f'"{self.delivery}"', **options}
-        self.millrace = Millrace(self.database, self.folder, ("ledger", "acct", "churn"), **values)
-        self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.pg_proxy.port)
-        self.millrace.start()
-        eventually(lambda: self.database.slot_row("slot_name"), 60, "the slot")
+        self.subject = subject(self, options)
+        self.subject.start()
+        eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
         self.sampler = Sampler(self.database, self.broker, self.topics)
         self.sampler.start()
+        self.recovery = Recovery(self.broker.direct, self.topics[0], PARTITIONS)
+        self.recovery.start()
 
     def rows(self, table):
         """The table's rows as {column: text}; what is null is left out."""
@@ -122,44 +119,27 @@ class Scene:
 
     # ---- millrace ----
 
-    def ended(self):
-        """Notes how a millrace ended; a bug that ends it is found here."""
-        code = self.millrace.ended(60)
-        self.log += self.millrace.lines
-        self.codes.append(code)
-        return code
-
     def revive(self):
-        """Starts millrace when it does not run, as a supervisor would."""
-        if self.millrace.process.poll() is not None:
-            code = self.ended()
-            assert code in ORDERLY, f"millrace ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
-            self.millrace.start()
+        """As a supervisor would."""
+        self.subject.revive()
 
     def kill(self):
         self.revive()
-        self.millrace.process.kill()
-        self.ended()
+        self.subject.kill()
         self.counts["kills"] += 1
-        self.millrace.start()
 
     def terminate(self):
-        """SIGTERM, and what it promises: an end in time, with one of two codes."""
         self.revive()
-        self.millrace.wait_for("started", 60)  # from then on it listens to signals
-        self.millrace.process.send_signal(signal.SIGTERM)
-        code = self.ended()
-        assert code in ORDERLY, f"SIGTERM ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
+        self.subject.terminate()
         self.counts["stops"] += 1
-        self.millrace.start()
 
     def freeze(self):
         self.revive()
-        self.millrace.process.send_signal(signal.SIGSTOP)
+        self.subject.signal(signal.SIGSTOP)
         try:
             time.sleep(self.chance.uniform(0.2, 3))
         finally:
-            self.millrace.process.send_signal(signal.SIGCONT)
+            self.subject.signal(signal.SIGCONT)
         self.counts["freezes"] += 1
 
     # ---- Kafka ----
@@ -276,6 +256,7 @@ class Scene:
             pass  # a long transaction held the table
         finally:
             self.revive()
+        self.recovery.fault_ended(fault.__name__)
 
     def mix(self):
         """Every fault once, in an order that the seed gives."""
@@ -285,30 +266,39 @@ class Scene:
             time.sleep(self.chance.uniform(0.1, 0.6))
             self.run_fault(fault)
 
-    def storm(self, seconds):
+    def storm(self, seconds, every=None):
+        """`every`: a fault each so many seconds, so that the same seed gives the same faults whoever is judged;
+        otherwise one soon after the other."""
         weights, faults = zip(*self.faults())
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        begin, number = time.monotonic(), 0
+        while time.monotonic() < begin + seconds and (every is None or number < seconds // every):
+            self._pause(begin + number * every if every else 0)
             time.sleep(self.chance.uniform(0.1, 2))
             self.run_fault(self.chance.choices(faults, weights)[0])
+            number += 1
+        self.counts["faults"] = number
+
+    def _pause(self, until):
+        while time.monotonic() < until:
+            self.revive()
+            time.sleep(0.1)
 
     # ---- the end ----
 
-    def settle(self, limit_s=180):
+    def settle(self):
         """Ends the load, lets millrace deliver everything, and stops it in order."""
         self.workload.finish()
         self.revive()
         end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
-        eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
-                   "delivery of everything")
-        assert self.millrace.stop() == 0, "".join(self.millrace.lines[-5:])
-        self.log += self.millrace.lines
+        eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"),
+                   self.subject.settle_limit_s, "delivery of everything")
+        self.subject.finish()
         return self.sampler.finish()
 
     def check(self):
         """Settles, reads everything and answers the checker's report."""
         samples = self.settle()
-        checker = Checker(self.broker.direct, self.database.prefix, TABLES)
+        checker = Checker(self.broker.direct, self.database.prefix, TABLES, self.subject.form())
         rows = {(writer, txno): count for writer, txno, count in self.database.run(
             "SELECT writer, txno, count(*) FROM ledger GROUP BY 1, 2")}
         checker.check_rows(rows, self.workload.journals())
@@ -320,7 +310,7 @@ class Scene:
         checker.check_samples(samples)
         if self.delivery == "exactly-once" and checker.report.duplicates:
             checker.report.wrong("repeats", "of committed records", checker.report.duplicates)
-        for line in self.log:
+        for line in self.subject.log:
             for canary in ("rolled back", "xxxxxxxx", "millrace-stand"):
                 if canary in line:
                     checker.report.wrong("row or secret in the log", line[:200])
@@ -329,7 +319,9 @@ class Scene:
     def summary(self, report):
         c = self.counts
         others = ", ".join(f"{count} {name}" for name, count in sorted(c.items()) if name not in ("kills", "cuts"))
-        return f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}"
+        longest, fault = self.recovery.finish()
+        return (f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}; "
+                f"longest recovery {longest:.1f} s ({fault})")
 
     def close(self):
         """Leaves the stand as it was, whatever happened."""
@@ -337,8 +329,10 @@ class Scene:
             self.workload.stopping.set()
         if self.sampler is not None:
             self.sampler.finish()
-        if self.millrace is not None and self.millrace.process is not None and self.millrace.process.poll() is None:
-            self.millrace.kill()
+        if self.recovery is not None:
+            self.recovery.finish()
+        if self.subject is not None:
+            self.subject.close()
         if self.broker is not None:
             self.broker.close()
         if self.pg_proxy is not None:
@@ -355,14 +349,16 @@ def main():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
+    parser.add_argument("--peer", choices=list(SUBJECTS), default="millrace")
+    parser.add_argument("--every", type=float)
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery)
+    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer)
     try:
-        scene.storm(arguments.minutes * 60)
+        scene.storm(arguments.minutes * 60, arguments.every)
         report = scene.check()
     finally:
         scene.close()
-    print(f"storm {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
+    print(f"storm {arguments.peer} {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")
     return 1 if report.problems else 0
