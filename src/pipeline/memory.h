@@ -1,0 +1,39 @@
+/* The memory budget: what the flow may need at most, worked out before it starts.
+ *
+ * The sum is of the worst moments, each counted as what is really resident then:
+ *
+ *   own      the program, its libraries, plans of tables, metrics, HTTP
+ *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
+ *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts
+ *   large    changes that fit no standard batch: first the message and its records, then the records and their
+ *            compressed request. The rest of the budget; at least two of `change_bytes_max`
+ *
+ * The pool keeps to `large` (mr_pool_admits); the rest follows from the options. Pure functions.
+ */
+#ifndef MR_PIPELINE_MEMORY_H
+#define MR_PIPELINE_MEMORY_H
+
+#include "base/base.h"
+
+#define MR_MEMORY_OWN_BYTES (UINT64_C(28) << 20)
+
+struct mr_memory {
+    uint64_t own;
+    uint64_t pool;
+    uint64_t input;
+    uint64_t large; /* the least it takes */
+};
+
+/* What options need. */
+struct mr_memory mr_memory_of(uint64_t batches, uint64_t batch_bytes, uint64_t change_bytes_max);
+
+uint64_t mr_memory_sum(const struct mr_memory *memory);
+
+/* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
+ * `limit`; the least also when that does not fit either. */
+uint64_t mr_memory_change_max(uint64_t limit, uint64_t batches, uint64_t batch_bytes);
+
+/* What libpq's buffer takes once a message of so many bytes has come. */
+uint64_t mr_memory_input(uint64_t message_bytes);
+
+#endif
