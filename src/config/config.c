@@ -530,13 +530,14 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
     line = line == 0 ? LINE(config, batches) : line;
     PROBLEM(
         config, line == 0 ? LINE(config, batch_size) : line,
-        "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself, %.1f for "
+        "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
+        "tables, %.1f for "
         "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
         "a change of %.1f MiB (pipeline.change_max) and %.1f for its records; raise "
         "pipeline.memory, or lower change_max, batches or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
-        mib(memory->pool), (long long)values->batches, mib((uint64_t)values->batch_size),
-        mib(memory->input), mib(change_max), mib(memory->large));
+        config->source.table_count, mib(memory->pool), (long long)values->batches,
+        mib((uint64_t)values->batch_size), mib(memory->input), mib(change_max), mib(memory->large));
 }
 
 /* What is set must fit into the budget; what is not is made of it. */
@@ -552,13 +553,14 @@ static void build_memory(struct mr_config *config)
         return;
     }
     uint64_t limit = (uint64_t)values->memory;
-    uint64_t batches = (uint64_t)values->batches;
-    uint64_t batch_bytes = (uint64_t)values->batch_size;
+    struct mr_memory_needs needs = {.tables = config->source.table_count,
+                                    .batches = (uint64_t)values->batches,
+                                    .batch_bytes = (uint64_t)values->batch_size};
     uint64_t change_max = (uint64_t)values->change_max;
     if (change_max == 0) {
-        change_max = mr_memory_change_max(limit, batches, batch_bytes);
+        change_max = mr_memory_change_max(&needs, limit);
     }
-    struct mr_memory memory = mr_memory_of(batches, batch_bytes, change_max);
+    struct mr_memory memory = mr_memory_of(&needs, change_max);
     if (mr_memory_sum(&memory) > limit) {
         refuse_memory(config, &memory, change_max);
         return;

@@ -15,8 +15,6 @@
 
 #include "base/base.h"
 
-#define MR_MEMORY_OWN_BYTES (UINT64_C(28) << 20)
-
 struct mr_memory {
     uint64_t own;
     uint64_t pool;
@@ -24,14 +22,21 @@ struct mr_memory {
     uint64_t large; /* the least it takes */
 };
 
-/* What options need. */
-struct mr_memory mr_memory_of(uint64_t batches, uint64_t batch_bytes, uint64_t change_bytes_max);
+/* What the options come from. */
+struct mr_memory_needs {
+    uint64_t tables; /* that are configured */
+    uint64_t batches;
+    uint64_t batch_bytes;
+};
+
+/* What these and a change of at most `change_bytes_max` need. */
+struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t change_bytes_max);
 
 uint64_t mr_memory_sum(const struct mr_memory *memory);
 
 /* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
  * `limit`; the least also when that does not fit either. */
-uint64_t mr_memory_change_max(uint64_t limit, uint64_t batches, uint64_t batch_bytes);
+uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit);
 
 /* What libpq's buffer takes once a message of so many bytes has come. */
 uint64_t mr_memory_input(uint64_t message_bytes);
