@@ -135,7 +135,7 @@ def test_value_of_a_hundred_megabytes(database, bounded):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_many_tables(database, bounded, budget):
-    count, columns = 500, 50
+    count, columns = size("MILLRACE_TEST_TABLES", 60), 50
     create = ", ".join(f"a_column_with_a_name_{c} text" for c in range(columns - 1))
     with connect(database.name) as connection:
         for number in range(count):
