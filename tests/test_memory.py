@@ -80,7 +80,8 @@ def judge(process, what, most_mb=None):
     path = os.environ.get("MILLRACE_TEST_MEMORY")
     if path:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(f"| {what} | {process.budget} | {peak:.0f} MiB |\n")
+            now = process.figure("process_resident_memory_bytes") / (1 << 20)
+            file.write(f"| {what} | {process.budget} | {peak:.0f} MiB | {now:.0f} MiB |\n")
     if not SANITIZED:
         assert peak <= min(budget_mb(process.budget), most_mb or 1 << 20), f"{what}: {peak:.0f} MiB"
 
