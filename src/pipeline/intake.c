@@ -32,8 +32,7 @@ struct intake {
     struct mr_pipeline *pipeline;
     struct mr_source_handler handler;
     struct mr_batch *filling;
-    size_t
-        wanted; /* with `handler.hold`: the large block that there was no room for; 0: any change */
+    size_t wanted; /* with `handler.hold`: the block that there was no room for; 0: any */
     uint32_t session;
     uint64_t sequence; /* of the batch handed over last in this session */
     struct mr_position

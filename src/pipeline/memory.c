@@ -3,10 +3,9 @@
 /* All measured by tests/test_memory.py. */
 enum {
     OWN_BYTES = 24 * 1024 * 1024, /* 20 MiB without a pool */
-    TABLE_BYTES =
-        48 * 1024, /* 22 MiB for 500 tables of 50 columns: relation, plan, counts, topic */
-    /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what librdkafka keeps of a
-     * record and its three headers is more than the record. */
+    TABLE_BYTES = 48 * 1024,      /* 22 MiB for 500 tables of 50 columns */
+    /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
+     * librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
     /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
