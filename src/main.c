@@ -374,6 +374,7 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
     if (signal_fd < 0 || done_fd < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
+    mr_log_start();
     app_wire(app);
     http_wire(app);
     struct mr_versions versions = mr_versions();
@@ -400,6 +401,7 @@ static mr_status run(struct app *app, struct mr_error *ret_error)
     app_free(app);
     close(done_fd);
     close(signal_fd);
+    mr_log_stop();
     return status;
 }
 
@@ -482,6 +484,9 @@ int main(int argc, char **argv)
 #if defined(__GLIBC__) && !defined(MILLRACE_HAS_JEMALLOC)
     /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly any of them allocates. */
     mallopt(M_ARENA_MAX, 2);
+    /* What a large row took is given back at once. Left alone, glibc keeps up to 64 MiB after the first one. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 2 << 20);
 #endif
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);

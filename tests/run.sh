@@ -14,6 +14,9 @@
 #   MILLRACE_TEST_CHANGES  changes of the concurrent writers (default 100000)
 #   MILLRACE_TEST_CYCLES   kills and stops under load (default 6)
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)
+#   MILLRACE_TEST_LARGE_ROWS  rows of 1 MB in one transaction (default 60)
+#   MILLRACE_TEST_TABLES   tables of 50 columns (default 60)
+#   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)
 #   MILLRACE_TEST_SANITIZED  set: the binary is built with sanitizers, memory is not judged
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)

@@ -22,6 +22,7 @@ enum {
     FAREWELL_MS = 200,                 /* for answers on their way when the server ends */
     NICENESS = 10,                     /* the flow comes first */
     SPARE = 16,                        /* connections above the limit that are being closed */
+    ACCEPTS_MAX = 32,                  /* in one turn */
     REQUEST_BYTES_MAX = 12 * 1024,     /* head of a request and of its answer */
     HELD_BYTES_MAX = 16 * 1024 * 1024, /* answers that clients have not taken yet */
 };
@@ -40,7 +41,8 @@ struct mr_http {
     struct mr_http_route routes[MR_HTTP_ROUTES_MAX];
     size_t route_count;
 
-    int listen_fd; /* -1: not yet */
+    int listen_fd;     /* -1: not yet */
+    bool accepts_late; /* no descriptors: not before the next tick */
     struct MHD_Daemon *daemon;
     struct connection *connections;
     uint32_t connection_count; /* room in `connections` */
@@ -111,20 +113,28 @@ static void connection_close(struct connection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
-/* Makes room when all connections are taken: the one that has had no request for the longest time goes. */
-static void make_room(struct mr_http *http)
+static uint32_t count_taken(const struct mr_http *http, bool with_closing)
 {
     uint32_t taken = 0;
+    for (uint32_t i = 0; i < http->connection_count; i++) {
+        enum connection_state state = http->connections[i].state;
+        taken += state != FREE && (with_closing || state != CLOSING);
+    }
+    return taken;
+}
+
+/* The one that has had no request for the longest time goes. */
+static void close_oldest(struct mr_http *http)
+{
     struct connection *oldest = NULL;
     for (uint32_t i = 0; i < http->connection_count; i++) {
         struct connection *connection = &http->connections[i];
-        taken += connection->state != FREE && connection->state != CLOSING;
         bool waits = connection->state == HEAD || connection->state == IDLE;
         if (waits && (oldest == NULL || connection->since_ns < oldest->since_ns)) {
             oldest = connection;
         }
     }
-    if (taken >= http->options.connections && oldest != NULL) {
+    if (oldest != NULL) {
         connection_close(oldest);
     }
 }
@@ -141,7 +151,9 @@ static void connection_changed(void *context, struct MHD_Connection *of, void **
         }
         return;
     }
-    make_room(http);
+    if (count_taken(http, false) >= http->options.connections) {
+        close_oldest(http);
+    }
     for (uint32_t i = 0; i < http->connection_count; i++) {
         connection = &http->connections[i];
         if (connection->state == FREE) {
@@ -390,9 +402,10 @@ static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
         {MHD_OPTION_END, 0, NULL},
     };
     http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (tls ? MHD_USE_TLS : 0u), 0, NULL, NULL, handle,
-        http, MHD_OPTION_LISTEN_SOCKET, http->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        http->connection_count, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(IDLE_MS / 1000),
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+            (tls ? MHD_USE_TLS : 0u),
+        0, NULL, NULL, handle, http, MHD_OPTION_CONNECTION_LIMIT, http->connection_count,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(IDLE_MS / 1000),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
         http, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_ARRAY,
@@ -457,15 +470,45 @@ static int epoll_descriptor(struct mr_http *http)
                : MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
 }
 
+static bool may_accept(const struct mr_http *http)
+{
+    return http->daemon != NULL && !http->accepts_late &&
+           count_taken(http, true) < http->connection_count;
+}
+
+/* libmicrohttpd would stop accepting for good once there are no descriptors. */
+static void accept_new(struct mr_http *http)
+{
+    for (int i = 0; i < ACCEPTS_MAX && may_accept(http); i++) {
+        struct sockaddr_storage from;
+        socklen_t len;
+        int fd;
+        mr_status status = mr_accept(http->listen_fd, &fd, &from, &len);
+        if (status == MR_AGAIN) {
+            return;
+        }
+        if (status == MR_OK) {
+            MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from, len); /* or closes it */
+            continue;
+        }
+        close_oldest(http);
+        http->accepts_late = status == MR_ERR_SYSTEM;
+    }
+}
+
 /* Waits for the next thing and does it. */
 static void turn(struct mr_http *http, int64_t next_tick_ns)
 {
-    struct pollfd fds[3] = {
+    struct pollfd fds[4] = {
         {.fd = http->stop_fd, .events = POLLIN},
         {.fd = http->done_fd, .events = POLLIN},
         {.fd = epoll_descriptor(http), .events = POLLIN},
+        {.fd = may_accept(http) ? http->listen_fd : -1, .events = POLLIN},
     };
     poll(fds, MR_ARRAY_LEN(fds), wait_ms(http, next_tick_ns));
+    if (fds[3].revents != 0) {
+        accept_new(http);
+    }
     slow_finish(http, false);
     if (http->daemon != NULL) {
         MHD_run(http->daemon);
@@ -477,6 +520,7 @@ static void tick(struct mr_http *http)
     if (http->daemon == NULL) {
         try_again(http);
     }
+    http->accepts_late = false;
     close_late_connections(http);
 }
 
@@ -500,10 +544,8 @@ static void say_farewell(struct mr_http *http)
         poll(&ready, 1, 10);
         MHD_run(http->daemon);
     }
-    MHD_stop_daemon(http->daemon); /* closes the listening socket too */
-    if (http->options.address.is_unix) {
-        unlink(http->options.address.path);
-    }
+    MHD_stop_daemon(http->daemon);
+    mr_listen_close(&http->options.address, http->listen_fd);
 }
 
 static void *http_main(void *context)

@@ -2,11 +2,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -161,6 +163,35 @@ mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_err
                    "port %u of %s can't be listened on: %s; set http.address to a free one",
                    address->port, address->host[0] == '\0' ? "all interfaces" : address->host,
                    reason);
+}
+
+/* Descriptors that are left for PostgreSQL, Kafka and files. The lowest free one is always taken, so that a high
+ * number says that few are left. */
+static int descriptors_max(void)
+{
+    enum { KEPT_MAX = 16, KEPT_SHARE = 8 };
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    rlim_t kept = limit.rlim_cur / KEPT_SHARE < KEPT_MAX ? limit.rlim_cur / KEPT_SHARE : KEPT_MAX;
+    return limit.rlim_cur - kept > INT_MAX ? INT_MAX : (int)(limit.rlim_cur - kept);
+}
+
+mr_status mr_accept(int listen_fd, int *ret_fd, struct sockaddr_storage *ret_from,
+                    socklen_t *ret_len)
+{
+    socklen_t len = sizeof(*ret_from);
+    int fd = accept4(listen_fd, (struct sockaddr *)ret_from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        bool used_up = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        return used_up ? MR_ERR_SYSTEM : MR_AGAIN;
+    }
+    if (fd >= descriptors_max()) {
+        close(fd);
+        return MR_FULL;
+    }
+    *ret_fd = fd;
+    *ret_len = len;
+    return MR_OK;
 }
 
 void mr_listen_close(const struct mr_address *address, int fd)

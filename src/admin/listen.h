@@ -3,6 +3,8 @@
 #ifndef MR_ADMIN_LISTEN_H
 #define MR_ADMIN_LISTEN_H
 
+#include <sys/socket.h>
+
 #include "base/status.h"
 
 enum {
@@ -27,6 +29,12 @@ bool mr_address_is_local(const struct mr_address *address);
 /* A listening, non-blocking socket, or MR_ERR_SYSTEM. A socket file that nobody listens on any more is
  * replaced; the file is for the owner and the group. */
 mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_error *ret_error);
+
+/* Takes a waiting connection, non-blocking. MR_AGAIN: there is none. MR_FULL: one was closed,
+ * because the few descriptors that are left are for the flow's own connections. MR_ERR_SYSTEM: none is left at all; it
+ * goes on waiting. */
+mr_status mr_accept(int listen_fd, int *ret_fd, struct sockaddr_storage *ret_from,
+                    socklen_t *ret_len);
 
 /* Closes the socket and takes its file away. */
 void mr_listen_close(const struct mr_address *address, int fd);

@@ -148,6 +148,8 @@ static void expose_batches(struct mr_exposition *out, const struct mr_monitor_sn
     mr_expose_one_u64(out, MR_METRIC_POOL_FREE, now->pipeline.pool_free);
     mr_expose_one_u64(out, MR_METRIC_ARENA_BYTES, now->pipeline.arena_bytes);
     mr_expose_one_u64(out, MR_METRIC_ARENA_HIGH_WATER, now->pipeline.arena_high_water_bytes);
+    mr_expose_one_u64(out, MR_METRIC_MEMORY_LIMIT, now->pipeline.memory_limit_bytes);
+    mr_expose_one_u64(out, MR_METRIC_MEMORY_USED, now->pipeline.memory_used_bytes);
     mr_expose_one_u64(out, MR_METRIC_ARENA_USED, now->pipeline.arena_used_bytes);
 }
 

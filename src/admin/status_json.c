@@ -117,6 +117,9 @@ static void add_in_flight(cJSON *root, const struct mr_monitor_snapshot *snapsho
     add_count(pool, "free", snapshot->pipeline.pool_free);
     add_count(pool, "bytes", snapshot->pipeline.arena_bytes);
     add_count(pool, "high_water_bytes", snapshot->pipeline.arena_high_water_bytes);
+    cJSON *memory = cJSON_AddObjectToObject(root, "memory");
+    add_count(memory, "limit_bytes", snapshot->pipeline.memory_limit_bytes);
+    add_count(memory, "used_bytes", snapshot->pipeline.memory_used_bytes);
 }
 
 static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_slot_view *view)

@@ -1,9 +1,13 @@
 #include "base/base.h"
 
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
+#include "base/log_writer.h"
 
 static _Atomic uint64_t alloc_count;
 static _Thread_local bool left_out;
@@ -25,17 +29,28 @@ bool mr_slice_equal(mr_slice a, mr_slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+/* After what was logged before, and without waiting for a reader that stands still. */
+static _Noreturn MR_PRINTF(1, 2) void end_with(const char *form, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, form);
+    int len = vsnprintf(text, sizeof(text), form, arguments);
+    va_end(arguments);
+    mr_log_stop();
+    mr_log_emit(text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1);
+    abort();
+}
+
 void mr_assert_failed(const char *condition, const char *file, int line)
 {
-    fprintf(stderr, "millrace: invariant broken at %s:%d: %s\n", file, line, condition);
-    abort();
+    end_with("millrace: invariant broken at %s:%d: %s\n", file, line, condition);
 }
 
 static void *alloc_checked(void *memory, size_t size, const char *file, int line)
 {
     if (memory == NULL) {
-        fprintf(stderr, "millrace: out of memory: %zu bytes at %s:%d\n", size, file, line);
-        abort();
+        end_with("millrace: out of memory: %zu bytes at %s:%d\n", size, file, line);
     }
     return memory;
 }

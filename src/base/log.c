@@ -1,40 +1,24 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
-
-enum { LOG_RECORD_MAX = 4096 };
+#include "base/log_writer.h"
 
 static enum mr_log_level log_level = MR_LOG_INFO;
 static enum mr_log_format log_format = MR_LOG_TEXT;
-static _Atomic uint64_t log_dropped;
 static mr_log_observer_fn log_observer;
 static void *log_observer_context;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-void mr_log_configure(enum mr_log_level level, enum mr_log_format format)
-{
-    log_level = level;
-    log_format = format;
-}
-
 void mr_log_observe(mr_log_observer_fn observer, void *context)
 {
     log_observer = observer;
     log_observer_context = context;
-}
-
-uint64_t mr_log_dropped(void)
-{
-    return atomic_load_explicit(&log_dropped, memory_order_relaxed);
 }
 
 static void append_text(struct mr_buffer *line, const char *text)
@@ -135,15 +119,33 @@ static void append_plain(struct mr_buffer *line, enum mr_log_level level, const 
     append_text(line, "\n");
 }
 
-/* One write a record, so that records of several threads don't mix. A full pipe is asked, not waited
- * for: a frozen reader of the log must not stop the data. */
-static void write_line(const char *bytes, size_t len)
+static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const char *event,
+                     const char *sentence, const struct mr_log_field *fields)
 {
-    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0 ||
-        write(STDERR_FILENO, bytes, len) < 0) {
-        atomic_fetch_add_explicit(&log_dropped, 1, memory_order_relaxed);
+    struct mr_buffer line = mr_buffer_init((uint8_t *)bytes, MR_LOG_LINE_MAX);
+    if (log_format == MR_LOG_JSON) {
+        append_json(&line, level, event, sentence, fields);
+    } else {
+        append_plain(&line, level, event, sentence, fields);
     }
+    if (line.full) { /* too long for a line: the event's name survives, its fields don't */
+        return format(bytes, level, event, "(record too long)", NULL);
+    }
+    return (size_t)((char *)line.at - bytes);
+}
+
+static size_t format_dropped(char bytes[MR_LOG_LINE_MAX], uint64_t dropped)
+{
+    const struct mr_log_field fields[] = {MR_LOG_INT("lines", dropped), {0}};
+    return format(bytes, MR_LOG_WARN, "log_dropped",
+                  "standard error took no lines for a while; these are missing", fields);
+}
+
+void mr_log_configure(enum mr_log_level level, enum mr_log_format form)
+{
+    log_level = level;
+    log_format = form;
+    mr_log_writer_tell(format_dropped);
 }
 
 void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
@@ -156,22 +158,7 @@ void mr_log_write(enum mr_log_level level, const char *event, const char *senten
         return;
     }
     int saved_errno = errno;
-    uint8_t bytes[LOG_RECORD_MAX];
-    struct mr_buffer line = mr_buffer_init(bytes, sizeof(bytes));
-    if (log_format == MR_LOG_JSON) {
-        append_json(&line, level, event, sentence, fields);
-    } else {
-        append_plain(&line, level, event, sentence, fields);
-    }
-    if (line.full) {
-        /* Too long for a line: the event's name survives, its fields don't. */
-        line = mr_buffer_init(bytes, sizeof(bytes));
-        if (log_format == MR_LOG_JSON) {
-            append_json(&line, level, event, "(record too long)", NULL);
-        } else {
-            append_plain(&line, level, event, "(record too long)", NULL);
-        }
-    }
-    write_line((const char *)bytes, (size_t)(line.at - bytes));
+    char line[MR_LOG_LINE_MAX];
+    mr_log_emit(line, format(line, level, event, sentence, fields));
     errno = saved_errno;
 }

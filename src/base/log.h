@@ -1,8 +1,8 @@
 /* Levelled, structured logging: one line a record on stderr, as text or JSON.
  *
  * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold row
- * data or secrets. Writing never blocks the caller: stderr is written once per record, and what a
- * stalled reader does not take is dropped and counted. Any thread.
+ * data or secrets. Writing never blocks the caller: a thread of its own writes to stderr, and what a
+ * stalled reader does not take is dropped, counted and told of later. Any thread.
  */
 #ifndef MR_BASE_LOG_H
 #define MR_BASE_LOG_H
@@ -13,7 +13,12 @@ enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARN, MR_LOG_ERROR };
 enum mr_log_format { MR_LOG_TEXT, MR_LOG_JSON };
 
 /* Before the first thread. The defaults are INFO and TEXT. */
-void mr_log_configure(enum mr_log_level level, enum mr_log_format format);
+void mr_log_configure(enum mr_log_level level, enum mr_log_format form);
+
+/* Starts the thread that writes / lets it write what is there, for a second at most. In between a record
+ * costs its caller a copy; without the thread it is written directly, or dropped. Main thread. */
+void mr_log_start(void);
+void mr_log_stop(void);
 
 /* Gets each record of level info or above, whatever the configured level; on the thread that logs, so it must
  * not wait and must not log. Before the first thread; NULL takes it away again after the last. */

@@ -87,18 +87,39 @@ static void block_freed(struct mr_pool *pool, size_t size)
     atomic_fetch_sub_explicit(&pool->arena_bytes, size, memory_order_relaxed);
 }
 
+/* Gives up the block of a batch. */
+static void block_drop(struct mr_pool *pool, struct mr_batch *batch)
+{
+    free(batch->block);
+    batch->block = NULL;
+    block_freed(pool, batch->block_size);
+    if (mr_batch_is_large(pool, batch)) {
+        atomic_fetch_sub(&pool->grown_bytes, batch->block_size);
+    }
+}
+
+bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size)
+{
+    size_t others = atomic_load(&pool->grown_bytes);
+    if (batch != NULL && mr_batch_is_large(pool, batch)) {
+        others -= batch->block_size;
+    }
+    return others == 0 || 2 * others + size + pool->block_size_max <= pool->large_max;
+}
+
 bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
 {
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
     MR_ASSERT(batch->record_count == 0);
-    if (size > pool->block_size_max) {
+    MR_ASSERT(size > pool->block_size && size <= pool->block_size_max);
+    if (!mr_pool_admits(pool, batch, size)) {
         return false;
     }
-    free(batch->block);
-    block_freed(pool, batch->block_size);
+    block_drop(pool, batch);
     batch->block_size = block_round(size);
     batch->block = MR_ALLOC(batch->block_size);
     block_made(pool, batch->block_size);
+    atomic_fetch_add(&pool->grown_bytes, batch->block_size);
     batch->bytes_at = batch->block;
     return true;
 }
@@ -109,6 +130,7 @@ void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_
     pool->count = count;
     pool->block_size = block_round(block_size);
     pool->block_size_max = block_size_max < pool->block_size ? pool->block_size : block_size_max;
+    pool->large_max = SIZE_MAX;
     mr_ring_init(&pool->free, count);
     for (uint32_t i = 0; i < count; i++) {
         MR_ASSERT(mr_ring_push(&pool->free, &pool->batches[i]));
@@ -149,10 +171,8 @@ void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch)
 {
     MR_ASSERT(batch->state != MR_BATCH_FREE);
     batch->state = MR_BATCH_FREE;
-    if (batch->block_size != pool->block_size) {
-        block_freed(pool, batch->block_size);
-        free(batch->block);
-        batch->block = NULL;
+    if (mr_batch_is_large(pool, batch)) {
+        block_drop(pool, batch);
     }
     MR_ASSERT(mr_ring_push(&pool->free, batch));
 }

@@ -99,7 +99,8 @@ static inline const struct mr_record *mr_batch_record(const struct mr_batch *bat
 }
 
 /* Replaces the block of an empty filling batch by one of at least `size` bytes, for a single change
- * that no standard block holds. False when `size` passes the pool's maximum. Source thread. */
+ * that no standard block holds; `size` is at most the pool's maximum. False, with the batch as it was, while
+ * larger blocks that are out leave no room for it. Source thread. */
 struct mr_pool;
 MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
 
@@ -117,13 +118,25 @@ struct mr_pool {
     uint32_t count;
     size_t block_size;          /* of a standard block */
     size_t block_size_max;      /* of a grown one */
+    size_t large_max;           /* see mr_pool_admits; SIZE_MAX at first */
     struct mr_ring free;        /* released by the sink thread, acquired by the source thread */
     _Atomic size_t arena_bytes; /* of all blocks there are, and the most that was */
     _Atomic size_t arena_bytes_high;
+    _Atomic size_t grown_bytes; /* of blocks larger than the standard */
 };
 
 void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max);
 void mr_pool_done(struct mr_pool *pool);
+
+/* Whether `batch` (NULL: one that is yet to come) may have a block of `size` bytes now: twice the large blocks of
+ * other batches (they may be compressed just now), this one, and the largest message there may be, are within
+ * `large_max`. A large block is always admitted when there is no other. Source thread. */
+bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size);
+
+static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr_batch *batch)
+{
+    return batch->block_size > pool->block_size;
+}
 
 /* An empty batch in state filling, or NULL when all are out. Source thread. */
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool);

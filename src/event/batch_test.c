@@ -49,13 +49,36 @@ static void test_grow_up_to_the_maximum_and_back(void **state)
     struct mr_pool pool;
     mr_pool_init(&pool, 2, 1024, 4096);
     struct mr_batch *batch = mr_pool_acquire(&pool);
-    assert_false(mr_batch_grow(&pool, batch, 4097));
     assert_true(mr_batch_grow(&pool, batch, 4096));
     assert_int_equal(batch->block_size, 4096);
     mr_pool_release(&pool, batch);
     mr_pool_acquire(&pool);
     batch = mr_pool_acquire(&pool);
     assert_int_equal(batch->block_size, 1024);
+    mr_pool_done(&pool);
+}
+
+static void test_large_blocks_wait_for_each_other(void **state)
+{
+    (void)state;
+    struct mr_pool pool;
+    mr_pool_init(&pool, 3, 1024, 8192);
+    pool.large_max = 16384; /* the least: a message and its records, or the records twice */
+    struct mr_batch *first = mr_pool_acquire(&pool);
+    assert_true(mr_pool_admits(&pool, NULL, 0));
+    assert_true(mr_batch_grow(&pool, first, 2048));
+    assert_true(mr_pool_admits(&pool, NULL, 0));
+    struct mr_batch *second = mr_pool_acquire(&pool);
+    assert_true(mr_batch_grow(&pool, second, 4096));
+    assert_false(mr_batch_grow(&pool, second, 8192));
+    assert_int_equal(second->block_size, 4096); /* as it was */
+    assert_false(mr_pool_admits(&pool, NULL, 0));
+    mr_pool_release(&pool, first);
+    assert_true(mr_batch_grow(&pool, second, 8192)); /* alone it always may */
+    assert_int_equal(atomic_load(&pool.grown_bytes), 8192);
+    mr_pool_release(&pool, second);
+    assert_int_equal(atomic_load(&pool.grown_bytes), 0);
+    assert_true(mr_pool_admits(&pool, NULL, 8192));
     mr_pool_done(&pool);
 }
 
@@ -78,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_bytes_and_records_meet),
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
+        cmocka_unit_test(test_large_blocks_wait_for_each_other),
         cmocka_unit_test(test_topics_are_interned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@ struct intake {
     struct mr_pipeline *pipeline;
     struct mr_source_handler handler;
     struct mr_batch *filling;
+    size_t wanted; /* with `handler.hold`: the block that there was no room for; 0: any */
     uint32_t session;
     uint64_t sequence; /* of the batch handed over last in this session */
     struct mr_position
@@ -203,15 +204,14 @@ static mr_status encode_item(struct intake *intake, const struct mr_item *item, 
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
 static mr_status make_room(struct intake *intake, enum form *form, struct mr_error *ret_error)
 {
-    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_pool *pool = &intake->pipeline->pool;
     if (filling_has_records(intake)) {
         hand_over(intake);
         return MR_OK;
     }
     size_t size = intake->filling->block_size;
-    size_t most = pipeline->pool.block_size_max;
-    if (size >= most ||
-        !mr_batch_grow(&pipeline->pool, intake->filling, size > most / 2 ? most : 2 * size)) {
+    size_t most = pool->block_size_max;
+    if (size >= most) {
         if (intake->oversizer.policy != MR_OVERSIZE_FAIL && *form != FORM_TOO_LARGE) {
             *form = FORM_TOO_LARGE;
             return MR_OK;
@@ -219,11 +219,36 @@ static mr_status make_room(struct intake *intake, enum form *form, struct mr_err
         return mr_fail(
             ret_error, MR_ERR_POISON,
             "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
-            "(and the broker's and topic's message sizes), set sink.kafka.oversize, or take the "
-            "table out",
+            "and pipeline.memory (and the broker's and topic's message sizes), set "
+            "sink.kafka.oversize, or take the table out",
             most);
     }
+    size_t larger = size > most / 2 ? most : 2 * size;
+    if (!mr_batch_grow(pool, intake->filling, larger)) {
+        intake->handler.hold = true;
+        intake->wanted = larger;
+        return MR_FULL;
+    }
     return MR_OK;
+}
+
+/* A large block sets out at once with its one change. While it is on its way, nothing more may be received unless
+ * there is room for the largest. */
+static void hand_over_large(struct intake *intake)
+{
+    struct mr_pool *pool = &intake->pipeline->pool;
+    if (mr_batch_is_large(pool, intake->filling)) {
+        hand_over(intake);
+        intake->wanted = 0;
+        intake->handler.hold = !mr_pool_admits(pool, NULL, 0);
+    }
+}
+
+/* Whether what was held back may go on. */
+static bool may_go_on(const struct intake *intake)
+{
+    return !intake->handler.hold ||
+           mr_pool_admits(&intake->pipeline->pool, intake->filling, intake->wanted);
 }
 
 static mr_status append(struct intake *intake, const struct mr_item *item,
@@ -252,6 +277,7 @@ static mr_status append(struct intake *intake, const struct mr_item *item,
             if (MR_UNLIKELY(first)) {
                 mr_meter_first(intake->filling, intake->round_ns, intake->round_wall_ns,
                                decoded_ns);
+                hand_over_large(intake);
             }
             if (MR_UNLIKELY(form != FORM_OWN)) {
                 mr_oversizer_note(&intake->oversizer, item);
@@ -613,7 +639,8 @@ static void wait_for_batch(struct intake *intake)
 {
     struct mr_pool *pool = &intake->pipeline->pool;
     atomic_store(&intake->pipeline->source_waits, true);
-    if (mr_ring_count(&pool->free) == 0) {
+    bool has_batch = intake->filling != NULL || mr_ring_count(&pool->free) > 0;
+    if (!has_batch || !may_go_on(intake)) {
         wait_for_sink(intake, STATUS_IDLE_NS);
     }
 }
@@ -915,6 +942,7 @@ static mr_status receive_round(struct intake *intake, struct mr_error *ret_error
     struct mr_pipeline *pipeline = intake->pipeline;
     intake->round_wall_ns = mr_wall_ns();
     mr_encoder_set_clock(pipeline->encoder, intake->round_wall_ns);
+    intake->handler.hold = !may_go_on(intake);
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);

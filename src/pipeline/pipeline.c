@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "pipeline/memory.h"
 #include "pipeline/pipeline_internal.h"
 
 enum { BACKOFF_MIN_MS = 100 };
@@ -56,6 +57,9 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->on_open_context = on_open_context;
     mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
                  options->change_bytes_max);
+    if (options->large_bytes_max != 0) {
+        pipeline->pool.large_max = options->large_bytes_max;
+    }
     mr_ring_init(&pipeline->to_sink, options->batches);
     mr_meter_init(&pipeline->meter);
     pthread_mutex_init(&pipeline->identity_lock, NULL);
@@ -166,6 +170,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .pool_free = mr_ring_count(&pipeline->pool.free),
         .arena_bytes = atomic_load(&pipeline->pool.arena_bytes),
         .arena_high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),
+        .memory_limit_bytes = pipeline->options.memory_bytes,
+        .memory_used_bytes = atomic_load(&pipeline->pool.arena_bytes) +
+                             mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {

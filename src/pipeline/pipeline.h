@@ -23,6 +23,8 @@ struct mr_pipeline_options {
     uint32_t batches;        /* in the pool */
     size_t batch_bytes;      /* of a standard batch */
     size_t change_bytes_max; /* of one change's records */
+    uint64_t memory_bytes;   /* the budget, for whoever looks (pipeline/memory) */
+    size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
     uint32_t coalesce_us;    /* how long a busy socket may fill before it is read again */
     uint32_t status_interval_ms;
     uint32_t shutdown_deadline_ms;
@@ -84,6 +86,8 @@ struct mr_pipeline_stats {
     uint32_t pool_free;
     uint64_t arena_bytes; /* memory of all batches */
     uint64_t arena_high_water_bytes;
+    uint64_t memory_limit_bytes;
+    uint64_t memory_used_bytes;              /* of it: batches, and what receives rows */
     uint64_t arena_used_bytes;               /* of sealed batches, on their way or waiting */
     uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];

@@ -485,13 +485,18 @@ static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
     return status;
 }
 
-mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
-                        struct mr_error *ret_error)
+void mr_pg_forget(struct mr_pg_conn *conn)
 {
     if (conn->received != NULL) {
         PQfreemem(conn->received);
         conn->received = NULL;
     }
+}
+
+mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
+                        struct mr_error *ret_error)
+{
+    mr_pg_forget(conn);
     int len = PQgetCopyData(conn->libpq, &conn->received, 1);
     if (len == 0) {
         if (conn->unsent) {

@@ -72,6 +72,9 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
 mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
                         struct mr_error *ret_error);
 
+/* Gives up the message that was received last before the next call would. */
+void mr_pg_forget(struct mr_pg_conn *conn);
+
 /* Sends a standby status update with write = flush = apply = `flushed`. Does not wait: what the socket
  * does not take now goes out with a later call. */
 mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn flushed, bool reply_requested,

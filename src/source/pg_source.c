@@ -20,6 +20,7 @@ struct pg_source {
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
+    size_t longest; /* message of this connection */
     uint64_t reads;
 };
 
@@ -80,6 +81,11 @@ static void count_received(struct pg_source *source)
     uint64_t bytes = atomic_load_explicit(&source->base.received_bytes, memory_order_relaxed);
     atomic_store_explicit(&source->base.received_bytes, bytes + source->message.len,
                           memory_order_relaxed);
+    if (MR_UNLIKELY(source->message.len > source->longest)) {
+        source->longest = source->message.len;
+        atomic_store_explicit(&source->base.message_bytes_max, source->longest,
+                              memory_order_relaxed);
+    }
 }
 
 static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
@@ -89,6 +95,12 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     MR_ASSERT(source->conn != NULL);
     source->handler = handler;
     for (int i = 0; i < RECEIVE_SHARE; i++) {
+        if (MR_UNLIKELY(handler->hold)) {
+            if (!source->pending) {
+                mr_pg_forget(source->conn);
+            }
+            return MR_FULL;
+        }
         if (!source->pending) {
             MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
             source->pending = true;
@@ -126,6 +138,8 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     mr_pg_close(source->conn);
     source->conn = NULL;
     source->pending = false;
+    source->longest = 0;
+    atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
     if (source->handler != NULL) {
         mr_pgoutput_reset(source->decoder, source->handler);
     }

@@ -16,6 +16,7 @@
  * after it answered MR_FULL; positions tell what was done already. */
 struct mr_source_handler {
     void *context;
+    bool hold; /* nothing more is to be handed over for now: `receive` answers MR_FULL */
     mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
     mr_status (*message)(void *context, const struct mr_message_event *message,
                          struct mr_error *ret_error);
@@ -62,7 +63,9 @@ struct mr_source_ops {
 
 struct mr_source {
     const struct mr_source_ops *ops;
-    _Atomic uint64_t received_bytes; /* of messages; the source counts, anybody reads */
+    /* The source counts, anybody reads. */
+    _Atomic uint64_t received_bytes;    /* of messages */
+    _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
 };
 
 #endif

@@ -55,7 +55,7 @@ def test_another_encoding(latin_database, millrace_for, topic):
 def test_value_of_a_hundred_megabytes(database, millrace):
     """Too large for the broker as it is set: an end with the names of what to raise, and nothing confirmed."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    process = millrace(pipeline__change_max="300000000").start().streaming()
+    process = millrace(pipeline__change_max="300000000", pipeline__memory='"1200MiB"').start().streaming()
     before = database.slot_row("confirmed_flush_lsn")
     database.run("INSERT INTO t SELECT 1, repeat('0123456789', 10000000)")
     assert process.ended(120) == 65

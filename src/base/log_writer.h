@@ -1,0 +1,22 @@
+/* Where log lines go: to standard error, from a thread of their own.
+ *
+ * Whoever logs copies its line into a slot of a fixed ring and goes on; nothing is waited for, whatever standard
+ * error is (a pipe that nobody reads, a terminal that was stopped, a disk that hangs). A full ring drops the line and
+ * counts it, and once lines are taken again a line says how many are missing. Before the thread runs, and after,
+ * lines are written directly, if standard error takes them at once. Inside base/ only.
+ */
+#ifndef MR_BASE_LOG_WRITER_H
+#define MR_BASE_LOG_WRITER_H
+
+#include "base/base.h"
+
+enum { MR_LOG_LINE_MAX = 4096 };
+
+/* One whole line of up to MR_LOG_LINE_MAX bytes. Never waits, asks for no memory. Any thread. */
+void mr_log_emit(const char *line, size_t len);
+
+/* Writes the line that tells of `dropped` lines; set by log.c, which knows the format. */
+typedef size_t (*mr_log_dropped_fn)(char line[MR_LOG_LINE_MAX], uint64_t dropped);
+void mr_log_writer_tell(mr_log_dropped_fn tell);
+
+#endif

@@ -1,0 +1,53 @@
+#include "pipeline/memory.h"
+
+/* All measured by tests/test_memory.py. */
+enum {
+    OWN_BYTES = 24 * 1024 * 1024, /* 20 MiB without a pool */
+    TABLE_BYTES = 48 * 1024,      /* 22 MiB for 500 tables of 50 columns */
+    /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
+     * librdkafka keeps of a record and its three headers is more than the record. */
+    POOL_FACTOR = 4,
+    INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
+    /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
+    MESSAGE_ROOM = 1024,
+    CHANGE_BYTES_MIN = 64 * 1024,
+    CHANGE_BYTES_DEFAULT = 64 * 1024 * 1024,
+};
+
+uint64_t mr_memory_input(uint64_t message_bytes)
+{
+    uint64_t size = INPUT_BYTES_MIN;
+    while (size < message_bytes) {
+        size *= 2;
+    }
+    return size;
+}
+
+struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t change_bytes_max)
+{
+    /* Records are larger than the row they are of by more than a message is. */
+    uint64_t message = change_bytes_max - MESSAGE_ROOM;
+    return (struct mr_memory){
+        .own = OWN_BYTES + needs->tables * TABLE_BYTES,
+        .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
+        .input = mr_memory_input(message),
+        .large = 2 * change_bytes_max,
+    };
+}
+
+uint64_t mr_memory_sum(const struct mr_memory *memory)
+{
+    return memory->own + memory->pool + memory->input + memory->large;
+}
+
+uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit)
+{
+    uint64_t change = CHANGE_BYTES_DEFAULT;
+    for (; change > CHANGE_BYTES_MIN; change /= 2) {
+        struct mr_memory memory = mr_memory_of(needs, change);
+        if (mr_memory_sum(&memory) <= limit) {
+            break;
+        }
+    }
+    return change;
+}

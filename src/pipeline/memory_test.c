@@ -1,0 +1,46 @@
+#include "pipeline/memory.h"
+
+#include "testing/test.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct mr_memory_needs usual = {.tables = 10, .batches = 16, .batch_bytes = MIB / 8};
+
+static void test_input_doubles(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_memory_input(0), 16384);
+    assert_int_equal(mr_memory_input(16384), 16384);
+    assert_int_equal(mr_memory_input(16385), 32768);
+    assert_int_equal(mr_memory_input(100000000), 128 * MIB);
+}
+
+/* What docs/operations.md says of the usual pool. */
+static void test_change_max_of_budgets(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_memory_change_max(&usual, 256 * MIB), 64 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 1024 * MIB), 64 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 64 * MIB), 8 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 1), 64 * 1024);
+}
+
+static void test_sum_is_within_what_it_was_made_for(void **state)
+{
+    (void)state;
+    for (uint64_t limit = 64 * MIB; limit < 300 * MIB; limit += 7 * MIB) {
+        struct mr_memory memory = mr_memory_of(&usual, mr_memory_change_max(&usual, limit));
+        assert_true(mr_memory_sum(&memory) <= limit);
+        assert_true(memory.large >= 2 * mr_memory_change_max(&usual, limit));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_input_doubles),
+        cmocka_unit_test(test_change_max_of_budgets),
+        cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

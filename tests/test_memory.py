@@ -1,0 +1,173 @@
+"""Memory stays within pipeline.memory whatever comes: long transactions, large rows, many tables, Kafka away.
+
+What is measured is the most that was resident (VmHWM); where control groups can be made, the kernel holds millrace to
+its budget as well and would kill it. MILLRACE_TEST_MEMORY names a file that gets a line of figures from each test."""
+
+import os
+import threading
+
+import pytest
+
+from faults.servers import Broker
+from kit import connect, eventually
+from ledger import peak_rss_mb, size
+
+SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
+GROUPS = "/sys/fs/cgroup/memory"  # version 1; under version 2 a group is under /sys/fs/cgroup itself
+BUDGETS = ("256MiB", "64MiB")
+
+
+def budget_mb(budget):
+    return int(budget.removesuffix("MiB"))
+
+
+class Group:
+    """A control group with a hard limit, where this machine lets us make one; else nothing."""
+
+    def __init__(self, limit_mb):
+        self.path = None
+        v1 = os.path.isdir(GROUPS)
+        path = os.path.join(GROUPS if v1 else "/sys/fs/cgroup", f"millrace-test-{os.getpid()}-{limit_mb}")
+        try:
+            os.mkdir(path)
+        except OSError:
+            return
+        self.path = path
+        try:
+            self.write("memory.limit_in_bytes" if v1 else "memory.max", limit_mb << 20)
+        except OSError:
+            self.close()
+
+    def write(self, name, value):
+        with open(os.path.join(self.path, name), "w", encoding="ascii") as file:
+            file.write(str(value))
+
+    def add(self, process):
+        if self.path is not None:
+            self.write("cgroup.procs", process.process.pid)
+
+    def close(self):
+        if self.path is not None:
+            # Once its last process is gone; that of a failed test is ended by another fixture.
+            try:
+                eventually(lambda: os.rmdir(self.path) is None, 10, "the group's end", OSError)
+            finally:
+                self.path = None
+
+
+@pytest.fixture
+def bounded(millrace):
+    """Starts millrace with a budget, in a group of that size where there are groups."""
+    groups = []
+
+    def start(budget, **options):
+        process = millrace(pipeline__memory=f'"{budget}"', **options)
+        process.start()
+        if not SANITIZED:
+            groups.append(Group(budget_mb(budget)))
+            groups[-1].add(process)
+        process.budget = budget
+        return process.streaming()
+
+    yield start
+    for group in groups:
+        group.close()
+
+
+def judge(process, what, most_mb=None):
+    """The peak so far is within the budget (and `most_mb`); a line for the table in docs/operations.md."""
+    peak = peak_rss_mb(process)
+    path = os.environ.get("MILLRACE_TEST_MEMORY")
+    if path:
+        with open(path, "a", encoding="utf-8") as file:
+            now = process.figure("process_resident_memory_bytes") / (1 << 20)
+            file.write(f"| {what} | {process.budget} | {peak:.0f} MiB | {now:.0f} MiB |\n")
+    if not SANITIZED:
+        assert peak <= min(budget_mb(process.budget), most_mb or 1 << 20), f"{what}: {peak:.0f} MiB"
+
+
+def delivered(process, count, limit_s=240):
+    def all_there():
+        assert process.process.poll() is None, "".join(process.lines)[-2000:]
+        return process.figure("millrace_records_acknowledged_total") >= count
+    eventually(all_there, limit_s, f"{count} records", (OSError, KeyError))
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_long_transaction(database, bounded, budget):
+    rows = size("MILLRACE_TEST_BIGTX", 300000)
+    database.run("CREATE TABLE t (id int PRIMARY KEY, pad text)")
+    process = bounded(budget)
+    database.run(f"INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, {rows}) g")
+    delivered(process, rows)
+    judge(process, f"one transaction of {rows:,} rows")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_many_large_rows(database, bounded, budget):
+    """A gigabyte by and by at full length: one transaction of rows of 1 MB, and one of rows of 50 kB."""
+    large, middling = size("MILLRACE_TEST_LARGE_ROWS", 60), size("MILLRACE_TEST_LARGE_ROWS", 60) * 20
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL;"
+                 "CREATE SEQUENCE s")
+    database.make_topic("t", config={"max.message.bytes": "4000000"})
+    process = bounded(budget, sink__kafka__message_max="4000000")
+    block = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 1000))"
+    database.run(f"INSERT INTO t SELECT g, repeat({block}, 32) FROM generate_series(1, {large}) g;"
+                 f"INSERT INTO t SELECT -g, repeat({block}, 1) || repeat('y', 18000) "
+                 f"FROM generate_series(1, {middling}) g")
+    delivered(process, large + middling)
+    judge(process, f"{large:,} rows of 1 MB, then {middling:,} of 50 kB, a transaction each")
+    assert process.stop() == 0
+
+
+def test_value_of_a_hundred_megabytes(database, bounded):
+    """About three times the value, and the row arrives."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    database.make_topic("t", config={"max.message.bytes": "104000000"})
+    process = bounded("448MiB", sink__kafka__message_max="104000000", pipeline__change_max='"128MiB"')
+    database.run("INSERT INTO t SELECT 1, repeat(string_agg(md5(g::text), ''), 100) "
+                 "FROM generate_series(1, 31250) g")
+    database.run("INSERT INTO t VALUES (2, 'small')")
+    delivered(process, 2)
+    judge(process, "a value of 100 MB", 3 * 96 + 40)
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_many_tables(database, bounded, budget):
+    count, columns = size("MILLRACE_TEST_TABLES", 60), 50
+    create = ", ".join(f"a_column_with_a_name_{c} text" for c in range(columns - 1))
+    with connect(database.name) as connection:
+        for number in range(count):
+            connection.execute(f"CREATE TABLE t{number} (id int PRIMARY KEY, {create})")
+    process = bounded(budget, tables=tuple(f"t{number}" for number in range(count)))
+    with connect(database.name) as connection:
+        for number in range(count):
+            connection.execute(f"INSERT INTO t{number} SELECT g, 'x', 'y' FROM generate_series(1, 10) g")
+    delivered(process, 10 * count)
+    judge(process, f"{count} tables of {columns} columns")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_burst_while_kafka_is_away(database, bounded, budget):
+    """The smallest records in both forms: the Kafka client's bookkeeping is largest then."""
+    rows = 200000
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    broker = Broker()
+    try:
+        batches = 64 if budget == "64MiB" else 256
+        process = bounded(budget, sink__kafka__brokers=f'["{broker.proxied}"]', format='"flat"',
+                          pipeline__batches=str(batches), sink__kafka__headers="true")
+        database.run("INSERT INTO t VALUES (0)")
+        delivered(process, 1)
+        broker.stop()
+        database.run(f"INSERT INTO t SELECT g FROM generate_series(1, {rows}) g")
+        eventually(lambda: process.figure("millrace_pool_free_batches") == 0, 60, "a full pool")
+        broker.start()
+        delivered(process, rows + 1)
+        judge(process, f"{rows:,} rows while Kafka is away, {batches} batches")
+        assert process.stop() == 0
+    finally:
+        broker.close()
