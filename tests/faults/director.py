@@ -1,10 +1,11 @@
 """The fault director: load, faults by a seed, and the verdict of the checker.
 
-    python director.py --minutes N --seed S [--delivery exactly-once]     (tests/soak.sh makes the servers for it)
+    python director.py --minutes N --seed S [--delivery exactly-once] [--brokers 3]     (tests/soak.sh makes the servers)
 
 The seed fixes workload and schedule. Real processes are not deterministic, so it does not fix how they interleave."""
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -20,10 +21,11 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
 import psycopg
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec, ResourceType)
 
 from checker import Checker
+from cluster import Cluster
 from kit import Database, Millrace, dsn, eventually, stand
 from servers import Broker, Proxy
 from workload import SCHEMA, TABLES, Workload
@@ -31,6 +33,7 @@ from workload import SCHEMA, TABLES, Workload
 PARTITIONS = 3
 # What may end a millrace that nobody killed: an orderly stop, and one that could not wait for everything.
 ORDERLY = (0, 3)
+TOO_LARGE = 65
 
 
 class Sampler(threading.Thread):
@@ -75,9 +78,10 @@ class Sampler(threading.Thread):
 
 
 class Scene:
-    """PostgreSQL of the stand, a broker of its own, proxies in front of both, millrace between them, and load."""
+    """PostgreSQL of the stand, a broker or three of its own, proxies in front of both, millrace between them, and
+    load."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", brokers=1, **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
@@ -88,21 +92,21 @@ class Scene:
         self.codes = []
         self.altered = 0
         try:
-            self._build(writers, options)
+            self._build(writers, brokers, options)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, writers, options):
-        self.broker = Broker()
+    def _build(self, writers, brokers, options):
+        self.broker = Broker() if brokers == 1 else Cluster()
         self.pg_proxy = Proxy(int(os.environ["PGPORT"]))
         self.database = Database()
         self.database.run(SCHEMA)
         self.topics = [self.database.topic(table) for table in TABLES]
-        made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.topics])
+        made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS) for topic in self.topics])
         for answer in made.values():
             answer.result()
-        values = {"sink__kafka__brokers": f'["{self.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
+        values = {"sink__kafka__brokers": json.dumps(self.broker.proxied.split(",")), "pipeline__reconnect_max": '"1s"',
                   "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
                   "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
                   "sink__kafka__delivery": f'"{self.delivery}"', **options}
@@ -164,24 +168,96 @@ class Scene:
 
     # ---- Kafka ----
 
-    def broker_kill(self):
-        self.broker.stop(signal.SIGKILL)
+    def clustered(self):
+        return isinstance(self.broker, Cluster)
+
+    def node(self):
+        """The broker, or one of several: then all have everything, so that one more fault takes no copy too many."""
+        if not self.clustered():
+            return self.broker
+        self.broker.in_sync()
+        return self.chance.choice(self.broker.nodes)
+
+    def broker_kill(self, node=None):
+        node = node or self.node()
+        node.stop(signal.SIGKILL)
         time.sleep(self.chance.uniform(0, 1))
-        self.broker.start()
+        node.start()
         self.counts["broker crashes"] += 1
 
     def broker_restart(self):
-        self.broker.stop(signal.SIGTERM)
-        self.broker.start()
+        node = self.node()
+        node.stop(signal.SIGTERM)
+        node.start()
         self.counts["broker restarts"] += 1
 
     def broker_freeze(self):
-        self.broker.send(signal.SIGSTOP)
+        node = self.node()
+        node.send(signal.SIGSTOP)
         try:
             time.sleep(self.chance.uniform(0.5, 4))
         finally:
-            self.broker.send(signal.SIGCONT)
+            node.send(signal.SIGCONT)
         self.counts["freezes"] += 1
+
+    def rolling_restart(self):
+        """As an upgrade does it: one after the other, each has caught up before the next one goes."""
+        self.broker.in_sync()
+        for node in self.broker.nodes:
+            node.stop(signal.SIGTERM)
+            node.start()
+            self.broker.in_sync()
+        self.counts["rolling restarts"] += 1
+
+    def leader_kill(self):
+        self.broker.in_sync()
+        self.broker_kill(self.broker.leader(self.chance.choice(self.topics), self.chance.randrange(PARTITIONS)))
+
+    def coordinator_kill(self):
+        """Of transactions: their end, and so their outcome, is what is lost."""
+        self.broker.in_sync()
+        self.broker_kill(self.broker.coordinator())
+
+    def two_brokers_away(self):
+        """Fewer copies than a record must have: nothing can be acknowledged until one is back."""
+        self.broker.in_sync()
+        away = self.chance.sample(self.broker.nodes, 2)
+        for node in away:
+            node.stop(signal.SIGTERM)
+        time.sleep(self.chance.uniform(1, 5))
+        self.broker.start(*away)
+        self.counts["minorities"] += 1
+
+    def fenced(self):
+        """Somebody else takes millrace's transactional id for a moment: its session is over."""
+        name = f"{self.database.prefix}/{self.database.slot}"
+
+        def taken():
+            other = Producer({"bootstrap.servers": self.broker.direct, "transactional.id": name, "log_level": 0})
+            other.init_transactions(20)
+            return True
+        eventually(taken, 60, f"transactional id {name}")
+        self.counts["fencings"] += 1
+
+    def record_refused(self):
+        """A topic takes no large batches for a moment: that ends millrace, and somebody who mends it starts it."""
+        entry = ConfigEntry("max.message.bytes", "200", incremental_operation=AlterConfigOpType.SET)
+        self._configure_topic(entry)
+        try:
+            code = self.ended()
+            assert code == TOO_LARGE, f"ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
+        finally:
+            entry.incremental_operation = AlterConfigOpType.DELETE
+            self._configure_topic(entry)
+        self.millrace.start()
+        self.counts["refusals"] += 1
+
+    def _configure_topic(self, entry):
+        def done():
+            resource = ConfigResource(ResourceType.TOPIC, self.topics[0], incremental_configs=[entry])
+            self.broker.admin.incremental_alter_configs([resource], request_timeout=10)[resource].result()
+            return True
+        eventually(done, 60, "the topic's configuration")
 
     # ---- PostgreSQL ----
 
@@ -263,11 +339,17 @@ class Scene:
 
     def faults(self):
         """(weight, fault): the quick ones more often."""
-        return [(9, self.kill), (4, self.terminate), (2, self.freeze), (1, self.broker_kill), (1, self.broker_restart),
+        faults = [(9, self.kill), (4, self.terminate), (2, self.freeze), (1, self.broker_kill), (1, self.broker_restart),
                 (2, self.broker_freeze), (2, self.pg_crash), (1, self.pg_restart), (3, self.backend_terminated),
                 (1, self.publication_altered), (1, self.table_altered), (2, self.cut_kafka),
                 (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers), (3, self.cut_and_kill),
-                (3, self.reset)]
+                (3, self.reset), (1, self.record_refused)]
+        if self.delivery == "exactly-once":
+            faults += [(2, self.fenced)]
+        if self.clustered():
+            faults += [(1, self.rolling_restart), (1, self.leader_kill), (1, self.two_brokers_away),
+                       (1, self.coordinator_kill)]
+        return faults
 
     def run_fault(self, fault):
         try:
@@ -355,14 +437,16 @@ def main():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
+    parser.add_argument("--brokers", type=int, choices=[1, 3], default=1)
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery)
+    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.brokers)
     try:
         scene.storm(arguments.minutes * 60)
         report = scene.check()
     finally:
         scene.close()
-    print(f"storm {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
+    brokers = "" if arguments.brokers == 1 else f" {arguments.brokers} brokers,"
+    print(f"storm {arguments.delivery},{brokers} seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")
     return 1 if report.problems else 0
