@@ -3,6 +3,8 @@
 Looks like a `servers.Broker` to what only sends faults and asks for positions: `proxy`, `direct`, `proxied`, `admin`,
 `client`, `started`, `close`; the faults of single nodes take one of `nodes`."""
 
+import time
+
 from confluent_kafka.admin import AdminClient
 
 from kit import eventually
@@ -47,7 +49,7 @@ class Cluster:
 
     def client(self):
         return AdminClient({"bootstrap.servers": self.direct, "log_level": 0, "reconnect.backoff.ms": 50,
-                            "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 1000})
+                            "reconnect.backoff.max.ms": 500})
 
     @staticmethod
     def start(*nodes):
@@ -57,20 +59,21 @@ class Cluster:
         for node in nodes:
             node.wait_until_it_serves()
 
-    def _partitions(self, node=None):
-        topics = (node or self).client().list_topics(timeout=5).topics.values()
-        return {(topic.topic, p.id): p for topic in topics for p in topic.partitions.values()}
-
-    def in_sync(self, limit_s=120):
+    def in_sync(self, limit_s=240):
         """Waits until every broker says that every partition has all its replicas."""
+        clients = [node.client() for node in self.nodes]
+
         def whole():
-            return all(p.leader > 0 and len(p.isrs) == NODES for node in self.nodes
-                       for p in self._partitions(node).values())
+            time.sleep(0.2)
+            return all(p.leader > 0 and len(p.isrs) == NODES for client in clients
+                       for topic in client.list_topics(timeout=5).topics.values() for p in topic.partitions.values())
         eventually(whole, limit_s, "all replicas in sync")
 
     def leader(self, topic, partition=0):
+        client = self.client()
+
         def found():
-            number = self._partitions()[topic, partition].leader
+            number = client.list_topics(timeout=5).topics[topic].partitions[partition].leader
             return next((node for node in self.nodes if node.number == number), None)
         return eventually(found, 60, f"a leader of {topic}")
 

@@ -78,27 +78,28 @@ class Sampler(threading.Thread):
 
 
 class Scene:
-    """PostgreSQL of the stand, a broker or three of its own, proxies in front of both, millrace between them, and
-    load."""
+    """PostgreSQL of the stand, a broker of its own, proxies in front of both, millrace between them, and load.
+    `broker`: another one, or a cluster, that the caller closes."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", brokers=1, **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", broker=None, **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
-        self.broker = self.pg_proxy = self.database = self.millrace = self.workload = self.sampler = None
+        self.broker, self.own_broker = broker, broker is None
+        self.pg_proxy = self.database = self.millrace = self.workload = self.sampler = None
         self.log = []  # lines of millraces that have ended
         self.codes = []
         self.altered = 0
         try:
-            self._build(writers, brokers, options)
+            self._build(writers, options)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, writers, brokers, options):
-        self.broker = Broker() if brokers == 1 else Cluster()
+    def _build(self, writers, options):
+        self.broker = self.broker or Broker()
         self.pg_proxy = Proxy(int(os.environ["PGPORT"]))
         self.database = Database()
         self.database.run(SCHEMA)
@@ -421,7 +422,7 @@ class Scene:
             self.sampler.finish()
         if self.millrace is not None and self.millrace.process is not None and self.millrace.process.poll() is None:
             self.millrace.kill()
-        if self.broker is not None:
+        if self.own_broker and self.broker is not None:
             self.broker.close()
         if self.pg_proxy is not None:
             self.pg_proxy.close()
@@ -439,12 +440,16 @@ def main():
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=1)
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.brokers)
+    cluster = scene = None
     try:
+        cluster = Cluster() if arguments.brokers == 3 else None
+        scene = Scene(arguments.seed, arguments.writers, arguments.delivery, cluster)
         scene.storm(arguments.minutes * 60)
         report = scene.check()
     finally:
-        scene.close()
+        for made in (scene, cluster):
+            if made is not None:
+                made.close()
     brokers = "" if arguments.brokers == 1 else f" {arguments.brokers} brokers,"
     print(f"storm {arguments.delivery},{brokers} seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():

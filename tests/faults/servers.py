@@ -19,7 +19,7 @@ import time
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kit import eventually
+from kit import STAND, eventually
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOG4J = os.path.join(HERE, "..", "..", "scripts", "kafka", "log4j2.properties")
@@ -67,13 +67,14 @@ class Proxy:
 
 
 class Broker:
-    """A Kafka of one node. `direct` is for the test, `proxied` is the way through `proxy`, for millrace.
+    """A Kafka of one node. `direct` is for the test, `proxied` is the way through `proxy`, for millrace; with
+    `address` it is reached there instead, without a proxy.
 
     As a node of a cluster it gets its number and the controllers of all of them; the cluster formats and starts it."""
 
-    def __init__(self, disk_mb=None, **settings):
+    def __init__(self, disk_mb=None, address=None, **settings):
         self.disk = None
-        self._prepare(1, None, settings)
+        self._prepare(1, None, settings, address)
         try:
             if disk_mb is not None:
                 self.disk = Disk(os.path.join(self.folder, "logs"), disk_mb)
@@ -93,13 +94,16 @@ class Broker:
         broker._prepare(number, "256m", settings)  # pylint: disable=protected-access
         return broker
 
-    def _prepare(self, number, heap, settings):
+    def _prepare(self, number, heap, settings, address=None):
         self.number, self.heap = number, heap or "512m"
         self.folder = tempfile.mkdtemp(prefix="millrace-broker-")
         self.settings = settings
         self.direct_port, self.inner_port, self.controller_port = free_port(), free_port(), free_port()
-        self.proxy = Proxy(self.inner_port)
-        self.direct, self.proxied = f"127.0.0.1:{self.direct_port}", f"127.0.0.1:{self.proxy.port}"
+        self.proxy = Proxy(self.inner_port) if address is None else None
+        self.inner = f"{address or '127.0.0.1'}:{self.inner_port}"
+        self.direct, self.proxied = f"127.0.0.1:{self.direct_port}", self.inner
+        if self.proxy:
+            self.proxied = f"127.0.0.1:{self.proxy.port}"
         self.process = None
         self.started = 0.0  # when it began to serve, monotonic
 
@@ -110,7 +114,7 @@ class Broker:
         values = {
             "process.roles": "broker,controller", "node.id": self.number,
             "controller.quorum.voters": ",".join(f"{n.number}@127.0.0.1:{n.controller_port}" for n in nodes),
-            "listeners": f"DIRECT://{self.direct},PROXIED://127.0.0.1:{self.inner_port},"
+            "listeners": f"DIRECT://{self.direct},PROXIED://{self.inner},"
                          f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"DIRECT://{self.direct},PROXIED://{self.proxied}",
             "controller.listener.names": "CONTROLLER", "inter.broker.listener.name": "DIRECT",
@@ -133,7 +137,8 @@ class Broker:
         inside = self.disk.inside if self.disk else []
         archive = glob.glob(os.path.join(os.environ["MILLRACE_STAND_DIR"], "cds", "*.jsa"))
         share = [f"-XX:SharedArchiveFile={archive[0]}"] if archive else []
-        return [*inside, "java", "-XX:+UseSerialGC", *share, f"-Dlog4j2.configurationFile={os.path.abspath(LOG4J)}",
+        # Compiled quickly rather than well: these live for a minute.
+        return [*inside, "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *share, f"-Dlog4j2.configurationFile={os.path.abspath(LOG4J)}",
                 "-cp", classes, *options]
 
     def format(self):
@@ -203,9 +208,27 @@ class Broker:
         if self.running():
             self.send(signal.SIGCONT)
         self.stop()
-        self.proxy.close()
+        if self.proxy:
+            self.proxy.close()
         if self.disk:
             self.disk.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class OtherServer:
+    """A second PostgreSQL, fresh and small, that nobody else uses."""
+
+    def __init__(self):
+        self.port = free_port()
+        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
+        self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
+
+    def stand(self, *command):
+        subprocess.run([STAND, *command], env=self.environment, check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+    def close(self):
+        self.stand("wipe")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
