@@ -127,9 +127,9 @@ class Scene:
 
     # ---- millrace ----
 
-    def ended(self):
+    def ended(self, limit_s=60):
         """Notes how a millrace ended; a bug that ends it is found here."""
-        code = self.millrace.ended(60)
+        code = self.millrace.ended(limit_s)
         self.log += self.millrace.lines
         self.codes.append(code)
         return code
@@ -242,15 +242,25 @@ class Scene:
 
     def record_refused(self):
         """A topic takes no large batches for a moment: that ends millrace, and somebody who mends it starts it."""
+        self.revive()
         entry = ConfigEntry("max.message.bytes", "200", incremental_operation=AlterConfigOpType.SET)
         self._configure_topic(entry)
         try:
-            code = self.ended()
+            code = self.ended(180)
             assert code == TOO_LARGE, f"ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
         finally:
             entry.incremental_operation = AlterConfigOpType.DELETE
             self._configure_topic(entry)
         self.millrace.start()
+        end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+
+        def delivered():
+            if self.millrace.process.poll() == TOO_LARGE:  # the brokers hear of it a little later
+                self.ended()
+                self.millrace.start()
+            self.revive()
+            return self.database.slot_row(f"confirmed_flush_lsn >= '{end}'")
+        eventually(delivered, 180, "delivery of what was refused")
         self.counts["refusals"] += 1
 
     def _configure_topic(self, entry):
