@@ -23,10 +23,12 @@ struct mr_pg_conn {
     bool unsent;    /* output that the socket did not take yet */
 };
 
-/* So that the server finds out within a minute that we are gone, too, and lets the claim and the slot go: its own time
- * limit may be off, and does not count for a session that only waits. The user's word counts more. */
+/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
+ * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
+ * we keep one without reading. The user's word counts more. */
 static const char default_settings[] =
-    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3";
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=90000";
 
 /* Settings that change how values are written, or that could end a session that only waits. */
 static const char pinned_settings[] =
