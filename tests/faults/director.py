@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -129,10 +130,17 @@ class Scene:
 
     def ended(self, limit_s=60):
         """Notes how a millrace ended; a bug that ends it is found here."""
-        code = self.millrace.ended(limit_s)
+        try:
+            code = self.millrace.ended(limit_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"millrace did not end within {limit_s} s:\n{self.said()}") from None
         self.log += self.millrace.lines
         self.codes.append(code)
         return code
+
+    def said(self):
+        """What millrace said last, librdkafka's chatter left out."""
+        return "".join([line for line in self.millrace.lines if '"kafka_client"' not in line][-12:])
 
     def revive(self):
         """Starts millrace when it does not run, as a supervisor would."""
@@ -387,13 +395,16 @@ class Scene:
 
     # ---- the end ----
 
-    def settle(self, limit_s=180):
+    def settle(self, limit_s=300):
         """Ends the load, lets millrace deliver everything, and stops it in order."""
         self.workload.finish()
         self.revive()
         end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
-        eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
-                   "delivery of everything")
+        try:
+            eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
+                       "delivery of everything")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.said()}") from None
         assert self.millrace.stop() == 0, "".join(self.millrace.lines[-5:])
         self.log += self.millrace.lines
         return self.sampler.finish()
