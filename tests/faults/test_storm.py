@@ -35,9 +35,10 @@ def test_kills_behind_cuts(delivery):
         scene.close()
 
 
+@pytest.mark.timeout(600)
 def test_producer_sessions_lost():
     """Somebody else takes the transactional id, and a topic refuses records: the next session knows how far it was."""
-    scene = Scene(seed=5, delivery="exactly-once")
+    scene = Scene(seed=5, writers=2, delivery="exactly-once")
     try:
         for fault in (scene.fenced, scene.record_refused, scene.fenced):
             scene.run_fault(fault)
