@@ -26,7 +26,7 @@ BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
-    libclang-rt-14-dev procps iproute2 curl xz-utils openssl shellcheck
+    libclang-rt-14-dev procps iproute2 nftables curl xz-utils openssl shellcheck
     chromium chromium-driver fonts-dejavu-core
     prometheus prometheus-postgres-exporter systemd)
 # For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).

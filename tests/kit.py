@@ -141,6 +141,7 @@ class Millrace:
         self.tables = tables
         self.write(text or self.native(tables, options))
         self.environment = {**os.environ, "TEST_URL": dsn(database.name, database.port)}
+        self.inside = []  # what its command is prefixed with
         self.process = self.collector = None
         self.lines = []
 
@@ -166,8 +167,8 @@ class Millrace:
         return "".join(f"{key} = {value}\n" for key, value in values.items() if value is not None)
 
     def start(self, *arguments, stdout=subprocess.DEVNULL):
-        self.process = subprocess.Popen([BINARY, *arguments, "--config", self.path], env=self.environment,
-                                        stdout=stdout, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*self.inside, BINARY, *arguments, "--config", self.path],
+                                        env=self.environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
         self.lines = []
         self.collector = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
         self.collector.start()

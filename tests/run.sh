@@ -19,6 +19,7 @@
 #   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)
 #   MILLRACE_TEST_SANITIZED  set: the binary is built with sanitizers, memory is not judged
+#   MILLRACE_TEST_NETWORK  1: fail, not skip, where no network namespace can be made
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 #
 # After a failure the servers' logs are in build/test-logs.
@@ -38,7 +39,7 @@ cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs
 
 run_pytest() {
-    "$MILLRACE_PYTHON" -m pytest -q -o cache_dir="$cache" \
+    "$MILLRACE_PYTHON" -m pytest -q -rs -o cache_dir="$cache" \
         --timeout "${MILLRACE_TEST_TIMEOUT:-300}" "$@"
 }
 

@@ -61,7 +61,8 @@ struct intake {
     bool marker_ends_rows; /* of a transaction, which are with the sink already */
 
     bool claimed;              /* the stream is ours, whether it is open or not */
-    bool stored_is_stale;      /* the claim is younger than what the sink has told */
+    uint32_t claimed_in;       /* the session of the last claim, plus one */
+    bool stored_is_stale;      /* the claim may be younger than what the sink has told */
     uint32_t attempt;          /* failed connections in a row */
     struct mr_error lost_told; /* the failure that was logged last */
     struct mr_poison poison;
@@ -705,7 +706,8 @@ static mr_status claim_source(struct intake *intake, struct mr_error *ret_error)
         MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->stop, ret_error));
     }
     intake->claimed = true;
-    intake->stored_is_stale = atomic_load(&pipeline->loaded) == intake->session + 1;
+    intake->stored_is_stale = intake->claimed_in == intake->session + 1;
+    intake->claimed_in = intake->session + 1;
     atomic_store(&pipeline->claimed, intake->session + 1);
     mr_wake(pipeline->sink_wake);
     return MR_OK;
@@ -750,6 +752,32 @@ static mr_status open_source(struct intake *intake, struct mr_error *ret_error)
     return MR_OK;
 }
 
+/* Waits for the sink to tell where it stands. Where the connection ends meanwhile, so does the claim, and the sink is not
+ * to begin with one that may be somebody else's by now. */
+static mr_status wait_with_claim(struct intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_source *source = pipeline->source;
+    bool has_claim = source->ops->claim != NULL;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = has_claim ? source->ops->descriptor(source) : -1, .events = POLLRDHUP},
+    };
+    if (poll(fds, 2, timeout_ms_of(STATUS_IDLE_NS)) <= 0) {
+        return MR_OK;
+    }
+    if (fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+    if (fds[1].revents == 0) {
+        return MR_OK;
+    }
+    atomic_store(&pipeline->claimed, intake->session);
+    disconnect(intake, 0);
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "PostgreSQL connection: it was closed while it waited for the sink");
+}
+
 /* Claims the stream, and opens it once the sink has told where it stands. */
 static mr_status connect_source(struct intake *intake, struct mr_error *ret_error)
 {
@@ -759,8 +787,7 @@ static mr_status connect_source(struct intake *intake, struct mr_error *ret_erro
     }
     if (stores(intake) && (atomic_load(&pipeline->loaded) != intake->session + 1 ||
                            atomic_load(&pipeline->reload) == intake->session + 1)) {
-        sleep_for(intake, -1, STATUS_IDLE_NS);
-        return MR_OK;
+        return wait_with_claim(intake, ret_error);
     }
     mr_status status = open_source(intake, ret_error);
     if (status != MR_OK) {

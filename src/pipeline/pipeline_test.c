@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -62,7 +63,8 @@ struct stage {
     _Atomic int stores;
     _Atomic bool hold_store; /* what is stored is not safe yet */
     _Atomic int claims;
-    bool loaded_unclaimed; /* what a stranger goes on storing says nothing */
+    _Atomic int open_at_claims; /* the sink's session begins only after so many */
+    bool loaded_unclaimed;      /* what a stranger goes on storing says nothing */
     _Atomic int
         refuse_from; /* from this open on the source speaks of a gap, until `refuse_to`; 0: never */
     _Atomic int refuse_to;
@@ -211,6 +213,9 @@ static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     (void)stop_fd;
     (void)error;
     struct stage *stage = of_sink(sink);
+    while (atomic_load(&stage->claims) < atomic_load(&stage->open_at_claims)) {
+        poll(NULL, 0, 1);
+    }
     stage->done = done;
     stage->done_context = context;
     stage->held_count = 0;
@@ -867,6 +872,23 @@ static void test_lost_claim_reads_the_position_anew(void **state)
     assert_int_equal(atomic_load(&stage->sessions), 2);
 }
 
+/* The connection ends while a sink that is slow to open has the thread: the claim is made anew before anything is read. */
+static void test_claim_that_dies_waiting(void **state)
+{
+    struct stage *stage = *state;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[1]);
+    close(stage->fd);
+    stage->fd = ends[0]; /* readable as ever, and ended */
+    atomic_store(&stage->open_at_claims, 2);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    wait_until(stage, told, 210);
+    stop_in_order(stage);
+    assert_true(atomic_load(&stage->claims) >= 2);
+    assert_int_equal(atomic_load(&stage->sessions), 1);
+}
+
 static void test_gap_ends_it(void **state)
 {
     struct stage *stage = *state;
@@ -910,6 +932,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_keepalive_takes_no_stored_position_back, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_lost_claim_reads_the_position_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_claim_that_dies_waiting, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gap_ends_it, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ struct kafka_sink {
     uint32_t send_at;      /* records of the batch at hand that are produced already */
     bool told_unreachable; /* said once, until something is delivered again */
     bool failed;
-    struct mr_error failure; /* the first of this session */
+    struct mr_error failure; /* the first of this session, or the one that no new session mends */
 
     /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
     struct mr_sink_counts counts;
@@ -85,9 +85,13 @@ static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
                          const char *text)
 {
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
-    if (!kafka->failed) {
+    struct mr_error failure;
+    mr_status status = explain(kafka, err, topic, text, &failure);
+    /* What a refused record brings about (a transaction in the wrong state, what is purged) may be told before it. */
+    bool cause = status != MR_ERR_TRANSIENT && kafka->failure.status == MR_ERR_TRANSIENT;
+    if (!kafka->failed || cause) {
         kafka->failed = true;
-        explain(kafka, err, topic, text, &kafka->failure);
+        kafka->failure = failure;
     }
 }
 
@@ -317,7 +321,8 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
         record_refused(kafka, code, rd_kafka_error_string(error), record, true);
     }
     rd_kafka_error_destroy(error);
-    return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : session_status(kafka, ret_error);
+    /* The reports that are there may know the cause. */
+    return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : kafka_poll(&kafka->base, ret_error);
 }
 
 static mr_status begin(struct kafka_sink *kafka, struct mr_error *ret_error)

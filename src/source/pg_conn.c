@@ -23,6 +23,13 @@ struct mr_pg_conn {
     bool unsent;    /* output that the socket did not take yet */
 };
 
+/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
+ * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
+ * we keep one without reading. The user's word counts more. */
+static const char default_settings[] =
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=90000";
+
 /* Settings that change how values are written, or that could end a session that only waits. */
 static const char pinned_settings[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
@@ -226,10 +233,10 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             "knows; see libpq's connection strings");
     }
     const char *own = conninfo_value(parsed, "options");
-    size_t size = sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 2;
+    size_t size =
+        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
     char *settings = MR_ALLOC(size);
-    snprintf(settings, size, "%s%s%s", own == NULL ? "" : own, own == NULL ? "" : " ",
-             pinned_settings);
+    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
     struct keywords keywords = {0};
     keywords_fill(&keywords, options, parsed, replication, settings);
     PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);

@@ -97,6 +97,8 @@ MUTANTS = [
            "        intake->filling->confirm_lsn = intake->marker_lsn + 64;\n", "unit pipeline_test"),
     Mutant("a marker takes the position back", INTAKE, "if (intake->marked < intake->confirmed) {", "if (false) {",
            "unit pipeline_test"),
+    Mutant("keeps a claim whose connection has ended", INTAKE, "    if (fds[1].revents == 0) {\n", "    if (true) {\n",
+           "unit pipeline_test"),
     Mutant("takes another's progress for a gap", INTAKE,
            "if (status == MR_ERR_HISTORY && stores(intake) && intake->stored_is_stale) {", "if (false) {",
            "unit pipeline_test"),

@@ -19,7 +19,7 @@ import time
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kit import eventually
+from kit import STAND, eventually
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOG4J = os.path.join(HERE, "..", "..", "scripts", "kafka", "log4j2.properties")
@@ -67,44 +67,66 @@ class Proxy:
 
 
 class Broker:
-    """A Kafka of one node. `direct` is for the test, `proxied` is the way through `proxy`, for millrace."""
+    """A Kafka of one node. `direct` is for the test, `proxied` is the way through `proxy`, for millrace; with
+    `address` it is reached there instead, without a proxy.
 
-    def __init__(self, disk_mb=None, **settings):
-        self.folder = tempfile.mkdtemp(prefix="millrace-broker-")
-        self.settings = settings
-        self.direct_port, self.inner_port, self.controller_port = free_port(), free_port(), free_port()
-        self.proxy = Proxy(self.inner_port)
-        self.direct, self.proxied = f"127.0.0.1:{self.direct_port}", f"127.0.0.1:{self.proxy.port}"
-        self.process = self.disk = None
-        self.started = 0.0  # when it began to serve, monotonic
+    As a node of a cluster it gets its number and the controllers of all of them; the cluster formats and starts it."""
+
+    def __init__(self, disk_mb=None, address=None, **settings):
+        self.disk = None
+        self._prepare(1, None, settings, address)
         try:
             if disk_mb is not None:
                 self.disk = Disk(os.path.join(self.folder, "logs"), disk_mb)
-            self._configure()
-            self._run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.conf)
+            self.configure([self])
+            self.formatted(self.format())
             self.start()
             self.admin = self.client()
         except BaseException:
             self.close()
             raise
 
-    def _configure(self):
+    @classmethod
+    def of_cluster(cls, number, settings):
+        """Neither configured nor started yet."""
+        broker = cls.__new__(cls)
+        broker.disk = None
+        broker._prepare(number, "256m", settings)  # pylint: disable=protected-access
+        return broker
+
+    def _prepare(self, number, heap, settings, address=None):
+        self.number, self.heap = number, heap or "512m"
+        self.folder = tempfile.mkdtemp(prefix="millrace-broker-")
+        self.settings = settings
+        self.direct_port, self.inner_port, self.controller_port = free_port(), free_port(), free_port()
+        self.proxy = Proxy(self.inner_port) if address is None else None
+        self.inner = f"{address or '127.0.0.1'}:{self.inner_port}"
+        self.direct, self.proxied = f"127.0.0.1:{self.direct_port}", self.inner
+        if self.proxy:
+            self.proxied = f"127.0.0.1:{self.proxy.port}"
+        self.process = None
+        self.started = 0.0  # when it began to serve, monotonic
+
+    def configure(self, nodes):
+        """`nodes`: all brokers of its cluster, each a controller, too."""
         self.conf = os.path.join(self.folder, "server.properties")
+        copies, enough = len(nodes), min(2, len(nodes))
         values = {
-            "process.roles": "broker,controller", "node.id": 1,
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
-            "listeners": f"DIRECT://{self.direct},PROXIED://127.0.0.1:{self.inner_port},"
+            "process.roles": "broker,controller", "node.id": self.number,
+            "controller.quorum.voters": ",".join(f"{n.number}@127.0.0.1:{n.controller_port}" for n in nodes),
+            "listeners": f"DIRECT://{self.direct},PROXIED://{self.inner},"
                          f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"DIRECT://{self.direct},PROXIED://{self.proxied}",
             "controller.listener.names": "CONTROLLER", "inter.broker.listener.name": "DIRECT",
             "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": os.path.join(self.folder, "logs"), "auto.create.topics.enable": "false",
+            "default.replication.factor": copies, "min.insync.replicas": enough,
             # After a kill the controller holds the old registration this long.
             "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 250,
-            "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1, "log.cleaner.dedupe.buffer.size": 16777216,
+            "offsets.topic.replication.factor": copies, "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": enough,
+            "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": enough, "log.cleaner.dedupe.buffer.size": 16777216,
         }
         values.update({key.replace("_", "."): value for key, value in self.settings.items()})
         with open(self.conf, "w", encoding="ascii") as file:
@@ -115,26 +137,40 @@ class Broker:
         inside = self.disk.inside if self.disk else []
         archive = glob.glob(os.path.join(os.environ["MILLRACE_STAND_DIR"], "cds", "*.jsa"))
         share = [f"-XX:SharedArchiveFile={archive[0]}"] if archive else []
-        return [*inside, "java", "-XX:+UseSerialGC", *share, f"-Dlog4j2.configurationFile={os.path.abspath(LOG4J)}",
+        # Compiled quickly rather than well: these live for a minute.
+        return [*inside, "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *share, f"-Dlog4j2.configurationFile={os.path.abspath(LOG4J)}",
                 "-cp", classes, *options]
 
-    def _run_tool(self, *arguments):
-        subprocess.run(self._java("-Xmx128m", *arguments), check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, timeout=120)
+    def format(self):
+        """The process that formats the storage; `formatted` waits for it."""
+        return subprocess.Popen(self._java("-Xmx128m", "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
+                                           self.conf), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                preexec_fn=end_with_parent)
 
-    def start(self):
-        """Until it serves; once more if it ends at once (a port may be held for a moment)."""
+    @staticmethod
+    def formatted(process):
+        assert process.wait(120) == 0, "Kafka's storage can't be formatted"
+
+    def launch(self):
+        with open(os.path.join(self.folder, "log"), "ab") as log:
+            # pylint: disable-next=consider-using-with # outlives this function
+            self.process = subprocess.Popen(self._java("-Xms128m", f"-Xmx{self.heap}", "kafka.Kafka", self.conf),
+                                            stdout=log, stderr=log, start_new_session=True,
+                                            preexec_fn=end_with_parent)
+
+    def wait_until_it_serves(self):
+        """Launches it once more if it ended at once (a port may be held for a moment)."""
         for attempt in (1, 2, 3):
-            with open(os.path.join(self.folder, "log"), "ab") as log:
-                # pylint: disable-next=consider-using-with # outlives this function
-                self.process = subprocess.Popen(self._java("-Xms128m", "-Xmx512m", "kafka.Kafka", self.conf),
-                                                stdout=log, stderr=log, start_new_session=True,
-                                                preexec_fn=end_with_parent)
             eventually(lambda: self.process.poll() is not None or self.serves(), 120, "the broker")
             if self.process.poll() is None:
                 self.started = time.monotonic()
                 return
             assert attempt < 3, f"the broker does not start:\n{self.log_end()}"
+            self.launch()
+
+    def start(self):
+        self.launch()
+        self.wait_until_it_serves()
 
     def client(self):
         return AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
@@ -143,8 +179,7 @@ class Broker:
         if not port_open(self.direct_port):
             return False
         try:
-            metadata = self.client().list_topics(timeout=3)
-            return len(metadata.brokers) > 0
+            return self.number in self.client().list_topics(timeout=3).brokers
         except KafkaException:
             return False
 
@@ -173,9 +208,27 @@ class Broker:
         if self.running():
             self.send(signal.SIGCONT)
         self.stop()
-        self.proxy.close()
+        if self.proxy:
+            self.proxy.close()
         if self.disk:
             self.disk.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class OtherServer:
+    """A second PostgreSQL, fresh and small, that nobody else uses."""
+
+    def __init__(self):
+        self.port = free_port()
+        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
+        self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
+
+    def stand(self, *command):
+        subprocess.run([STAND, *command], env=self.environment, check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+    def close(self):
+        self.stand("wipe")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

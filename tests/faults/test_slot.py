@@ -9,8 +9,8 @@ import subprocess
 import psycopg
 import pytest
 
-from kit import STAND, Database, dsn, eventually
-from servers import Proxy, free_port
+from kit import Database, dsn, eventually
+from servers import OtherServer, Proxy
 
 
 @pytest.fixture
@@ -105,19 +105,6 @@ def test_takeover_is_no_gap(database, streamed, millrace, topic):
     assert streamed.stop() == 0
 
 
-class OtherServer:
-    """A second PostgreSQL, fresh and small, that nobody else uses."""
-
-    def __init__(self):
-        self.port = free_port()
-        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
-        self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
-
-    def stand(self, *command):
-        subprocess.run([STAND, *command], env=self.environment, check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-
-
 @pytest.fixture
 def other_server():
     other = OtherServer()
@@ -125,8 +112,7 @@ def other_server():
         other.stand("pg-start")
         yield other
     finally:
-        other.stand("wipe")
-        shutil.rmtree(other.folder, ignore_errors=True)
+        other.close()
 
 
 def test_another_server(database, millrace, other_server):

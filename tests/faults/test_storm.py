@@ -33,3 +33,19 @@ def test_kills_behind_cuts(delivery):
         assert report.events > 100 and report.samples > 5
     finally:
         scene.close()
+
+
+@pytest.mark.timeout(600)
+def test_producer_sessions_lost():
+    """Somebody else takes the transactional id, and a topic refuses records: the next session knows how far it was."""
+    scene = Scene(seed=5, writers=2, delivery="exactly-once")
+    try:
+        for fault in (scene.fenced, scene.record_refused, scene.fenced):
+            scene.run_fault(fault)
+        report = scene.check()
+        print(scene.summary(report))
+        report.expect_clean()
+        assert report.events > 100
+        assert any('"sink_session_lost"' in line for line in scene.log)
+    finally:
+        scene.close()
