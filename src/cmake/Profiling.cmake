@@ -33,3 +33,28 @@ target_link_libraries(millrace PRIVATE mr_pprof)
 get_target_property(sources mr_prof SOURCES)
 list(FILTER sources EXCLUDE REGEX "/heap_conf\\.c$")
 set_target_properties(mr_prof PROPERTIES SOURCES "${sources}")
+
+# Names of what Debian's shared libraries keep for themselves, from the archives in the same packages. They stand
+# beside the program, where it looks for them by build id; a library that was updated since has none.
+add_executable(millrace-names src/tools/millrace_names.c src/tools/names_file.c)
+target_link_libraries(millrace-names PRIVATE mr_base PkgConfig::LIBDW elf)
+millrace_compile_options(millrace-names)
+function(millrace_name_library library)
+    find_library(${library}_shared lib${library}.so)
+    foreach(archive lib${library}_pic.a lib${library}.a)
+        find_library(${library}_archive ${archive})
+    endforeach()
+    if(NOT ${library}_shared OR NOT ${library}_archive)
+        return()
+    endif()
+    set(stamp ${CMAKE_BINARY_DIR}/names/${library})
+    add_custom_command(OUTPUT ${stamp}
+        COMMAND millrace-names ${CMAKE_BINARY_DIR}/names ${${library}_shared} ${${library}_archive}
+        COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+        DEPENDS millrace-names ${${library}_shared} ${${library}_archive})
+    add_custom_target(names_${library} ALL DEPENDS ${stamp})
+endfunction()
+foreach(library rdkafka jemalloc pq lz4 zstd microhttpd)
+    millrace_name_library(${library})
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/names/.build-id DESTINATION lib/millrace/names OPTIONAL)

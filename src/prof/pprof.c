@@ -179,6 +179,18 @@ static Pprof__Location *make_location(struct writer *writer, uint32_t number)
     return made;
 }
 
+/* Whether all functions of the object that the profile met have their names. */
+static bool is_named(const struct writer *writer, uint32_t mapping)
+{
+    for (uint32_t i = 1; i <= writer->locations.count; i++) {
+        const struct mr_location *location = mr_symbols_get(writer->locations.list[i]);
+        if (location->mapping == mapping && location->unnamed) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
 {
     const struct mr_mapping *mapping = mr_symbols_mapping(writer->mappings.list[number]);
@@ -189,9 +201,9 @@ static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
     made->memory_limit = mapping->end;
     made->filename = text(writer, mapping->file);
     made->build_id = text(writer, mapping->build_id);
-    /* Even where it has none: `go tool pprof http://…` asks the server for what is missing and ends when there is no
-     * answer. pprof -symbolize=force names by build id whatever this says. */
-    made->has_functions = true;
+    /* False as soon as one function has no name: readers then look for the object by its build id, and `go tool
+     * pprof http://…` asks /debug/pprof/symbol. */
+    made->has_functions = is_named(writer, writer->mappings.list[number]);
     made->has_filenames = mapping->has_lines;
     made->has_line_numbers = mapping->has_lines;
     made->has_inline_frames = mapping->has_lines;

@@ -260,25 +260,27 @@ enum mr_prof_stage mr_profile_stage(const struct mr_profile *profile,
     return stage_of_role(entry->role);
 }
 
-static bool is_program(const struct mr_location *location)
+void mr_profile_name(const char *function, const char *object, char *to, size_t size)
 {
-    const char *object = mr_symbols_object(location);
-    return strstr(object, ".so") == NULL && object[0] != '[';
+    size_t len = strlen(object);
+    bool is_program = strstr(object, ".so") == NULL && object[0] != '[';
+    if (function[0] == '\0') {
+        snprintf(to, size, "[%s]", len == 0 ? "unknown" : object);
+    } else if (strncmp(function, object, len) == 0 && function[len] == '!') {
+        snprintf(to, size, "%s [%s]", function + len + 1, object);
+    } else if (is_program) {
+        snprintf(to, size, "%s", function);
+    } else {
+        snprintf(to, size, "%s [%s]", function, object);
+    }
 }
 
 void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
                            size_t size)
 {
-    const char *function =
-        frame < location->frame_count ? mr_symbols_text(location->frames[frame].function) : "";
-    const char *object = mr_symbols_object(location);
-    if (function[0] == '\0') {
-        snprintf(to, size, "[%s]", object);
-    } else if (is_program(location)) {
-        snprintf(to, size, "%s", function);
-    } else {
-        snprintf(to, size, "%s [%s]", function, object);
-    }
+    mr_profile_name(
+        frame < location->frame_count ? mr_symbols_text(location->frames[frame].function) : "",
+        mr_symbols_object(location), to, size);
 }
 
 /* ---- flame graph ---- */

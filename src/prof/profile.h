@@ -86,7 +86,11 @@ int mr_profile_value_find(enum mr_profile_kind kind, const char *name);
 enum mr_prof_stage mr_profile_stage(const struct mr_profile *profile,
                                     const struct mr_profile_entry *entry);
 
-/* "function", "function [library.so]" or "[library.so]", as src/flame wants it. */
+/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
+ * "[library.so]", as src/flame wants it. Needs no lock. */
+void mr_profile_name(const char *function, const char *object, char *to, size_t size);
+
+/* The same of a location's frame. */
 void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
                            size_t size);
 

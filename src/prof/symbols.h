@@ -44,7 +44,9 @@ struct mr_frame {
 struct mr_location {
     uint64_t address;
     uint32_t mapping; /* number from 1; 0: in no object */
-    bool named;
+    bool named;       /* whether that was tried */
+    bool
+        unnamed; /* the function's name is not known; it shows as "object!0xbeginning", if that is known */
     uint32_t frame_count;
     struct mr_frame *frames;
 };
