@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "prof/output.h"
 #include "prof/profile.h"
 #include "prof/profile.pb-c.h"
 
@@ -273,25 +273,6 @@ static void make_head(struct writer *writer, Pprof__Profile *file)
 
 /* ---- bytes ---- */
 
-static uint8_t *compress_gzip(const uint8_t *bytes, size_t len, size_t *ret_len)
-{
-    z_stream stream = {0};
-    /* 16: a gzip header around it. Level 3: a third of the time of 6 for a tenth more bytes. */
-    int made = deflateInit2(&stream, 3, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-    MR_ASSERT(made == Z_OK);
-    size_t room = deflateBound(&stream, len);
-    uint8_t *to = MR_NEW_ARRAY(uint8_t, room);
-    stream.next_in = (Bytef *)(uintptr_t)bytes;
-    stream.avail_in = (uInt)len;
-    stream.next_out = to;
-    stream.avail_out = (uInt)room;
-    int ended = deflate(&stream, Z_FINISH);
-    MR_ASSERT(ended == Z_STREAM_END);
-    *ret_len = stream.total_out;
-    deflateEnd(&stream);
-    return to;
-}
-
 static void writer_done(struct writer *writer)
 {
     numbering_done(&writer->texts);
@@ -317,7 +298,7 @@ uint8_t *mr_profile_pprof(const struct mr_profile *profile, const char *const *c
     size_t len = pprof__profile__get_packed_size(&file);
     uint8_t *packed = MR_NEW_ARRAY(uint8_t, len);
     pprof__profile__pack(&file, packed);
-    uint8_t *compressed = compress_gzip(packed, len, ret_len);
+    uint8_t *compressed = mr_output_gzip(packed, len, ret_len);
     free(packed);
     writer_done(&writer);
     return compressed;

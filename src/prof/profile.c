@@ -283,6 +283,19 @@ void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, c
         mr_symbols_object(location), to, size);
 }
 
+void mr_profile_filter(struct mr_profile *profile, const char *thread, const char *stage)
+{
+    for (uint32_t i = 0; i < profile->count; i++) {
+        struct mr_profile_entry *entry = &profile->entries[i];
+        bool stays = (thread == NULL || strcmp(mr_symbols_text(entry->thread), thread) == 0) &&
+                     (stage == NULL ||
+                      strcmp(mr_prof_stage_name(mr_profile_stage(profile, entry)), stage) == 0);
+        if (!stays) {
+            memset(entry->values, 0, sizeof(entry->values));
+        }
+    }
+}
+
 /* ---- flame graph ---- */
 
 enum { FRAME_NAME_MAX = 256 };
@@ -290,12 +303,17 @@ struct frame_name {
     char text[FRAME_NAME_MAX];
 };
 
-/* Root first: the thread, then the frames from the outermost in. Answers how many. */
+/* From the root up: what stands at the root, then the frames from the outermost in. Answers how many. */
 static size_t frame_names(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                          struct frame_name *names, size_t room)
+                          enum mr_profile_root root, struct frame_name *names, size_t room)
 {
     size_t count = 0;
-    snprintf(names[count++].text, FRAME_NAME_MAX, "%s", mr_symbols_text(entry->thread));
+    if (root != MR_PROFILE_ROOT_NONE) {
+        snprintf(names[count++].text, FRAME_NAME_MAX, "%s",
+                 root == MR_PROFILE_ROOT_THREAD
+                     ? mr_symbols_text(entry->thread)
+                     : mr_prof_stage_name(mr_profile_stage(profile, entry)));
+    }
     for (uint32_t i = entry->stack_count; i-- > 0;) {
         const struct mr_location *location =
             mr_symbols_get(profile->stacks[entry->stack_first + i]);
@@ -307,7 +325,8 @@ static size_t frame_names(const struct mr_profile *profile, const struct mr_prof
     return count;
 }
 
-struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value)
+struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value,
+                                  enum mr_profile_root root)
 {
     struct mr_flame *flame = mr_flame_new();
     struct frame_name *names = MR_NEW_ARRAY(struct frame_name, MR_FLAME_DEPTH_MAX);
@@ -317,7 +336,7 @@ struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t val
         if (entry->values[value] <= 0) {
             continue;
         }
-        size_t count = frame_names(profile, entry, names, MR_FLAME_DEPTH_MAX);
+        size_t count = frame_names(profile, entry, root, names, MR_FLAME_DEPTH_MAX);
         for (size_t n = 0; n < count; n++) {
             slices[n] = mr_slice_of(names[n].text);
         }

@@ -272,19 +272,33 @@ static uint32_t locations_append(uint64_t address)
     return locations.count++;
 }
 
+/* Where in the table the address stands, or would. */
+static uint64_t locations_place(uint64_t address)
+{
+    uint64_t at = hash_address(address);
+    uint32_t id;
+    while ((id = locations.table[at & locations.mask]) != 0 &&
+           locations.items[id].address != address) {
+        at++;
+    }
+    return at;
+}
+
+uint32_t mr_symbols_find(uint64_t address)
+{
+    return locations.table == NULL ? 0 : locations.table[locations_place(address) & locations.mask];
+}
+
 uint32_t mr_symbols_location(uint64_t address, bool is_return)
 {
     address -= is_return;
     if (locations.table == NULL || locations.count * 2 > locations.mask) {
         locations_grow_table();
     }
-    uint64_t at = hash_address(address);
-    uint32_t id;
-    while ((id = locations.table[at & locations.mask]) != 0) {
-        if (locations.items[id].address == address) {
-            return id;
-        }
-        at++;
+    uint64_t at = locations_place(address);
+    uint32_t id = locations.table[at & locations.mask];
+    if (id != 0) {
+        return id;
     }
     id = locations_append(address);
     locations.table[at & locations.mask] = id;

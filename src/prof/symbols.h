@@ -31,6 +31,9 @@ void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret);
 /* The location of an address; `is_return`: it follows a call, and the call is meant. */
 uint32_t mr_symbols_location(uint64_t address, bool is_return);
 
+/* The location of an address that was seen, or 0. */
+uint32_t mr_symbols_find(uint64_t address);
+
 /* A location that is only a name: "[unsampled]". */
 uint32_t mr_symbols_pseudo(const char *name);
 
