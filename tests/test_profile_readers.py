@@ -221,13 +221,8 @@ def test_names_from_archives_are_right(tmp_path):
     given = {at: name for at, name in functions_of(debug_file(tmp_path, libc)).items() if at}
     assert len(given) > 1000
     wrong = {hex(at): (name, truth.get(at)) for at, name in given.items()
-             if not {part.replace("__GI_", "") for part in name} & truth.get(at, set())}
+             if not name & truth.get(at, set())}
     assert not wrong
-    # An archive of another library places nothing beside what the library itself exports.
-    rdkafka = library("librdkafka.so.1")
-    subprocess.run([names, str(tmp_path), rdkafka, archive], check=True, capture_output=True)
-    exported = {name for found in functions_of(rdkafka).values() for name in found}
-    assert {name for found in functions_of(debug_file(tmp_path, rdkafka)).values() for name in found} <= exported | {""}
     for bad in ([libc], [str(tmp_path), "/nowhere", archive], [str(tmp_path), archive, archive]):
         assert subprocess.run([names, *bad], check=False, capture_output=True).returncode in (1, 2)
 

@@ -197,8 +197,9 @@ static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
     Pprof__Mapping *made = keep(writer, sizeof(*made));
     pprof__mapping__init(made);
     made->id = number;
-    made->memory_start = mapping->start;
-    made->memory_limit = mapping->end;
+    made->memory_start = mapping->code_start;
+    made->memory_limit = mapping->code_end;
+    made->file_offset = mapping->code_offset;
     made->filename = text(writer, mapping->file);
     made->build_id = text(writer, mapping->build_id);
     /* False as soon as one function has no name: readers then look for the object by its build id, and `go tool
@@ -223,6 +224,10 @@ static Pprof__Function *make_function(struct writer *writer, uint32_t number)
 
 static void make_tables(struct writer *writer, Pprof__Profile *file)
 {
+    /* Readers that are given a program take it for the first mapping. */
+    if (mr_symbols_program() != 0) {
+        number_of(&writer->mappings, mr_symbols_program());
+    }
     file->location = keep(writer, sizeof(Pprof__Location *) * (writer->locations.count + 1));
     for (uint32_t i = 1; i <= writer->locations.count; i++) {
         file->location[file->n_location++] = make_location(writer, i);

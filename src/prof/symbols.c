@@ -319,6 +319,31 @@ static uint32_t intern_build_id(Dwfl_Module *module)
     return mr_symbols_intern(text);
 }
 
+/* As the kernel mapped it: pprof takes the first executable segment for what a mapping is of. */
+static void find_code(Dwfl_Module *module, struct mr_mapping *mapping)
+{
+    enum { PAGE = 4096 };
+    Dwarf_Addr bias;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    size_t count = 0;
+    mapping->code_start = mapping->start;
+    mapping->code_end = mapping->end;
+    if (elf == NULL || elf_getphdrnum(elf, &count) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        GElf_Phdr segment;
+        if (gelf_getphdr(elf, (int)i, &segment) != NULL && segment.p_type == PT_LOAD &&
+            (segment.p_flags & PF_X) != 0) {
+            uint64_t before = segment.p_vaddr % PAGE;
+            mapping->code_start = bias + segment.p_vaddr - before;
+            mapping->code_end = (bias + segment.p_vaddr + segment.p_memsz + PAGE - 1) / PAGE * PAGE;
+            mapping->code_offset = segment.p_offset - before;
+            return;
+        }
+    }
+}
+
 static uint32_t mapping_of(Dwfl_Module *module)
 {
     Dwarf_Addr start;
@@ -340,6 +365,7 @@ static uint32_t mapping_of(Dwfl_Module *module)
         .file = mr_symbols_intern(file != NULL ? file : name),
         .build_id = intern_build_id(module),
     };
+    find_code(module, &mappings.items[mappings.count - 1]);
     return mappings.count;
 }
 
@@ -499,6 +525,12 @@ const struct mr_mapping *mr_symbols_mapping(uint32_t mapping)
 {
     MR_ASSERT(mapping > 0 && mapping <= mappings.count);
     return &mappings.items[mapping - 1];
+}
+
+uint32_t mr_symbols_program(void)
+{
+    Dwfl_Module *module = module_at((uint64_t)(uintptr_t)mr_symbols_program);
+    return module == NULL ? 0 : mapping_of(module);
 }
 
 const char *mr_symbols_object(const struct mr_location *location)

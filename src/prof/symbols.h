@@ -62,11 +62,16 @@ const struct mr_location *mr_symbols_get(uint32_t location);
 
 struct mr_mapping {
     uint64_t start, end;
+    uint64_t code_start, code_end; /* of its code, which begins `code_offset` bytes into the file */
+    uint64_t code_offset;
     uint32_t file; /* texts */
     uint32_t build_id;
     bool has_lines;
 };
 const struct mr_mapping *mr_symbols_mapping(uint32_t mapping);
+
+/* The mapping of the program itself; 0: not known. */
+uint32_t mr_symbols_program(void);
 
 /* The file name of the object that holds the location, "librdkafka.so.1". */
 const char *mr_symbols_object(const struct mr_location *location);
