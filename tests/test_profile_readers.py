@@ -233,6 +233,7 @@ def browser(tmp_path):
         yield opened
 
 
+@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_speedscope_draws_every_kind(taken, browser, tmp_path):
     assert os.path.isdir(SPEEDSCOPE), "speedscope is missing; scripts/setup.sh installs it"
     page = tmp_path / "speedscope"
@@ -262,6 +263,7 @@ def test_speedscope_draws_every_kind(taken, browser, tmp_path):
     assert all(size > 20000 for size in sizes.values()), sizes
 
 
+@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_live_page_shows_the_last_minute(database, profiled, browser):
     process = profiled(endpoints="true", recorder="true", frequency="500")
     insert(database, 50000)
@@ -287,6 +289,7 @@ def test_live_page_shows_the_last_minute(database, profiled, browser):
     assert process.stop() == 0
 
 
+@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_live_page_says_how_to_see_it(profiled, browser):
     process = profiled(endpoints="true")
     browser.driver.get(process.url + "/")
