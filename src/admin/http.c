@@ -75,6 +75,7 @@ void mr_http_add(struct mr_http *http, const struct mr_http_route *route)
 {
     MR_ASSERT(!http->running);
     MR_ASSERT(http->route_count < MR_HTTP_ROUTES_MAX);
+    MR_ASSERT(!(route->slow && route->post));
     http->routes[http->route_count++] = *route;
 }
 
@@ -258,13 +259,31 @@ static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, co
     return MHD_YES;
 }
 
+/* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
+static bool is_origin_good(struct MHD_Connection *of)
+{
+    const char *origin = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    const char *name = origin == NULL ? NULL : strstr(origin, "://");
+    return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
+}
+
 /* Refuses what no handler should see; true: the handler may run. */
 static bool admit(const struct mr_http *http, struct MHD_Connection *from, const char *method,
                   struct mr_http_request *request)
 {
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    if (request->route != NULL && request->route->post != is_post) {
+        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
+                     request->route->post ? "this changes something: ask with POST"
+                                          : "only GET and HEAD are served");
+        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, request->route->post ? "POST" : "GET, HEAD");
+    } else if (!is_post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
+               strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
         mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    } else if (is_post && !is_origin_good(from)) {
+        mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
     } else if (!is_host_good(http, from)) {
         mr_http_fail(request, MHD_HTTP_FORBIDDEN,
                      "a server on a loopback address answers to localhost and its numeric address "
@@ -337,21 +356,34 @@ static void slow_finish(struct mr_http *http, bool wait)
 
 /* ---- requests ---- */
 
+/* Takes in what a POST brings, and lets the handler run when all is there. */
+static enum MHD_Result take_upload(struct mr_http *http, struct MHD_Connection *from,
+                                   struct mr_http_request *request, const char *bytes, size_t *len)
+{
+    if (*len > 0) {
+        bool fits = mr_http_request_upload(request, bytes, *len);
+        *len = 0;
+        return fits ? MHD_YES : MHD_NO;
+    }
+    request->uploading = false;
+    request->route->handler(request->route->context, request);
+    return answer(http, from, request);
+}
+
 /* MHD_AccessHandlerCallback: when the head is there, and again when a slow handler is done. */
 static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *path,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **request_context)
 {
     (void)version;
-    (void)upload;
-    (void)upload_size;
     struct mr_http *http = context;
     struct mr_http_request *request = *request_context;
     if (connection_of(from) == NULL) {
         return MHD_NO;
     }
     if (request != NULL) {
-        return answer(http, from, request);
+        return request->uploading ? take_upload(http, from, request, upload, upload_size)
+                                  : answer(http, from, request);
     }
     request = mr_http_request_new(path);
     *request_context = request;
@@ -360,6 +392,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     if (!admit(http, from, method, request)) {
         return answer(http, from, request);
+    }
+    request->takes_gzip = mr_http_encoding_has_gzip(
+        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
+    if (request->route->post) {
+        request->uploading = true;
+        return MHD_YES;
     }
     if (!request->route->slow) {
         request->route->handler(request->route->context, request);

@@ -49,9 +49,10 @@ struct mr_http_route {
     void *context;
     bool slow; /* at most MR_HTTP_SLOW_MAX run at once; others get status 429 */
     bool open; /* answered without a password too: probes */
+    bool post; /* changes something, or takes a text: POST instead of GET; not slow */
 };
 
-enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 2 };
+enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 2, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
 
 /* ---- the server; the thread that made it ---- */
 
@@ -82,6 +83,12 @@ const char *mr_http_parameter(const struct mr_http_request *request, const char 
  * it is neither; the request then has status 400 and the handler returns. */
 bool mr_http_number(struct mr_http_request *request, const char *name, int64_t fallback,
                     int64_t low, int64_t high, int64_t *ret);
+
+/* What a POST brought, at most MR_HTTP_UPLOAD_MAX bytes; "" if nothing. */
+mr_slice mr_http_upload(const struct mr_http_request *request);
+
+/* Whether the client takes an answer with Content-Encoding: gzip. */
+bool mr_http_takes_gzip(const struct mr_http_request *request);
 
 /* The stream that the answer is written to; `type` is its Content-Type (a literal). */
 FILE *mr_http_body(struct mr_http_request *request, const char *type);

@@ -28,6 +28,11 @@ struct mr_http_request {
     uint32_t parameter_count;
     bool too_many_parameters; /* or one too long */
 
+    bool takes_gzip;
+    bool uploading; /* a POST whose text is not all there */
+    char *upload;
+    size_t upload_len;
+
     /* The answer. */
     unsigned status;
     const char *type;
@@ -56,6 +61,12 @@ void mr_http_request_free(struct mr_http_request *request);
 
 /* Takes one parameter in; NULL value: a name without one. */
 void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
+
+/* Takes a part of what a POST brings; false: it is too long. */
+bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len);
+
+/* Whether an Accept-Encoding (NULL: none) has gzip. */
+bool mr_http_encoding_has_gzip(const char *accepted);
 
 /* Turns what the handler wrote into libmicrohttpd's response, whose bytes are counted in `held` (at most
  * `held_max`; NULL when they don't fit) until the client has them. */

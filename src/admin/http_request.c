@@ -30,6 +30,7 @@ void mr_http_request_free(struct mr_http_request *request)
         fclose(request->body);
     }
     free(request->bytes);
+    free(request->upload);
     free(request);
 }
 
@@ -45,6 +46,36 @@ void mr_http_request_add(struct mr_http_request *request, const char *name, cons
     struct parameter *parameter = &request->parameters[request->parameter_count++];
     memcpy(parameter->name, name, name_len);
     memcpy(parameter->value, value == NULL ? "" : value, value_len);
+}
+
+bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len)
+{
+    if (len > MR_HTTP_UPLOAD_MAX - request->upload_len) {
+        return false;
+    }
+    if (request->upload == NULL) {
+        request->upload = MR_NEW_ARRAY(char, MR_HTTP_UPLOAD_MAX);
+    }
+    memcpy(request->upload + request->upload_len, bytes, len);
+    request->upload_len += len;
+    return true;
+}
+
+mr_slice mr_http_upload(const struct mr_http_request *request)
+{
+    return (mr_slice){.data = (const uint8_t *)request->upload, .len = request->upload_len};
+}
+
+bool mr_http_encoding_has_gzip(const char *accepted)
+{
+    const char *gzip = accepted == NULL ? NULL : strcasestr(accepted, "gzip");
+    /* "gzip;q=0" forbids it; nobody sends other forms of nothing. */
+    return gzip != NULL && strncmp(gzip + 4, ";q=0,", 5) != 0 && strcmp(gzip + 4, ";q=0") != 0;
+}
+
+bool mr_http_takes_gzip(const struct mr_http_request *request)
+{
+    return request->takes_gzip;
 }
 
 const char *mr_http_path(const struct mr_http_request *request)

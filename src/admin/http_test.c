@@ -165,6 +165,16 @@ static void fixed(void *context, struct mr_http_request *request)
     mr_http_static(request, "text/html", MR_SLICE("<p>"));
 }
 
+/* What came, and whether the answer may be compressed. */
+static void echo(void *context, struct mr_http_request *request)
+{
+    (void)context;
+    mr_slice upload = mr_http_upload(request);
+    fprintf(mr_http_body(request, "text/plain"), "%.*s%s", (int)upload.len,
+            upload.len == 0 ? "" : (const char *)upload.data,
+            mr_http_takes_gzip(request) ? " gzip" : "");
+}
+
 static int setup(void **state)
 {
     struct served *served = calloc(1, sizeof(*served));
@@ -180,10 +190,16 @@ static int setup(void **state)
         .connections = CONNECTIONS,
     };
     served->http = mr_http_new(&options);
-    mr_http_add(served->http, &(struct mr_http_route){"/hello", "Hello", hello, NULL, false, true});
-    mr_http_add(served->http, &(struct mr_http_route){"/locked", NULL, hello, NULL, false, false});
-    mr_http_add(served->http, &(struct mr_http_route){"/slow/", NULL, slow, served, true, true});
-    mr_http_add(served->http, &(struct mr_http_route){"/fixed", NULL, fixed, NULL, false, true});
+    mr_http_add(served->http,
+                &(struct mr_http_route){"/hello", "Hello", hello, NULL, false, true, false});
+    mr_http_add(served->http,
+                &(struct mr_http_route){"/locked", NULL, hello, NULL, false, false, false});
+    mr_http_add(served->http,
+                &(struct mr_http_route){"/slow/", NULL, slow, served, true, true, false});
+    mr_http_add(served->http,
+                &(struct mr_http_route){"/fixed", NULL, fixed, NULL, false, true, false});
+    mr_http_add(served->http,
+                &(struct mr_http_route){"/echo", NULL, echo, NULL, false, true, true});
     struct mr_error error = {0};
     assert_int_equal(mr_http_start(served->http, &error), MR_OK);
     *state = served;
@@ -259,6 +275,53 @@ static void test_get(void **state)
     const char *page = get(served, "/fixed");
     assert_true(answers(page, "200", "default-src 'self'"));
     assert_null(strstr(page, "'none'"));
+}
+
+static const char *post(const struct served *served, const char *target, const char *headers,
+                        const char *text)
+{
+    char request[4096];
+    int len = snprintf(request, sizeof(request),
+                       "POST %s HTTP/1.1\r\nHost: x:1\r\nConnection: close\r\n%sContent-Length: "
+                       "%zu\r\n\r\n%s",
+                       target, headers, strlen(text), text);
+    return ask(served, request, (size_t)len);
+}
+
+static void test_post(void **state)
+{
+    struct served *served = *state;
+    assert_true(answers(post(served, "/echo", "", "0x1+0x2"), "200", "\r\n\r\n0x1+0x2"));
+    assert_true(answers(post(served, "/echo", "", ""), "200", "\r\n\r\n"));
+    assert_true(answers(post(served, "/echo", "Accept-Encoding: deflate, gzip\r\n", "a"), "200",
+                        "\r\n\r\na gzip"));
+    assert_true(
+        answers(post(served, "/echo", "Accept-Encoding: gzip;q=0\r\n", "a"), "200", "\r\n\r\na"));
+    assert_true(answers(get(served, "/echo"), "405", "ask with POST"));
+    assert_true(answers(post(served, "/hello", "", ""), "405", "only GET and HEAD"));
+    assert_true(answers(post(served, "/echo", "Origin: http://x:1\r\n", "a"), "200", "\r\n\r\na"));
+    assert_true(answers(post(served, "/echo", "Origin: http://evil\r\n", "a"), "403", "another"));
+    assert_true(answers(post(served, "/echo", "Origin: null\r\n", "a"), "403", "another"));
+}
+
+static void test_post_too_long(void **state)
+{
+    struct served *served = *state;
+    int fd = dial(served);
+    static char text[MR_HTTP_UPLOAD_MAX + 4096];
+    memset(text, 'a', sizeof(text));
+    int len =
+        snprintf(text, sizeof(text), "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
+                 MR_HTTP_UPLOAD_MAX + 1);
+    text[len] = 'a';
+    /* The server may end the connection before all is sent. */
+    ssize_t sent = 0;
+    for (size_t at = 0; sent >= 0 && at < (size_t)len + MR_HTTP_UPLOAD_MAX + 1;
+         at += (size_t)sent) {
+        sent = send(fd, text + at, (size_t)len + MR_HTTP_UPLOAD_MAX + 1 - at, MSG_NOSIGNAL);
+    }
+    assert_false(answers(take_answer(fd), "200", ""));
+    assert_true(answers(get(served, "/hello"), "200", "hello 1"));
 }
 
 static void test_password(void **state)
@@ -428,7 +491,7 @@ static void test_address_taken(void **state)
     /* Not required: it waits, and serves once the address is free. */
     options.required = false;
     second = mr_http_new(&options);
-    mr_http_add(second, &(struct mr_http_route){"/hello", NULL, hello, NULL, false, true});
+    mr_http_add(second, &(struct mr_http_route){"/hello", NULL, hello, NULL, false, true, false});
     assert_int_equal(mr_http_start(second, &error), MR_OK);
     assert_true(answers(get(served, "/hello"), "200", "hello 1"));
     mr_http_free(served->http);
@@ -449,6 +512,8 @@ int main(void)
         cmocka_unit_test(test_number),
         cmocka_unit_test(test_parameters_have_limits),
         SERVED(test_get),
+        SERVED(test_post),
+        SERVED(test_post_too_long),
         SERVED(test_password),
         SERVED(test_malformed),
         SERVED(test_head_too_large),

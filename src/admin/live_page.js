@@ -319,6 +319,36 @@ function drawLinks(status) {
     element('li', {}, element('a', {href: link.path.replace(/^\//, '')}, link.title))));
 }
 
+/* ---- the last minute's flame graph ---- */
+
+const FLAME = '/pprof/last-minute/flamegraph';
+const FLAME_PERIOD_MS = 10000;
+let flameAskedMs = 0;
+
+async function showFlame(path) {
+  const width = Math.max(300, Math.round(byId('flame-note').clientWidth));
+  const answer = await fetch(`${path}?image_width=${width}&min_width=1`, {cache: 'no-store'});
+  if (!answer.ok) return; /* somebody takes a profile just now: the picture stays as it is */
+  const picture = byId('flame');
+  const old = picture.src;
+  picture.src = URL.createObjectURL(await answer.blob());
+  if (old) URL.revokeObjectURL(old);
+  byId('flame-link').hidden = false;
+  byId('flame').dataset.turn = Number(byId('flame').dataset.turn || 0) + 1;
+}
+
+function drawFlame(status) {
+  const on = status.links.some((link) => link.path === FLAME);
+  const path = FLAME.slice(1);
+  say(byId('flame-note'), on ? 'Drawn anew every ten seconds. Click it to search and zoom.'
+    : 'Off. Set endpoints = true and recorder = true under [profiling] and start again to see it here.');
+  if (!on) byId('flame-link').hidden = true;
+  if (!on || document.hidden || Date.now() - flameAskedMs < FLAME_PERIOD_MS) return;
+  flameAskedMs = Date.now();
+  byId('flame-link').href = path;
+  showFlame(path).catch(() => {}); /* the page says already that there is no answer */
+}
+
 /* ---- asking ---- */
 
 async function ask(path) {
@@ -348,7 +378,7 @@ async function turn() {
     const [status, history] = await Promise.all(
       [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
     takeRows(history);
-    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawEvents, drawLinks]) draw(status);
+    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawEvents, drawLinks, drawFlame]) draw(status);
     drawStrip();
     drawCharts();
     lostAt = null;

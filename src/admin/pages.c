@@ -173,9 +173,10 @@ static void history(void *context, struct mr_http_request *request)
 /* Nothing from elsewhere, nothing inline, in nobody's frame. */
 static void allow_own_parts(struct mr_http_request *request)
 {
-    mr_http_header(request, "Content-Security-Policy",
-                   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                   "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    mr_http_header(
+        request, "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
 }
 
 static void live_page(void *context, struct mr_http_request *request)

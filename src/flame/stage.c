@@ -115,7 +115,11 @@ const char *mr_flame_stage_colour(enum mr_flame_stage stage)
 enum mr_flame_stage mr_flame_stage_of(mr_slice frame, enum mr_flame_stage inherited)
 {
     const uint8_t *library = frame.len > 0 ? memmem(frame.data, frame.len, " [", 2) : NULL;
-    if (library != NULL) {
+    if (library != NULL && frame.len > 2 && memcmp(frame.data, "0x", 2) == 0) {
+        /* A function without a name: the library is all that is known. */
+        frame.len -= (size_t)(library + 1 - frame.data);
+        frame.data = library + 1;
+    } else if (library != NULL) {
         frame.len = (size_t)(library - frame.data);
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(rules); i++) {

@@ -79,7 +79,7 @@ static mr_status write_profiles(const char *folder, struct mr_error *ret_error)
     uint8_t *packed = mr_output_pprof(&profile, &len);
     mr_status status = mr_file_write_whole(folder, "profile.pb.gz", packed, len, ret_error);
     free(packed);
-    char *text = mr_output_folded(&profile, 1, &len);
+    char *text = mr_output_folded(&profile, 1, MR_PROFILE_ROOT_THREAD, &len);
     if (status == MR_OK) {
         status = mr_file_write_whole(folder, "profile.folded", text, len, ret_error);
     }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "flame/flame.h"
+#include "pprof/commands.h"
 #include "prof/heap.h"
 #include "prof/offcpu.h"
 #include "prof/output.h"
@@ -21,6 +22,8 @@ enum {
     WIDTH_DEFAULT = 2500,
     WAIT_MS = 100,
 };
+
+#define LAST_MINUTE "/pprof/last-minute/flamegraph"
 
 static const char *graph_title;
 
@@ -38,15 +41,46 @@ static void answer_report(struct mr_http_request *request, const struct mr_profi
     (void)value; /* the file has all */
     size_t len;
     uint8_t *bytes = mr_output_pprof(profile, &len);
-    mr_http_header(request, "Content-Disposition", "attachment; filename=\"profile.pb.gz\"");
+    static const char *const files[] = {
+        [MR_PROFILE_CPU] = "attachment; filename=\"profile.pb.gz\"",
+        [MR_PROFILE_HEAP] = "attachment; filename=\"heap.pb.gz\"",
+        [MR_PROFILE_OFFCPU] = "attachment; filename=\"offcpu.pb.gz\"",
+    };
+    mr_http_header(request, "Content-Disposition", files[profile->kind]);
     write_bytes(request, "application/octet-stream", bytes, len);
+}
+
+/* ?root=; false: it is none. */
+static bool wanted_root(struct mr_http_request *request, enum mr_profile_root *ret)
+{
+    static const char *const roots[] = {
+        [MR_PROFILE_ROOT_THREAD] = "thread",
+        [MR_PROFILE_ROOT_STAGE] = "stage",
+        [MR_PROFILE_ROOT_NONE] = "none",
+    };
+    const char *name = mr_http_parameter(request, "root");
+    *ret = MR_PROFILE_ROOT_THREAD;
+    for (size_t i = 0; name != NULL && i < MR_ARRAY_LEN(roots); i++) {
+        if (strcmp(name, roots[i]) == 0) {
+            *ret = (enum mr_profile_root)i;
+            return true;
+        }
+    }
+    if (name != NULL) {
+        mr_http_fail(request, 400, "parameter root must be thread, stage or none");
+    }
+    return name == NULL;
 }
 
 static void answer_folded(struct mr_http_request *request, const struct mr_profile *profile,
                           uint32_t value)
 {
+    enum mr_profile_root root;
+    if (!wanted_root(request, &root)) {
+        return;
+    }
     size_t len;
-    char *text = mr_output_folded(profile, value, &len);
+    char *text = mr_output_folded(profile, value, root, &len);
     write_bytes(request, "text/plain; charset=utf-8", text, len);
 }
 
@@ -54,7 +88,11 @@ static void answer_flamegraph(struct mr_http_request *request, const struct mr_p
                               uint32_t value)
 {
     int64_t width;
-    if (!mr_http_number(request, "image_width", WIDTH_DEFAULT, 300, 20000, &width)) {
+    int64_t min_width;
+    enum mr_profile_root root;
+    if (!mr_http_number(request, "image_width", WIDTH_DEFAULT, 300, 20000, &width) ||
+        !mr_http_number(request, "min_width", 0, 0, 100, &min_width) ||
+        !wanted_root(request, &root)) {
         return;
     }
     const char *title = mr_http_parameter(request, "title");
@@ -62,10 +100,18 @@ static void answer_flamegraph(struct mr_http_request *request, const struct mr_p
         .title = title != NULL ? title : graph_title,
         .search = mr_http_parameter(request, "search"),
         .width = (unsigned)width,
+        .min_width = (double)min_width,
         .inverted = mr_http_parameter(request, "inverted") != NULL,
     };
     size_t len;
-    char *picture = mr_output_flamegraph(profile, value, &drawing, &len);
+    char *picture = mr_output_flamegraph(profile, value, root, &drawing, &len);
+    mr_http_header(request, "Vary", "Accept-Encoding");
+    if (mr_http_takes_gzip(request)) {
+        uint8_t *compressed = mr_output_gzip((const uint8_t *)picture, len, &len);
+        free(picture);
+        picture = (char *)compressed;
+        mr_http_header(request, "Content-Encoding", "gzip");
+    }
     write_bytes(request, "image/svg+xml", picture, len);
 }
 
@@ -85,6 +131,42 @@ static bool wanted_value(struct mr_http_request *request, enum mr_profile_kind k
     }
     *ret = (uint32_t)found;
     return true;
+}
+
+/* The form that ?format= names, else the path's own; NULL: it is none. */
+static answer_fn wanted_form(struct mr_http_request *request, answer_fn own)
+{
+    static const struct {
+        const char *name;
+        answer_fn answer;
+    } forms[] = {{"pprof", answer_report}, {"folded", answer_folded}, {"svg", answer_flamegraph}};
+    const char *name = mr_http_parameter(request, "format");
+    for (size_t i = 0; name != NULL && i < MR_ARRAY_LEN(forms); i++) {
+        if (strcmp(name, forms[i].name) == 0) {
+            return forms[i].answer;
+        }
+    }
+    if (name != NULL) {
+        mr_http_fail(request, 400, "parameter format must be pprof, folded or svg");
+        return NULL;
+    }
+    return own;
+}
+
+/* Whether ?stage= is a stage, if it is there. Threads come and go: any name may be asked for. */
+static bool is_stage_good(struct mr_http_request *request)
+{
+    const char *stage = mr_http_parameter(request, "stage");
+    bool good = stage == NULL;
+    for (int i = 0; !good && i < MR_PROF_STAGES; i++) {
+        good = strcmp(stage, mr_prof_stage_name((enum mr_prof_stage)i)) == 0;
+    }
+    if (!good) {
+        mr_http_fail(request, 400,
+                     "parameter stage must be receive, decode, encode, produce, librdkafka, "
+                     "acknowledge, http, profiler or other");
+    }
+    return good;
 }
 
 /* ---- what is profiled; true: `ret` is filled ---- */
@@ -134,7 +216,8 @@ static bool collect_heap(struct mr_http_request *request, struct mr_profile *ret
         mr_http_fail(request, 403, "heap profiling not activated: %s",
                      mr_heap_available(&error) != MR_OK
                          ? error.text
-                         : "set heap = true under [profiling] and start again");
+                         : "set heap = true under [profiling] and start again, or POST to "
+                           "/pprof/heap/activate");
         return false;
     }
     int64_t start_ns = mr_monotonic_ns();
@@ -186,8 +269,10 @@ static bool collect_offcpu(struct mr_http_request *request, struct mr_profile *r
 
 static bool collect_last_minute(struct mr_http_request *request, struct mr_profile *ret)
 {
+    struct mr_profiler_stats stats;
+    mr_profiler_stats(&stats);
     mr_profiler_last_minute(ret);
-    if (ret->samples > 0) {
+    if (ret->samples > 0 || stats.frequency_hz > 0) {
         return true;
     }
     mr_profile_done(ret);
@@ -215,7 +300,7 @@ static const struct {
     {"/pprof/offcpu/flamegraph", collect_offcpu, MR_PROFILE_OFFCPU, answer_flamegraph},
     {"/pprof/offcpu/folded", collect_offcpu, MR_PROFILE_OFFCPU, answer_folded},
     {"/pprof/last-minute/report", collect_last_minute, MR_PROFILE_CPU, answer_report},
-    {"/pprof/last-minute/flamegraph", collect_last_minute, MR_PROFILE_CPU, answer_flamegraph},
+    {LAST_MINUTE, collect_last_minute, MR_PROFILE_CPU, answer_flamegraph},
     {"/pprof/last-minute/folded", collect_last_minute, MR_PROFILE_CPU, answer_folded},
     {"/debug/pprof/profile", collect_cpu, MR_PROFILE_CPU, answer_report},
     {"/debug/pprof/heap", collect_heap, MR_PROFILE_HEAP, answer_report},
@@ -226,29 +311,22 @@ static void answer_page(void *context, struct mr_http_request *request)
 {
     size_t page = (size_t)(uintptr_t)context;
     uint32_t value;
+    enum mr_profile_root root;
     struct mr_profile profile;
-    if (!wanted_value(request, pages[page].kind, &value) ||
+    answer_fn form = wanted_form(request, pages[page].answer);
+    /* What is wrong is said before the seconds it takes. */
+    if (form == NULL || !wanted_value(request, pages[page].kind, &value) ||
+        !is_stage_good(request) || !wanted_root(request, &root) ||
         !pages[page].collect(request, &profile)) {
         return;
     }
     mr_profiler_name_all();
-    pages[page].answer(request, &profile, value);
+    mr_symbols_lock();
+    mr_profile_filter(&profile, mr_http_parameter(request, "thread"),
+                      mr_http_parameter(request, "stage"));
+    mr_symbols_unlock();
+    form(request, &profile, value);
     mr_profile_done(&profile);
-}
-
-/* As Go's: the arguments, separated by NUL. Ours hold a file name and no secret. */
-static void answer_cmdline(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    FILE *body = mr_http_body(request, "text/plain; charset=utf-8");
-    FILE *from = fopen("/proc/self/cmdline", "re");
-    int byte;
-    while (from != NULL && (byte = fgetc(from)) != EOF) {
-        fputc(byte, body);
-    }
-    if (from != NULL) {
-        fclose(from);
-    }
 }
 
 static void answer_index(void *context, struct mr_http_request *request)
@@ -263,11 +341,18 @@ static void answer_index(void *context, struct mr_http_request *request)
     for (size_t i = 0; i < MR_ARRAY_LEN(pages); i++) {
         fprintf(body, "<li><a href=\"%s\">%s</a>\n", pages[i].path, pages[i].path);
     }
-    fputs("</ul><p>Parameters: seconds, frequency, image_width, sample, search, inverted.\n", body);
+    fputs(
+        "</ul><p>Parameters: seconds, frequency, thread, stage, format (pprof, folded, svg), "
+        "sample; of flame\n"
+        "graphs also image_width, min_width, root (thread, stage, none), search, title, inverted.\n"
+        "<p>POST /pprof/heap/activate, /pprof/heap/deactivate and /pprof/heap/reset?lg_sample=19 "
+        "switch heap\n"
+        "profiling.\n",
+        body);
 }
 
 mr_status mr_pprof_add(struct mr_http *http, const struct mr_http_options *options,
-                       const char *name, struct mr_error *ret_error)
+                       const char *name, bool has_last_minute, struct mr_error *ret_error)
 {
     graph_title = name;
     if (options->username == NULL && !mr_address_is_local(&options->address)) {
@@ -279,7 +364,7 @@ mr_status mr_pprof_add(struct mr_http *http, const struct mr_http_options *optio
     for (size_t i = 0; i < MR_ARRAY_LEN(pages); i++) {
         mr_http_add(http, &(struct mr_http_route){
                               .path = pages[i].path,
-                              .title = strcmp(pages[i].path, "/pprof/last-minute/flamegraph") == 0
+                              .title = has_last_minute && strcmp(pages[i].path, LAST_MINUTE) == 0
                                            ? "last minute's flame graph"
                                            : NULL,
                               .handler = answer_page,
@@ -287,8 +372,7 @@ mr_status mr_pprof_add(struct mr_http *http, const struct mr_http_options *optio
                               .slow = true,
                           });
     }
-    mr_http_add(http,
-                &(struct mr_http_route){.path = "/debug/pprof/cmdline", .handler = answer_cmdline});
+    mr_pprof_add_commands(http);
     static char own_paths[][16] = {"/pprof/", "/debug/pprof/"};
     for (size_t i = 0; i < MR_ARRAY_LEN(own_paths); i++) {
         mr_http_add(http, &(struct mr_http_route){

@@ -1,6 +1,6 @@
 /* The profiler over HTTP: /pprof/… for people, /debug/pprof/… for `go tool pprof` and what scrapes like it.
  *
- * Every answer is a reading; nothing here changes what the daemon does. A CPU profile runs in the handler's own
+ * Every GET is a reading; POST switches heap profiling. A CPU profile runs in the handler's own
  * thread for as long as it was asked for, one at a time, and ends when the client leaves.
  */
 #ifndef MR_PPROF_ROUTES_H
@@ -9,8 +9,9 @@
 #include "admin/http.h"
 
 /* Adds the routes; before the server's start. `options` are the server's. MR_ERR_CONFIG: it can be reached from
- * other machines and asks for no password. `name` (the title of flame graphs) outlives the server. */
+ * other machines and asks for no password. `name` (the title of flame graphs) outlives the server.
+ * `has_last_minute`: the profiler runs when nobody asks, and the live page shows what it sees. */
 mr_status mr_pprof_add(struct mr_http *http, const struct mr_http_options *options,
-                       const char *name, struct mr_error *ret_error);
+                       const char *name, bool has_last_minute, struct mr_error *ret_error);
 
 #endif

@@ -113,7 +113,7 @@ static mr_status write_files(const struct mr_profiler_options *options,
     if (status == MR_OK) {
         struct mr_flame_drawing drawing = {.title = options->name};
         size_t len;
-        char *picture = mr_output_flamegraph(profile, 1, &drawing, &len);
+        char *picture = mr_output_flamegraph(profile, 1, MR_PROFILE_ROOT_THREAD, &drawing, &len);
         snprintf(name, sizeof(name), "flamegraph-%s.svg", when);
         status = mr_file_write_whole(options->path, name, picture, len, &error);
         free(picture);

@@ -56,6 +56,17 @@ mr_status mr_heap_set_active(bool active, struct mr_error *ret_error)
     return MR_OK;
 }
 
+mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error)
+{
+    MR_TRY(mr_heap_available(ret_error));
+    size_t power = lg_sample;
+    int failed = lg_sample == 0 ? mallctl("prof.reset", NULL, NULL, NULL, 0)
+                                : mallctl("prof.reset", NULL, NULL, &power, sizeof(power));
+    return failed == 0 ? MR_OK
+                       : mr_fail(ret_error, MR_ERR_SYSTEM,
+                                 "jemalloc does not forget its samples: %s", strerror(failed));
+}
+
 void mr_heap_name_thread(const char *name)
 {
     if (mallctl != NULL) {

@@ -16,6 +16,9 @@ mr_status mr_heap_available(struct mr_error *ret_error);
 bool mr_heap_is_active(void);
 mr_status mr_heap_set_active(bool active, struct mr_error *ret_error);
 
+/* Forgets all samples. `lg_sample` is the new mean distance of samples, 2 to that power in bytes; 0: as it is. */
+mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error);
+
 /* What is allocated now and what was since sampling began, un-biased; the caller's. */
 mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error);
 

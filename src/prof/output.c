@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/clock.h"
 #include "flame/flame.h"
@@ -33,18 +34,39 @@ uint8_t *mr_output_pprof(const struct mr_profile *profile, size_t *ret_len)
     return packed;
 }
 
-static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t value)
+uint8_t *mr_output_gzip(const uint8_t *bytes, size_t len, size_t *ret_len)
+{
+    z_stream stream = {0};
+    /* 16: a gzip header around it. Level 3: a third of the time of 6 for a tenth more bytes. */
+    int made = deflateInit2(&stream, 3, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+    MR_ASSERT(made == Z_OK);
+    size_t room = deflateBound(&stream, len);
+    uint8_t *to = MR_NEW_ARRAY(uint8_t, room);
+    stream.next_in = (Bytef *)(uintptr_t)bytes;
+    stream.avail_in = (uInt)len;
+    stream.next_out = to;
+    stream.avail_out = (uInt)room;
+    int ended = deflate(&stream, Z_FINISH);
+    MR_ASSERT(ended == Z_STREAM_END);
+    *ret_len = stream.total_out;
+    deflateEnd(&stream);
+    return to;
+}
+
+static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t value,
+                                 enum mr_profile_root root)
 {
     mr_symbols_lock();
-    struct mr_flame *flame = mr_profile_flame(profile, value);
+    struct mr_flame *flame = mr_profile_flame(profile, value, root);
     mr_symbols_unlock();
     return flame;
 }
 
 char *mr_output_flamegraph(const struct mr_profile *profile, uint32_t value,
-                           const struct mr_flame_drawing *drawing, size_t *ret_len)
+                           enum mr_profile_root root, const struct mr_flame_drawing *drawing,
+                           size_t *ret_len)
 {
-    struct mr_flame *flame = flame_of(profile, value);
+    struct mr_flame *flame = flame_of(profile, value, root);
     char subtitle[200];
     snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s, %" PRIu64 " samples, %" PRIu64 " lost",
              mr_profile_value_name(profile->kind, value),
@@ -58,9 +80,10 @@ char *mr_output_flamegraph(const struct mr_profile *profile, uint32_t value,
     return picture;
 }
 
-char *mr_output_folded(const struct mr_profile *profile, uint32_t value, size_t *ret_len)
+char *mr_output_folded(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
+                       size_t *ret_len)
 {
-    struct mr_flame *flame = flame_of(profile, value);
+    struct mr_flame *flame = flame_of(profile, value, root);
     char *text = mr_flame_folded(flame, MR_FLAME_BEFORE, ret_len);
     mr_flame_free(flame);
     return text;

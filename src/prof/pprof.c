@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "prof/output.h"
 #include "prof/profile.h"
 #include "prof/profile.pb-c.h"
 
@@ -179,19 +179,32 @@ static Pprof__Location *make_location(struct writer *writer, uint32_t number)
     return made;
 }
 
+/* Whether all functions of the object that the profile met have their names. */
+static bool is_named(const struct writer *writer, uint32_t mapping)
+{
+    for (uint32_t i = 1; i <= writer->locations.count; i++) {
+        const struct mr_location *location = mr_symbols_get(writer->locations.list[i]);
+        if (location->mapping == mapping && location->unnamed) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
 {
     const struct mr_mapping *mapping = mr_symbols_mapping(writer->mappings.list[number]);
     Pprof__Mapping *made = keep(writer, sizeof(*made));
     pprof__mapping__init(made);
     made->id = number;
-    made->memory_start = mapping->start;
-    made->memory_limit = mapping->end;
+    made->memory_start = mapping->code_start;
+    made->memory_limit = mapping->code_end;
+    made->file_offset = mapping->code_offset;
     made->filename = text(writer, mapping->file);
     made->build_id = text(writer, mapping->build_id);
-    /* Even where it has none: `go tool pprof http://…` asks the server for what is missing and ends when there is no
-     * answer. pprof -symbolize=force names by build id whatever this says. */
-    made->has_functions = true;
+    /* False as soon as one function has no name: readers then look for the object by its build id, and `go tool
+     * pprof http://…` asks /debug/pprof/symbol. */
+    made->has_functions = is_named(writer, writer->mappings.list[number]);
     made->has_filenames = mapping->has_lines;
     made->has_line_numbers = mapping->has_lines;
     made->has_inline_frames = mapping->has_lines;
@@ -211,6 +224,10 @@ static Pprof__Function *make_function(struct writer *writer, uint32_t number)
 
 static void make_tables(struct writer *writer, Pprof__Profile *file)
 {
+    /* Readers that are given a program take it for the first mapping. */
+    if (mr_symbols_program() != 0) {
+        number_of(&writer->mappings, mr_symbols_program());
+    }
     file->location = keep(writer, sizeof(Pprof__Location *) * (writer->locations.count + 1));
     for (uint32_t i = 1; i <= writer->locations.count; i++) {
         file->location[file->n_location++] = make_location(writer, i);
@@ -261,25 +278,6 @@ static void make_head(struct writer *writer, Pprof__Profile *file)
 
 /* ---- bytes ---- */
 
-static uint8_t *compress_gzip(const uint8_t *bytes, size_t len, size_t *ret_len)
-{
-    z_stream stream = {0};
-    /* 16: a gzip header around it. Level 3: a third of the time of 6 for a tenth more bytes. */
-    int made = deflateInit2(&stream, 3, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-    MR_ASSERT(made == Z_OK);
-    size_t room = deflateBound(&stream, len);
-    uint8_t *to = MR_NEW_ARRAY(uint8_t, room);
-    stream.next_in = (Bytef *)(uintptr_t)bytes;
-    stream.avail_in = (uInt)len;
-    stream.next_out = to;
-    stream.avail_out = (uInt)room;
-    int ended = deflate(&stream, Z_FINISH);
-    MR_ASSERT(ended == Z_STREAM_END);
-    *ret_len = stream.total_out;
-    deflateEnd(&stream);
-    return to;
-}
-
 static void writer_done(struct writer *writer)
 {
     numbering_done(&writer->texts);
@@ -305,7 +303,7 @@ uint8_t *mr_profile_pprof(const struct mr_profile *profile, const char *const *c
     size_t len = pprof__profile__get_packed_size(&file);
     uint8_t *packed = MR_NEW_ARRAY(uint8_t, len);
     pprof__profile__pack(&file, packed);
-    uint8_t *compressed = compress_gzip(packed, len, ret_len);
+    uint8_t *compressed = mr_output_gzip(packed, len, ret_len);
     free(packed);
     writer_done(&writer);
     return compressed;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "prof/profile.h"
 #include "prof/profile.pb-c.h"
 
 enum { PLAIN_MAX = 256 * 1024 * 1024, PLAIN_FIRST = 1024 * 1024 };
@@ -109,14 +110,7 @@ static void name_frame(const struct reader *reader, const Pprof__Location *locat
         line < location->n_line ? find(&reader->functions, location->line[line]->function_id)
                                 : NULL;
     const char *name = function == NULL ? "" : text(reader, function->name);
-    bool is_library = strstr(object, ".so") != NULL || object[0] == '[';
-    if (name[0] == '\0') {
-        snprintf(to->text, sizeof(to->text), "[%s]", object[0] == '\0' ? "unknown" : object);
-    } else if (is_library) {
-        snprintf(to->text, sizeof(to->text), "%s [%s]", name, object);
-    } else {
-        snprintf(to->text, sizeof(to->text), "%s", name);
-    }
+    mr_profile_name(name, object, to->text, sizeof(to->text));
 }
 
 static const char *thread_of(const struct reader *reader, const Pprof__Sample *sample)

@@ -157,7 +157,7 @@ static void test_folded_names_frames_and_thread(void **state)
     run_workers(&worker, 1, 1000, &profile);
     mr_profiler_stop();
     size_t len;
-    char *text = mr_output_folded(&profile, 1, &len);
+    char *text = mr_output_folded(&profile, 1, MR_PROFILE_ROOT_THREAD, &len);
     assert_non_null(strstr(text, "busy-c;"));
     assert_non_null(strstr(text, "worker_main;prof_test_middle;prof_test_leaf "));
     free(text);
@@ -218,7 +218,7 @@ static void test_pprof_reads_back(void **state)
     size_t len;
     uint8_t *packed = mr_output_pprof(&profile, &len);
     size_t text_len;
-    char *text = mr_output_folded(&profile, 1, &text_len);
+    char *text = mr_output_folded(&profile, 1, MR_PROFILE_ROOT_THREAD, &text_len);
     struct mr_flame *flame = mr_flame_new();
     struct mr_pprof_about about;
     struct mr_error error;

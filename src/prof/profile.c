@@ -260,24 +260,39 @@ enum mr_prof_stage mr_profile_stage(const struct mr_profile *profile,
     return stage_of_role(entry->role);
 }
 
-static bool is_program(const struct mr_location *location)
+void mr_profile_name(const char *function, const char *object, char *to, size_t size)
 {
-    const char *object = mr_symbols_object(location);
-    return strstr(object, ".so") == NULL && object[0] != '[';
+    size_t len = strlen(object);
+    bool is_program = strstr(object, ".so") == NULL && object[0] != '[';
+    if (function[0] == '\0') {
+        snprintf(to, size, "[%s]", len == 0 ? "unknown" : object);
+    } else if (strncmp(function, object, len) == 0 && function[len] == '!') {
+        snprintf(to, size, "%s [%s]", function + len + 1, object);
+    } else if (is_program) {
+        snprintf(to, size, "%s", function);
+    } else {
+        snprintf(to, size, "%s [%s]", function, object);
+    }
 }
 
 void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
                            size_t size)
 {
-    const char *function =
-        frame < location->frame_count ? mr_symbols_text(location->frames[frame].function) : "";
-    const char *object = mr_symbols_object(location);
-    if (function[0] == '\0') {
-        snprintf(to, size, "[%s]", object);
-    } else if (is_program(location)) {
-        snprintf(to, size, "%s", function);
-    } else {
-        snprintf(to, size, "%s [%s]", function, object);
+    mr_profile_name(
+        frame < location->frame_count ? mr_symbols_text(location->frames[frame].function) : "",
+        mr_symbols_object(location), to, size);
+}
+
+void mr_profile_filter(struct mr_profile *profile, const char *thread, const char *stage)
+{
+    for (uint32_t i = 0; i < profile->count; i++) {
+        struct mr_profile_entry *entry = &profile->entries[i];
+        bool stays = (thread == NULL || strcmp(mr_symbols_text(entry->thread), thread) == 0) &&
+                     (stage == NULL ||
+                      strcmp(mr_prof_stage_name(mr_profile_stage(profile, entry)), stage) == 0);
+        if (!stays) {
+            memset(entry->values, 0, sizeof(entry->values));
+        }
     }
 }
 
@@ -288,12 +303,17 @@ struct frame_name {
     char text[FRAME_NAME_MAX];
 };
 
-/* Root first: the thread, then the frames from the outermost in. Answers how many. */
+/* From the root up: what stands at the root, then the frames from the outermost in. Answers how many. */
 static size_t frame_names(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                          struct frame_name *names, size_t room)
+                          enum mr_profile_root root, struct frame_name *names, size_t room)
 {
     size_t count = 0;
-    snprintf(names[count++].text, FRAME_NAME_MAX, "%s", mr_symbols_text(entry->thread));
+    if (root != MR_PROFILE_ROOT_NONE) {
+        snprintf(names[count++].text, FRAME_NAME_MAX, "%s",
+                 root == MR_PROFILE_ROOT_THREAD
+                     ? mr_symbols_text(entry->thread)
+                     : mr_prof_stage_name(mr_profile_stage(profile, entry)));
+    }
     for (uint32_t i = entry->stack_count; i-- > 0;) {
         const struct mr_location *location =
             mr_symbols_get(profile->stacks[entry->stack_first + i]);
@@ -305,7 +325,8 @@ static size_t frame_names(const struct mr_profile *profile, const struct mr_prof
     return count;
 }
 
-struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value)
+struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value,
+                                  enum mr_profile_root root)
 {
     struct mr_flame *flame = mr_flame_new();
     struct frame_name *names = MR_NEW_ARRAY(struct frame_name, MR_FLAME_DEPTH_MAX);
@@ -315,7 +336,7 @@ struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t val
         if (entry->values[value] <= 0) {
             continue;
         }
-        size_t count = frame_names(profile, entry, names, MR_FLAME_DEPTH_MAX);
+        size_t count = frame_names(profile, entry, root, names, MR_FLAME_DEPTH_MAX);
         for (size_t n = 0; n < count; n++) {
             slices[n] = mr_slice_of(names[n].text);
         }

@@ -86,12 +86,27 @@ int mr_profile_value_find(enum mr_profile_kind kind, const char *name);
 enum mr_prof_stage mr_profile_stage(const struct mr_profile *profile,
                                     const struct mr_profile_entry *entry);
 
-/* "function", "function [library.so]" or "[library.so]", as src/flame wants it. */
+/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
+ * "[library.so]", as src/flame wants it. Needs no lock. */
+void mr_profile_name(const char *function, const char *object, char *to, size_t size);
+
+/* The same of a location's frame. */
 void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
                            size_t size);
 
-/* As a flame graph of one value: thread at the root, frames above. The caller frees it. */
-struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value);
+/* Leaves what has this thread and this stage (NULL: any); everything else comes to nothing. */
+void mr_profile_filter(struct mr_profile *profile, const char *thread, const char *stage);
+
+/* What a flame graph has under the outermost frames. */
+enum mr_profile_root {
+    MR_PROFILE_ROOT_THREAD,
+    MR_PROFILE_ROOT_STAGE,
+    MR_PROFILE_ROOT_NONE, /* nothing: equal stacks of all threads are one */
+};
+
+/* As a flame graph of one value. The caller frees it. */
+struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value,
+                                  enum mr_profile_root root);
 
 /* gzip'd profile.proto; the caller frees it. `comments` (each may be NULL) go into the file. */
 uint8_t *mr_profile_pprof(const struct mr_profile *profile, const char *const *comments,

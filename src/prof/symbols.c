@@ -4,11 +4,13 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include "base/clock.h"
 #include "prof/registers.h"
@@ -25,79 +27,6 @@ void mr_symbols_lock(void)
 void mr_symbols_unlock(void)
 {
     pthread_mutex_unlock(&lock);
-}
-
-/* ---- texts ---- */
-
-static struct {
-    char **texts;
-    uint32_t count, room;
-    uint32_t *table; /* text number; 0: free, for "" is never looked for */
-    uint32_t mask;
-} interned;
-
-static uint64_t hash_bytes(const void *data, size_t len)
-{
-    const uint8_t *bytes = data;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < len; i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash ^ hash >> 29;
-}
-
-static void interned_grow(void)
-{
-    uint32_t size = interned.table == NULL ? 1024 : (interned.mask + 1) * 2;
-    free(interned.table);
-    interned.table = MR_NEW_ARRAY(uint32_t, size);
-    interned.mask = size - 1;
-    for (uint32_t id = 1; id < interned.count; id++) {
-        uint64_t at = hash_bytes(interned.texts[id], strlen(interned.texts[id]));
-        while (interned.table[at & interned.mask] != 0) {
-            at++;
-        }
-        interned.table[at & interned.mask] = id;
-    }
-}
-
-static uint32_t interned_append(const char *text)
-{
-    if (interned.count == interned.room) {
-        interned.room = interned.room == 0 ? 512 : interned.room * 2;
-        interned.texts = MR_REALLOC(interned.texts, sizeof(char *) * interned.room);
-    }
-    interned.texts[interned.count] = MR_STRDUP(text);
-    return interned.count++;
-}
-
-uint32_t mr_symbols_intern(const char *text)
-{
-    if (interned.count == 0) {
-        interned_append("");
-    }
-    if (text == NULL || text[0] == '\0') {
-        return 0;
-    }
-    if (interned.table == NULL || interned.count * 2 > interned.mask) {
-        interned_grow();
-    }
-    uint64_t at = hash_bytes(text, strlen(text));
-    uint32_t id;
-    while ((id = interned.table[at & interned.mask]) != 0) {
-        if (strcmp(interned.texts[id], text) == 0) {
-            return id;
-        }
-        at++;
-    }
-    id = interned_append(text);
-    interned.table[at & interned.mask] = id;
-    return id;
-}
-
-const char *mr_symbols_text(uint32_t id)
-{
-    return id == 0 ? "" : interned.texts[id];
 }
 
 /* ---- the objects of this process ---- */
@@ -204,13 +133,31 @@ static bool set_registers(Dwfl_Thread *thread, void *argument)
 #endif
 }
 
+/* Where debug information is looked for by build id: where distributions put it, and what millrace-names made
+ * of the libraries' archives at the build, which stands beside the program or is installed with it. */
+static char *debug_path(void)
+{
+    char program[512];
+    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    program[len < 0 ? 0 : len] = '\0';
+    char *slash = strrchr(program, '/');
+    if (slash == NULL) {
+        return MR_STRDUP(":.debug:/usr/lib/debug");
+    }
+    *slash = '\0';
+    char path[3 * sizeof(program)];
+    snprintf(path, sizeof(path), ":.debug:/usr/lib/debug:%s/names:%s/../lib/millrace/names",
+             program, program);
+    return MR_STRDUP(path);
+}
+
 static bool open_dwfl(void)
 {
-    static char *debuginfo_path = NULL;
+    static char *path = NULL;
     static const Dwfl_Callbacks callbacks = {
         .find_elf = find_elf,
         .find_debuginfo = dwfl_standard_find_debuginfo,
-        .debuginfo_path = &debuginfo_path,
+        .debuginfo_path = &path,
     };
     static const Dwfl_Thread_Callbacks thread_callbacks = {
         .next_thread = next_thread,
@@ -222,6 +169,7 @@ static bool open_dwfl(void)
         return true;
     }
     elf_version(EV_CURRENT);
+    path = path == NULL ? debug_path() : path;
     dwfl = dwfl_begin(&callbacks);
     if (dwfl == NULL) {
         return false;
@@ -324,19 +272,33 @@ static uint32_t locations_append(uint64_t address)
     return locations.count++;
 }
 
+/* Where in the table the address stands, or would. */
+static uint64_t locations_place(uint64_t address)
+{
+    uint64_t at = hash_address(address);
+    uint32_t id;
+    while ((id = locations.table[at & locations.mask]) != 0 &&
+           locations.items[id].address != address) {
+        at++;
+    }
+    return at;
+}
+
+uint32_t mr_symbols_find(uint64_t address)
+{
+    return locations.table == NULL ? 0 : locations.table[locations_place(address) & locations.mask];
+}
+
 uint32_t mr_symbols_location(uint64_t address, bool is_return)
 {
     address -= is_return;
     if (locations.table == NULL || locations.count * 2 > locations.mask) {
         locations_grow_table();
     }
-    uint64_t at = hash_address(address);
-    uint32_t id;
-    while ((id = locations.table[at & locations.mask]) != 0) {
-        if (locations.items[id].address == address) {
-            return id;
-        }
-        at++;
+    uint64_t at = locations_place(address);
+    uint32_t id = locations.table[at & locations.mask];
+    if (id != 0) {
+        return id;
     }
     id = locations_append(address);
     locations.table[at & locations.mask] = id;
@@ -355,6 +317,31 @@ static uint32_t intern_build_id(Dwfl_Module *module)
         snprintf(text + (size_t)i * 2, 3, "%02x", bits[i]);
     }
     return mr_symbols_intern(text);
+}
+
+/* As the kernel mapped it: pprof takes the first executable segment for what a mapping is of. */
+static void find_code(Dwfl_Module *module, struct mr_mapping *mapping)
+{
+    enum { PAGE = 4096 };
+    Dwarf_Addr bias;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    size_t count = 0;
+    mapping->code_start = mapping->start;
+    mapping->code_end = mapping->end;
+    if (elf == NULL || elf_getphdrnum(elf, &count) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        GElf_Phdr segment;
+        if (gelf_getphdr(elf, (int)i, &segment) != NULL && segment.p_type == PT_LOAD &&
+            (segment.p_flags & PF_X) != 0) {
+            uint64_t before = segment.p_vaddr % PAGE;
+            mapping->code_start = bias + segment.p_vaddr - before;
+            mapping->code_end = (bias + segment.p_vaddr + segment.p_memsz + PAGE - 1) / PAGE * PAGE;
+            mapping->code_offset = segment.p_offset - before;
+            return;
+        }
+    }
 }
 
 static uint32_t mapping_of(Dwfl_Module *module)
@@ -378,6 +365,7 @@ static uint32_t mapping_of(Dwfl_Module *module)
         .file = mr_symbols_intern(file != NULL ? file : name),
         .build_id = intern_build_id(module),
     };
+    find_code(module, &mappings.items[mappings.count - 1]);
     return mappings.count;
 }
 
@@ -440,6 +428,40 @@ static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
     return location->frame_count > 0;
 }
 
+/* The first address of the function that holds `address`, as the unwinding tables have it; 0: they don't say. */
+static uint64_t function_start(uint64_t address)
+{
+    /* It looks one byte before what it is given: it expects return addresses. */
+    return (uint64_t)(uintptr_t)_Unwind_FindEnclosingFunction(
+        (void *)(uintptr_t)(address + 1)); /* NOLINT */
+}
+
+/* No debug information: the symbol table. libdw names nothing outside a symbol's size; a symbol without one
+ * counts only where its function begins. What is left gets object and address of its function's beginning,
+ * which is the same in every process and can be named later by build id. */
+static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, struct mr_frame place)
+{
+    GElf_Off offset = 0;
+    GElf_Sym symbol = {0};
+    Dwarf_Addr bias = 0;
+    const char *name =
+        dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, &bias);
+    uint64_t start = function_start(location->address);
+    bool is_sure = symbol.st_size > 0 || location->address - offset == start;
+    if (name != NULL && is_sure) {
+        place.function = mr_symbols_intern(name);
+    } else if (start != 0 && dwfl_addrmodule(dwfl, start) == module &&
+               dwfl_module_getelf(module, &bias) != NULL) {
+        char text[256];
+        snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);
+        place.function = mr_symbols_intern(text);
+        location->unnamed = true;
+    } else {
+        location->unnamed = true;
+    }
+    add_frame(location, place);
+}
+
 static void name_location(struct mr_location *location)
 {
     location->named = true;
@@ -458,12 +480,7 @@ static void name_location(struct mr_location *location)
         place.line = (uint32_t)line_number;
     }
     if (!add_dwarf_frames(location, module, place)) {
-        /* No debug information: the symbol table, which names nothing outside a symbol's size. */
-        GElf_Off offset;
-        GElf_Sym symbol;
-        place.function = mr_symbols_intern(
-            dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, NULL));
-        add_frame(location, place);
+        name_by_symbol(location, module, place);
     }
     struct mr_mapping *mapping = &mappings.items[location->mapping - 1];
     mapping->has_lines |= location->frames[0].line != 0;
@@ -508,6 +525,12 @@ const struct mr_mapping *mr_symbols_mapping(uint32_t mapping)
 {
     MR_ASSERT(mapping > 0 && mapping <= mappings.count);
     return &mappings.items[mapping - 1];
+}
+
+uint32_t mr_symbols_program(void)
+{
+    Dwfl_Module *module = module_at((uint64_t)(uintptr_t)mr_symbols_program);
+    return module == NULL ? 0 : mapping_of(module);
 }
 
 const char *mr_symbols_object(const struct mr_location *location)

@@ -31,6 +31,9 @@ void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret);
 /* The location of an address; `is_return`: it follows a call, and the call is meant. */
 uint32_t mr_symbols_location(uint64_t address, bool is_return);
 
+/* The location of an address that was seen, or 0. */
+uint32_t mr_symbols_find(uint64_t address);
+
 /* A location that is only a name: "[unsampled]". */
 uint32_t mr_symbols_pseudo(const char *name);
 
@@ -44,7 +47,9 @@ struct mr_frame {
 struct mr_location {
     uint64_t address;
     uint32_t mapping; /* number from 1; 0: in no object */
-    bool named;
+    bool named;       /* whether that was tried */
+    bool
+        unnamed; /* the function's name is not known; it shows as "object!0xbeginning", if that is known */
     uint32_t frame_count;
     struct mr_frame *frames;
 };
@@ -57,11 +62,16 @@ const struct mr_location *mr_symbols_get(uint32_t location);
 
 struct mr_mapping {
     uint64_t start, end;
+    uint64_t code_start, code_end; /* of its code, which begins `code_offset` bytes into the file */
+    uint64_t code_offset;
     uint32_t file; /* texts */
     uint32_t build_id;
     bool has_lines;
 };
 const struct mr_mapping *mr_symbols_mapping(uint32_t mapping);
+
+/* The mapping of the program itself; 0: not known. */
+uint32_t mr_symbols_program(void);
 
 /* The file name of the object that holds the location, "librdkafka.so.1". */
 const char *mr_symbols_object(const struct mr_location *location);
