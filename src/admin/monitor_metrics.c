@@ -33,6 +33,11 @@ static const char *wal_word(unsigned i)
     return mr_wal_status_name((enum mr_wal_status)i);
 }
 
+static const char *invalidation_word(unsigned i)
+{
+    return mr_invalidation_name((enum mr_invalidation)i);
+}
+
 /* ---- groups, in the order of metrics.def ---- */
 
 static void expose_state(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
@@ -204,6 +209,9 @@ static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *sl
         mr_expose_f64(out, NULL, (double)slot->safe_bytes);
     }
     expose_words(out, MR_METRIC_SLOT_WAL_STATUS, wal_word, MR_WAL_STATUS_COUNT, slot->wal_status);
+    mr_expose_one_u64(out, MR_METRIC_SLOT_FAILOVER, slot->failover);
+    expose_words(out, MR_METRIC_SLOT_INVALIDATION, invalidation_word, MR_INVALIDATION_COUNT,
+                 slot->invalidation);
     mr_expose_begin(out, MR_METRIC_SLOT_FORECAST);
     if (slot->exists) {
         mr_expose_f64(out, NULL, slot->forecast_seconds);
