@@ -198,7 +198,7 @@ static void expose_policies(struct mr_exposition *out, const struct mr_pipeline_
     mr_expose_one_u64(out, MR_METRIC_SKIPPED_TRANSACTIONS, pipeline->skipped_transactions);
 }
 
-static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *slot)
+static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *slot, bool adopted)
 {
     mr_expose_begin(out, MR_METRIC_SLOT_RETAINED);
     if (slot->exists) {
@@ -220,6 +220,7 @@ static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *sl
     if (slot->known) {
         mr_expose_f64(out, NULL, slot->age_seconds);
     }
+    mr_expose_one_u64(out, MR_METRIC_SLOT_ADOPTED, adopted);
     mr_expose_one_u64(out, MR_METRIC_SLOT_ERRORS, slot->errors);
 }
 
@@ -382,7 +383,7 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     expose_errors(out, snapshot);
     expose_policies(out, &snapshot->pipeline);
     mr_expose_one_u64(out, MR_METRIC_LOG_DROPPED, mr_log_dropped());
-    expose_slot(out, &snapshot->slot);
+    expose_slot(out, &snapshot->slot, snapshot->pipeline.slot_adopted);
     expose_client(out, &snapshot->sink.client);
     expose_process(out, &snapshot->process);
     mr_expose_one_f64(out, MR_METRIC_WRITE_SECONDS, write_seconds);

@@ -13,6 +13,8 @@ enum { SERVER_VERSION_MIN = 140000, FAILOVER_VERSION_MIN = 170000 };
 struct setup {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
+    bool is_known;
+    bool adopted;
     int stop_fd;
     struct mr_error *ret_error;
 };
@@ -206,6 +208,36 @@ static mr_status set_failover(struct setup *setup, const struct mr_pg_result *st
     return MR_OK;
 }
 
+/* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any more
+ * whether the slot is still the one that was read from. */
+static mr_status adopt(struct setup *setup, const struct mr_pg_result *state)
+{
+    const struct mr_pg_source_options *options = setup->options;
+    if (setup->is_known || !options->position_is_stored) {
+        return MR_OK;
+    }
+    const char *confirmed = mr_pg_result_value(state, 0, MR_SLOT_CONFIRMED);
+    confirmed = confirmed == NULL ? "an unknown position" : confirmed;
+    if (!options->adopt_slot) {
+        return mr_fail(
+            setup->ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" exists and stands at %s, but no position is stored for it: if one was, "
+            "it is lost, and rows before the slot's position may be missing; look at "
+            "sink.kafka.state_topic and state_name, or set source.postgres.adopt_slot = true for "
+            "one start to go on from the slot",
+            options->slot, confirmed);
+    }
+    setup->adopted = true;
+    mr_log(MR_LOG_WARN, "slot_adopted",
+           "the slot exists, but no position is stored for it; starting where the slot stands. "
+           "Right for a "
+           "slot that was made for this start; if a position was stored before, rows may be "
+           "missing or come "
+           "twice",
+           MR_LOG_STR("slot", options->slot), MR_LOG_STR("start", confirmed));
+    return MR_OK;
+}
+
 static mr_status check_slot(struct setup *setup, const struct mr_pg_result *state)
 {
     const char *slot = setup->options->slot;
@@ -245,6 +277,7 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
                        "slot \"%s\" is held by process %s of the server", slot, pid);
     }
+    MR_TRY(adopt(setup, state));
     return set_failover(setup, state);
 }
 
@@ -301,16 +334,22 @@ static mr_status setup_all(struct setup *setup, const struct mr_pg_result *state
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      int stop_fd, struct mr_error *ret_error)
+                      bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error)
 {
-    struct setup setup = {
-        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    struct setup setup = {.conn = conn,
+                          .options = options,
+                          .is_known = is_known,
+                          .stop_fd = stop_fd,
+                          .ret_error = ret_error};
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, conn, options);
     struct mr_pg_result *state;
     MR_TRY(setup_run(&setup, &sql, &state));
     mr_status status = setup_all(&setup, state);
     mr_pg_result_free(state);
+    if (status == MR_OK) {
+        *ret_adopted = setup.adopted;
+    }
     return status;
 }
 

@@ -63,6 +63,7 @@ struct mr_source_ops {
 struct mr_source {
     const struct mr_source_ops *ops;
     _Atomic uint64_t received_bytes; /* of messages; the source counts, anybody reads */
+    _Atomic bool slot_adopted;       /* read on from a slot without a stored position; likewise */
 };
 
 #endif

@@ -31,7 +31,7 @@ def database_on(pair):
 
 
 def start(pair, database, millrace_for, **options):
-    process = millrace_for(database, **OPTIONS, **options)
+    process = millrace_for(database, **{**OPTIONS, **options})
     process.environment["TEST_URL"] = pair.dsn(database.name)
     return process
 
