@@ -208,8 +208,8 @@ static mr_status set_failover(struct setup *setup, const struct mr_pg_result *st
     return MR_OK;
 }
 
-/* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any more
- * whether the slot is still the one that was read from. */
+/* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any
+ * more whether the slot is still the one that was read from. */
 static mr_status adopt(struct setup *setup, const struct mr_pg_result *state)
 {
     const struct mr_pg_source_options *options = setup->options;

@@ -11,7 +11,7 @@
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a
- * replication connection. `is_known`: it is known where in the slot the stream goes on; else a slot that exists is adopted, which
+ * replication connection. `is_known`: it is known where the stream goes on; else a slot that exists is adopted, which
  * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error);

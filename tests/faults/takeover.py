@@ -147,7 +147,8 @@ def measure(delivery, how, rounds):
             instances.close()
             good = consumer.wrong == 0 and (delivery == "at-least-once" or consumer.repeats == 0)
             free, streaming, first = zip(*times)
-            print(f"takeover {delivery}, {how}, {rounds} rounds: has the stream after {figures(free)} s; streams after {figures(streaming)} s; "
+            print(f"takeover {delivery}, {how}, {rounds} rounds: has the stream after {figures(free)} s; "
+                  f"streams after {figures(streaming)} s; "
                   f"first new row after {figures(first)} s; {consumer.highest} rows, {consumer.repeats} repeats, "
                   f"{consumer.wrong} left out", flush=True)
             return good

@@ -77,7 +77,7 @@ def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode)
     pair.standby.run("ALTER SYSTEM SET primary_conninfo = ''")
     pair.standby.run("SELECT pg_reload_conf()")
     eventually(lambda: not pair.primary.run("SELECT active FROM pg_replication_slots "
-                                            f"WHERE slot_name = '{STANDBY_SLOT}'")[0][0], what="the standby to be cut off")
+                                            f"WHERE slot_name = '{STANDBY_SLOT}'")[0][0], what="the end of following")
     database.run("INSERT INTO t VALUES (2)")
     topic(database.topic("t")).take(2)
     pair.fail_over()
