@@ -50,7 +50,7 @@ class Server:
             self.process = subprocess.Popen([os.path.join(programs(), "postgres"), "-D", self.folder], cwd="/",
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                                             preexec_fn=end_with_parent, **server_user())
-        connect("postgres", 60, self.port).close()
+        connect("postgres", 120, self.port).close()
 
     def run(self, text, database="postgres"):
         with connect(database, port=self.port) as connection:
@@ -115,7 +115,7 @@ class Pair:
             rows = self.standby.run("SELECT synced AND NOT temporary AND invalidation_reason IS NULL "
                                     f"FROM pg_replication_slots WHERE slot_name = '{slot}'")
             return rows and rows[0][0]
-        eventually(there, 60, f"the copy of slot {slot}")
+        eventually(there, 120, f"the copy of slot {slot}")
 
     def fail_over(self):
         """The primary is gone at once, and the standby takes its place."""
@@ -126,7 +126,7 @@ class Pair:
         def promoted():
             return not self.standby.run("SELECT pg_is_in_recovery() AND pg_promote(false) IS NOT NULL "
                                         "AND pg_is_in_recovery()")[0][0]
-        eventually(promoted, 60, "the promotion", psycopg.Error)
+        eventually(promoted, 120, "the promotion", psycopg.Error)
 
     def close(self):
         self.standby.kill()

@@ -12,6 +12,7 @@ from servers import free_port
 
 OPTIONS = {"source__postgres__failover": "true", "pipeline__reconnect_max": '"1s"',
            "source__postgres__slot_interval": '"200ms"'}
+LIMIT_S = 120  # for what takes a second on a machine that has time
 EXACTLY_ONCE = {"sink__kafka__delivery": '"exactly-once"'}
 MODES = pytest.mark.parametrize("mode", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
 
@@ -45,13 +46,13 @@ def test_promotion_under_load(pair, millrace_for, topic, mode):
     process = start(pair, database, millrace_for, **mode).start().streaming()
     writers = Writers(database).start()
     pair.synced(database.slot)
-    assert process.figure("millrace_slot_failover") == 1
+    eventually(lambda: process.figure("millrace_slot_failover") == 1, 60, "the figure")
     reader = topic(database.topic("t"))
     records = Check(reader)
     records.read_until(200)
     pair.fail_over()
     database.port = pair.standby.port
-    process.wait_for("source_connected", limit_s=60, times=2)
+    process.wait_for("source_connected", limit_s=LIMIT_S, times=2)
     records.read_until(records.total + 200)
     writers.finish()
     records.expect_all(database)
@@ -81,10 +82,10 @@ def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode)
     database.run("INSERT INTO t VALUES (2)")
     topic(database.topic("t")).take(2)
     pair.fail_over()
-    assert process.ended(60) == 10
+    assert process.ended(LIMIT_S) == 10
     text = "".join(process.lines)
     assert "delivered events the new primary does not have" in text and "synchronized_standby_slots" in text
-    code, text = process.run_to_end()  # and no start passes over it either
+    code, text = process.run_to_end(LIMIT_S)  # and no start passes over it either
     assert code == 10, text
 
 
@@ -125,7 +126,7 @@ def test_standby_that_has_no_copy(pair, millrace_for, topic):
     confirmed_past(database, end)
     eventually(lambda: pair.standby.run(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0][0], what="the standby")
     pair.fail_over()
-    assert process.ended(60) == 10
+    assert process.ended(LIMIT_S) == 10
     assert "is not on the promoted server" in "".join(process.lines)
 
 
