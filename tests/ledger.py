@@ -35,7 +35,8 @@ class Writers:
                 rows = min(rows, self.rows_each - done)
             try:
                 if connection is None:
-                    connection = psycopg.connect(dsn(self.database.name), autocommit=True, connect_timeout=10)
+                    connection = psycopg.connect(dsn(self.database.name, self.database.port), autocommit=True,
+                                                 connect_timeout=10)
                     # A commit whose answer was lost may or may not have happened: the table knows.
                     done = connection.execute("SELECT coalesce(max(n), 0) FROM t WHERE writer = %s",
                                               [writer]).fetchone()[0]

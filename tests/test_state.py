@@ -99,6 +99,27 @@ def test_slot_gone_ends_with_its_own_code(database, millrace, topic):
     assert database.slot_row("slot_name") is None  # nothing was made in its place
 
 
+def test_slot_without_a_position_is_adopted_only_if_told_so(database, millrace, topic):
+    """What was stored is lost (here: looked for under another name), but the slot is there."""
+    process, reader = stopped_after_one_row(database, millrace, topic)
+    assert not process.log("slot_adopted")
+    database.run("INSERT INTO t VALUES (2)")
+    other = {"sink__kafka__state_name": f'"{database.prefix}-lost"'}
+    process.configure(source__postgres__adopt_slot="false", **other)
+    code, text = process.run_to_end()
+    assert code == 10 and "no position is stored" in text and "adopt_slot" in text, text
+    process.configure(**other)
+    process.start().streaming()
+    assert process.log("slot_adopted")[0]["slot"] == database.slot
+    assert process.figure("millrace_slot_adopted") == 1
+    assert reader.take(1)[0].json_key == {"id": 2}
+    assert process.stop() == 0
+    process.configure(source__postgres__adopt_slot="false", **other)  # it is stored now
+    process.start().streaming()
+    assert process.figure("millrace_slot_adopted") == 0
+    assert process.stop() == 0
+
+
 def test_another_name_starts_anew(database, millrace, topic):
     process, reader = stopped_after_one_row(database, millrace, topic)
     database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])

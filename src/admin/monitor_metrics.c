@@ -33,6 +33,11 @@ static const char *wal_word(unsigned i)
     return mr_wal_status_name((enum mr_wal_status)i);
 }
 
+static const char *invalidation_word(unsigned i)
+{
+    return mr_invalidation_name((enum mr_invalidation)i);
+}
+
 /* ---- groups, in the order of metrics.def ---- */
 
 static void expose_state(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
@@ -195,7 +200,7 @@ static void expose_policies(struct mr_exposition *out, const struct mr_pipeline_
     mr_expose_one_u64(out, MR_METRIC_SKIPPED_TRANSACTIONS, pipeline->skipped_transactions);
 }
 
-static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *slot)
+static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *slot, bool adopted)
 {
     mr_expose_begin(out, MR_METRIC_SLOT_RETAINED);
     if (slot->exists) {
@@ -206,6 +211,9 @@ static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *sl
         mr_expose_f64(out, NULL, (double)slot->safe_bytes);
     }
     expose_words(out, MR_METRIC_SLOT_WAL_STATUS, wal_word, MR_WAL_STATUS_COUNT, slot->wal_status);
+    mr_expose_one_u64(out, MR_METRIC_SLOT_FAILOVER, slot->failover);
+    expose_words(out, MR_METRIC_SLOT_INVALIDATION, invalidation_word, MR_INVALIDATION_COUNT,
+                 slot->invalidation);
     mr_expose_begin(out, MR_METRIC_SLOT_FORECAST);
     if (slot->exists) {
         mr_expose_f64(out, NULL, slot->forecast_seconds);
@@ -214,6 +222,7 @@ static void expose_slot(struct mr_exposition *out, const struct mr_slot_view *sl
     if (slot->known) {
         mr_expose_f64(out, NULL, slot->age_seconds);
     }
+    mr_expose_one_u64(out, MR_METRIC_SLOT_ADOPTED, adopted);
     mr_expose_one_u64(out, MR_METRIC_SLOT_ERRORS, slot->errors);
 }
 
@@ -376,7 +385,7 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     expose_errors(out, snapshot);
     expose_policies(out, &snapshot->pipeline);
     mr_expose_one_u64(out, MR_METRIC_LOG_DROPPED, mr_log_dropped());
-    expose_slot(out, &snapshot->slot);
+    expose_slot(out, &snapshot->slot, snapshot->pipeline.slot_adopted);
     expose_client(out, &snapshot->sink.client);
     expose_process(out, &snapshot->process);
     mr_expose_one_f64(out, MR_METRIC_WRITE_SECONDS, write_seconds);

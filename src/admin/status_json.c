@@ -133,6 +133,9 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
     cJSON_AddBoolToObject(slot, "exists", view->exists);
     cJSON_AddBoolToObject(slot, "active", view->active);
     cJSON_AddStringToObject(slot, "wal_status", mr_wal_status_name(view->wal_status));
+    cJSON_AddBoolToObject(slot, "failover", view->failover);
+    cJSON_AddBoolToObject(slot, "synced", view->synced);
+    cJSON_AddStringToObject(slot, "invalidation", mr_invalidation_name(view->invalidation));
     add_count(slot, "retained_bytes", view->retained_bytes);
     add_number(slot, "age_seconds", view->age_seconds);
     /* Both mean something only where max_slot_wal_keep_size sets a limit. */

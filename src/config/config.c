@@ -291,6 +291,7 @@ static void build_source(struct mr_config *config)
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
     config->source.failover = values->failover != 0;
+    config->source.adopt_slot = values->adopt_slot != 0;
     config->slot_interval_ms = (uint32_t)values->slot_interval;
     config->metrics_tables_max = (uint32_t)values->metrics_max_tables;
     if (!slot_name_good(values->slot_name)) {
@@ -448,6 +449,7 @@ static void build_state(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->kafka.exactly_once = values->delivery == 1;
     config->kafka.state_topic = or_null(values->state_topic);
+    config->source.position_is_stored = config->kafka.state_topic != NULL;
     if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
         PROBLEM(config, LINE(config, state_topic),
                 "exactly-once keeps its position in sink.kafka.state_topic; name one");

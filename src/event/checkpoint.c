@@ -7,6 +7,44 @@
     "where Kafka keeps "                                                                           \
     "the position"
 
+/* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. */
+static mr_status verify_log(const struct mr_checkpoint *stored,
+                            const struct mr_server_position *server, struct mr_error *ret_error)
+{
+    const struct mr_identity *then = &stored->identity;
+    const struct mr_identity *now = &server->identity;
+    mr_lsn begun = stored->position.commit_lsn;
+    mr_lsn reached = begun > stored->end_lsn ? begun : stored->end_lsn;
+    if (then->timeline > now->timeline) {
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "changes up to " MR_LSN_FORMAT " of timeline %u were delivered, but the server is "
+            "still on timeline %u: it is the old primary, or was restored to an earlier point; "
+            "connect to the new one, or " START_ANEW,
+            MR_LSN_ARGS(reached), then->timeline, now->timeline);
+    }
+    if (then->timeline < now->timeline &&
+        (server->switched_at < stored->end_lsn || (begun != 0 && server->switched_at <= begun))) {
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "delivered events the new primary does not have: changes up to " MR_LSN_FORMAT
+            " of timeline %u were delivered, but the server left it at " MR_LSN_FORMAT
+            " for timeline %u: it was promoted or restored to an earlier point; "
+            "synchronized_standby_slots on the primary keeps a standby from being "
+            "behind; " START_ANEW,
+            MR_LSN_ARGS(reached), then->timeline, MR_LSN_ARGS(server->switched_at), now->timeline);
+    }
+    /* One more: a logical message outside any transaction counts as told from the byte behind it. */
+    if (stored->end_lsn > server->flushed + 1 || begun > server->flushed) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "changes up to " MR_LSN_FORMAT
+                       " were delivered, but the server's log ends at " MR_LSN_FORMAT
+                       ": it was restored to an earlier point; " START_ANEW,
+                       MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed));
+    }
+    return MR_OK;
+}
+
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error)
 {
@@ -19,22 +57,14 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
             "changes were delivered (%s); correct the connection, or " START_ANEW,
             now->system_id, then->system_id);
     }
-    if (then->timeline > now->timeline ||
-        (then->timeline < now->timeline && server->switched_at < stored->end_lsn)) {
+    MR_TRY(verify_log(stored, server, ret_error));
+    if (!server->slot_exists && then->timeline < now->timeline) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
-            "changes up to " MR_LSN_FORMAT " of timeline %u were delivered, but the server is on "
-            "timeline %u, which does not hold all of them: it was promoted or restored to an "
-            "earlier point; " START_ANEW,
-            MR_LSN_ARGS(stored->end_lsn), then->timeline, now->timeline);
-    }
-    /* One more: a logical message outside any transaction counts as told from the byte behind it. */
-    if (stored->end_lsn > server->flushed + 1) {
-        return mr_fail(ret_error, MR_ERR_HISTORY,
-                       "changes up to " MR_LSN_FORMAT
-                       " were delivered, but the server's log ends at " MR_LSN_FORMAT
-                       ": it was restored to an earlier point; " START_ANEW,
-                       MR_LSN_ARGS(stored->end_lsn), MR_LSN_ARGS(server->flushed));
+            "slot \"%s\" is not on the promoted server, and the rows since " MR_LSN_FORMAT
+            " can't be read without it; source.postgres.failover = true with "
+            "sync_replication_slots = on at the standby keeps it there; " START_ANEW,
+            now->slot, MR_LSN_ARGS(stored->end_lsn));
     }
     if (!server->slot_exists) {
         return mr_fail(ret_error, MR_ERR_HISTORY,

@@ -49,7 +49,10 @@ static void test_refusals(void **state)
     now = server();
     now.identity.timeline = 3;
     now.switched_at = 999;
-    assert_refused(&now, "promoted or restored");
+    assert_refused(&now, "delivered events the new primary does not have");
+    now.switched_at = 1000;
+    now.slot_exists = false;
+    assert_refused(&now, "not on the promoted server");
     now = server();
     now.flushed = 998;
     assert_refused(&now, "log ends at 0/3E6");
@@ -61,11 +64,33 @@ static void test_refusals(void **state)
     assert_refused(&now, "moved by somebody else");
 }
 
+/* Part of a transaction is delivered, or all of it without the stored position having moved. */
+static void test_begun_transaction(void **state)
+{
+    (void)state;
+    struct mr_checkpoint begun = stored;
+    begun.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
+    struct mr_server_position now = server();
+    struct mr_error error = {0};
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_OK);
+    now.flushed = 1499;
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_ERR_HISTORY);
+    assert_non_null(strstr(error.text, "up to 0/5DC were delivered"));
+    now = server();
+    now.identity.timeline = 3;
+    now.switched_at = 1500; /* the commit record would begin there */
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_ERR_HISTORY);
+    assert_non_null(strstr(error.text, "does not have"));
+    now.switched_at = 1501;
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_begun_transaction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

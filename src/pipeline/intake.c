@@ -723,6 +723,10 @@ static bool known_position(const struct intake *intake, struct mr_checkpoint *re
         ret_known->identity = pipeline->identity; /* written by this thread alone */
         ret_known->end_lsn = intake->confirmed;
     }
+    /* What was handed over is, or will be, with the consumers, confirmed or not. */
+    if (mr_position_compare(ret_known->position, intake->appended) < 0) {
+        ret_known->position = intake->appended;
+    }
     return stored || intake->ever_connected;
 }
 

@@ -164,6 +164,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .skipped_transactions = atomic_load(&pipeline->skipped_transactions),
         .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
         .received_bytes = atomic_load(&pipeline->source->received_bytes),
+        .slot_adopted = atomic_load(&pipeline->source->slot_adopted),
         .bytes_acked = atomic_load(&meter->bytes_acked),
         .source_wait_ns = atomic_load(&meter->source_wait_ns),
         .pool_batches = pipeline->pool.count,

@@ -80,6 +80,7 @@ struct mr_pipeline_stats {
     int64_t sink_turn_ns;
     int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */
     uint64_t received_bytes;     /* of replication messages */
+    bool slot_adopted;           /* it began where a slot stood, with no position stored */
     uint64_t bytes_acked;
     uint64_t source_wait_ns; /* spent waiting for the source */
     uint32_t pool_batches;

@@ -327,10 +327,13 @@ static void check_existing_slot(const struct pg_check *check, const struct mr_pg
         BAD(check, MR_ERR_CONFIG, subject, "choose another slot_name",
             "is of plugin %s and database %s", plugin, database == NULL ? "none" : database);
     } else if (status != NULL && strcmp(status, "lost") == 0) {
+        const char *reason = mr_pg_result_value(state, 0, MR_SLOT_INVALIDATION);
         snprintf(remedy, sizeof(remedy),
                  "SELECT pg_drop_replication_slot('%s'); start again and copy the tables",
                  check->options->slot);
-        BAD(check, MR_ERR_HISTORY, subject, remedy, "is lost: rows since its position are gone");
+        BAD(check, MR_ERR_HISTORY, subject, remedy,
+            "is lost%s%s%s: rows since its position are gone", reason == NULL ? "" : " (",
+            reason == NULL ? "" : reason, reason == NULL ? "" : ")");
     } else if (status != NULL && strcmp(status, "unreserved") == 0) {
         WARN(check, subject, "start millrace now, or raise max_slot_wal_keep_size",
              "will be lost at the next checkpoint");
@@ -360,6 +363,84 @@ static void check_slot(const struct pg_check *check, const struct mr_pg_result *
                  check->options->slot);
         BAD(check, MR_ERR_CONFIG, subject, remedy, "does not exist, and create_slot is false");
     }
+}
+
+/* ---- failover ---- */
+
+/* A standby that must be ahead of us. While it is away, the server sends nothing. */
+static void check_standby_slot(const struct pg_check *check, const struct mr_pg_result *slots,
+                               int row)
+{
+    const char *name = mr_pg_result_value(slots, row, 0);
+    char subject[300];
+    snprintf(subject, sizeof(subject), "standby slot %s", name);
+    const char *active = mr_pg_result_value(slots, row, 1);
+    if (active == NULL) {
+        WARN(check, subject,
+             "make it (pg_create_physical_replication_slot), or take it out of "
+             "synchronized_standby_slots",
+             "does not exist: the server sends nothing until it does");
+    } else if (!mr_sql_true(active)) {
+        WARN(check, subject, "start its standby, or take it out of synchronized_standby_slots",
+             "is used by no standby now: the server sends nothing until it is");
+    } else if (mr_pg_result_value(slots, row, 2) == NULL) {
+        WARN(check, subject,
+             "set hot_standby_feedback = on and sync_replication_slots = on at the "
+             "standby, with primary_slot_name and a dbname in primary_conninfo",
+             "its standby holds back no rows (hot_standby_feedback is off): it can't keep a copy "
+             "of the slot");
+    } else {
+        OK(check, subject, "its standby follows");
+    }
+}
+
+static void check_standby_slots(const struct pg_check *check, const char *names)
+{
+    if (names[0] == '\0') {
+        WARN(check, "synchronized_standby_slots",
+             "ALTER SYSTEM SET synchronized_standby_slots = '<physical slot of the standby>'; "
+             "SELECT pg_reload_conf()",
+             "empty: events may be delivered that the standby does not have yet; if it is promoted "
+             "then, millrace ends with exit code 10");
+        return;
+    }
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT w.name, s.active, s.xmin FROM"
+                         " (SELECT btrim(name, ' \"') AS name FROM unnest(string_to_array(");
+    mr_sql_add_literal(&sql, check->conn, names);
+    mr_text_format(&sql, ", ',')) name) w"
+                         " LEFT JOIN pg_replication_slots s ON s.slot_name = w.name"
+                         " AND s.slot_type = 'physical'");
+    struct mr_pg_result *slots = ask(check, "synchronized_standby_slots", &sql);
+    for (int row = 0; slots != NULL && row < mr_pg_result_rows(slots); row++) {
+        check_standby_slot(check, slots, row);
+    }
+    mr_pg_result_free(slots);
+}
+
+static void check_failover(const struct pg_check *check, const struct mr_pg_result *state)
+{
+    const char *failover = mr_pg_result_value(state, 0, MR_SLOT_FAILOVER);
+    const char *standbys = mr_pg_result_value(state, 0, MR_SERVER_STANDBY_SLOTS);
+    if (!check->options->failover && !mr_sql_true(failover)) {
+        return;
+    }
+    if (standbys == NULL) {
+        WARN(check, "failover", "upgrade PostgreSQL to 17 or later",
+             "standbys of this version keep no copy of the slot: after a promotion it is gone");
+        return;
+    }
+    if (failover == NULL) {
+        OK(check, "failover", "the slot will be made with FAILOVER");
+    } else if (!mr_sql_true(failover)) {
+        OK(check, "failover", "the slot lacks FAILOVER and will be given it at the start");
+    } else {
+        OK(check, "failover", "the slot has FAILOVER%s",
+           mr_sql_true(mr_pg_result_value(state, 0, MR_SLOT_SYNCED))
+               ? "; it was copied from another server"
+               : "");
+    }
+    check_standby_slots(check, standbys);
 }
 
 /* ---- all of it ---- */
@@ -394,6 +475,7 @@ static void check_all(const struct pg_check *check)
     check_publication(check, state);
     check_tables(check, publication_exists);
     check_slot(check, state);
+    check_failover(check, state);
     check_replication_connection(check);
     mr_pg_result_free(state);
 }

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "source/pg_errors.h"
+#include "source/pg_hosts.h"
 
 enum {
     SQLSTATE_SIZE = 6,
@@ -144,6 +146,14 @@ struct keywords {
     int count;
 };
 
+/* One host of the connection string. Its texts are ours; NULL: the string says nothing of it. */
+struct host {
+    char *name;
+    char *address;
+    char *port;
+    bool is_one_of_many;
+};
+
 static void keyword_add(struct keywords *keywords, const char *name, const char *value)
 {
     MR_ASSERT(keywords->count < CONNINFO_MAX - 1);
@@ -162,7 +172,13 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms,
             return fail_connect(libpq, ret_error);
         }
         short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-        MR_TRY(wait_socket(libpq, events, stop_fd, deadline_ns, ret_error));
+        mr_status status = wait_socket(libpq, events, stop_fd, deadline_ns, ret_error);
+        if (status == MR_ERR_TRANSIENT) {
+            return mr_fail(ret_error, status,
+                           "PostgreSQL at \"%s\", port %s, does not answer within %u ms",
+                           PQhost(libpq), PQport(libpq), timeout_ms);
+        }
+        MR_TRY(status);
         state = PQconnectPoll(libpq);
     }
     return MR_OK;
@@ -179,8 +195,14 @@ static const char *conninfo_value(const PQconninfoOption *parsed, const char *na
     return NULL;
 }
 
+static bool is_of_host(const char *name)
+{
+    return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
+}
+
 static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
-                          const PQconninfoOption *parsed, bool replication, const char *settings)
+                          const PQconninfoOption *parsed, const struct host *host, bool replication,
+                          const char *settings)
 {
     /* Ours first where the user's word counts (the later wins), then the connection string … */
     keyword_add(keywords, "gssencmode", "disable");
@@ -189,15 +211,24 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
     keyword_add(keywords, "keepalives_count", "3");
     keyword_add(keywords, "tcp_user_timeout", "60000");
     keyword_add(keywords, "fallback_application_name", "millrace");
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "target_session_attrs", "read-write"); /* not a standby among them */
+    }
     if (options->application_name != NULL) {
         keyword_add(keywords, "application_name", options->application_name);
     }
     for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
-        if (option->val != NULL && keywords->count < CONNINFO_MAX - 8) {
+        bool ours = host->is_one_of_many && is_of_host(option->keyword);
+        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 12) {
             keyword_add(keywords, option->keyword, option->val);
         }
     }
     /* … and last what must be so. */
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "host", host->name);
+        keyword_add(keywords, "hostaddr", host->address);
+        keyword_add(keywords, "port", host->port);
+    }
     if (options->password != NULL) {
         keyword_add(keywords, "password", options->password);
     }
@@ -219,6 +250,81 @@ static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_
     return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
 }
 
+/* One host; the connection is the caller's when it is made. */
+static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                              const struct host *host, bool replication, int stop_fd,
+                              PGconn **ret_libpq, struct mr_error *ret_error)
+{
+    const char *own = conninfo_value(parsed, "options");
+    size_t size =
+        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
+    char *settings = MR_ALLOC(size);
+    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
+    struct keywords keywords = {0};
+    keywords_fill(&keywords, options, parsed, host, replication, settings);
+    PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
+    free(settings);
+    if (libpq == NULL) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
+    }
+    mr_status status = PQstatus(libpq) == CONNECTION_BAD
+                           ? fail_connect(libpq, ret_error)
+                           : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
+    if (status != MR_OK) {
+        PQfinish(libpq);
+        return status;
+    }
+    *ret_libpq = libpq;
+    return MR_OK;
+}
+
+static mr_status connect_nth(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             uint32_t n, uint32_t count, bool replication, int stop_fd,
+                             PGconn **ret_libpq, struct mr_error *ret_error)
+{
+    struct host host = {
+        .name = mr_pg_host_item(conninfo_value(parsed, "host"), n),
+        .address = mr_pg_host_item(conninfo_value(parsed, "hostaddr"), n),
+        .port = mr_pg_host_port(conninfo_value(parsed, "port"), n),
+        .is_one_of_many = count > 1,
+    };
+    mr_status status =
+        connect_host(options, parsed, &host, replication, stop_fd, ret_libpq, ret_error);
+    free(host.name);
+    free(host.address);
+    free(host.port);
+    return status;
+}
+
+/* The hosts one after the other. The error says what each of them said; that one may come back outweighs what
+ * another refuses. */
+static mr_status connect_any(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             bool replication, int stop_fd, PGconn **ret_libpq,
+                             struct mr_error *ret_error)
+{
+    uint32_t count =
+        mr_pg_host_count(conninfo_value(parsed, "host"), conninfo_value(parsed, "hostaddr"));
+    struct mr_text said = {0};
+    mr_status answer = MR_ERR_TRANSIENT;
+    for (uint32_t n = 0; n < count; n++) {
+        struct mr_error error = {0};
+        mr_status status =
+            connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq, &error);
+        if (status == MR_OK || status == MR_AGAIN) {
+            mr_text_done(&said);
+            return status;
+        }
+        if (n == 0 || status == MR_ERR_TRANSIENT) {
+            answer = status;
+        }
+        mr_text_string(&said, n == 0 ? "" : "; ");
+        mr_text_string(&said, error.text);
+    }
+    mr_error_set(ret_error, answer, "%s", said.data);
+    mr_text_done(&said);
+    return answer;
+}
+
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
@@ -232,26 +338,10 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             "the connection string is neither a URI nor a list of key=value pairs that libpq "
             "knows; see libpq's connection strings");
     }
-    const char *own = conninfo_value(parsed, "options");
-    size_t size =
-        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
-    char *settings = MR_ALLOC(size);
-    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
-    struct keywords keywords = {0};
-    keywords_fill(&keywords, options, parsed, replication, settings);
-    PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
-    free(settings);
+    PGconn *libpq = NULL;
+    mr_status status = connect_any(options, parsed, replication, stop_fd, &libpq, ret_error);
     PQconninfoFree(parsed);
-    if (libpq == NULL) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
-    }
-    mr_status status = PQstatus(libpq) == CONNECTION_BAD
-                           ? fail_connect(libpq, ret_error)
-                           : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
-    if (status != MR_OK) {
-        PQfinish(libpq);
-        return status;
-    }
+    MR_TRY(status);
     PQsetnonblocking(libpq, 1);
     struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
     conn->libpq = libpq;

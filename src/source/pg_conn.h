@@ -29,7 +29,9 @@ struct mr_pg_options {
 /* Connects; with `replication`, as a walsender of the database (`replication=database`). Settings that
  * change output are pinned (client_encoding UTF8, DateStyle ISO, IntervalStyle, TimeZone UTC,
  * extra_float_digits, bytea_output hex, search_path '', statement and idle time-outs 0, …), TCP keepalive
- * and tcp_user_timeout are set, gssencmode is off unless conninfo says otherwise. */
+ * and tcp_user_timeout are set, gssencmode is off unless conninfo says otherwise. Of several hosts each has the
+ * time-out for itself, and a standby is passed over (target_session_attrs=read-write unless conninfo says
+ * otherwise). */
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
 

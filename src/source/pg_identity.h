@@ -6,7 +6,7 @@
 #include "source/pg_source.h"
 
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
- * with it. So a standby takes over within half a second of the first one's end. MR_AGAIN once `stop_fd` is
+ * with it. So a standby takes over within a tenth of a second of the first one's end. MR_AGAIN once `stop_fd` is
  * readable. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd,
                       struct mr_error *ret_error);

@@ -7,12 +7,14 @@
 #include "base/log.h"
 #include "source/pg_sql.h"
 
-enum { SERVER_VERSION_MIN = 140000 };
+enum { SERVER_VERSION_MIN = 140000, FAILOVER_VERSION_MIN = 170000 };
 
 /* What every step needs. */
 struct setup {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
+    bool is_known;
+    bool adopted;
     int stop_fd;
     struct mr_error *ret_error;
 };
@@ -173,6 +175,69 @@ static mr_status check_tables(struct setup *setup, bool published, bool needs_id
 
 /* ---- slot ---- */
 
+static void warn_of_failover(const struct setup *setup)
+{
+    mr_log(
+        MR_LOG_WARN, "failover_unsupported",
+        "source.postgres.failover needs PostgreSQL 17 or later: after a promotion the slot is gone",
+        MR_LOG_STR("slot", setup->options->slot));
+}
+
+/* A slot that was made without FAILOVER gets it. One that has it keeps it, whatever is configured. */
+static mr_status set_failover(struct setup *setup, const struct mr_pg_result *state)
+{
+    if (!setup->options->failover) {
+        return MR_OK;
+    }
+    const char *failover = mr_pg_result_value(state, 0, MR_SLOT_FAILOVER);
+    if (failover == NULL) {
+        warn_of_failover(setup);
+        return MR_OK;
+    }
+    if (mr_sql_true(failover)) {
+        return MR_OK;
+    }
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "ALTER_REPLICATION_SLOT ");
+    mr_sql_add_identifier(&sql, setup->conn, setup->options->slot);
+    mr_text_format(&sql, " (FAILOVER true)");
+    MR_TRY(setup_run(setup, &sql, NULL));
+    mr_log(MR_LOG_INFO, "slot_failover_set",
+           "the slot was made without FAILOVER and has it now: standbys may keep a copy of it",
+           MR_LOG_STR("slot", setup->options->slot));
+    return MR_OK;
+}
+
+/* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any
+ * more whether the slot is still the one that was read from. */
+static mr_status adopt(struct setup *setup, const struct mr_pg_result *state)
+{
+    const struct mr_pg_source_options *options = setup->options;
+    if (setup->is_known || !options->position_is_stored) {
+        return MR_OK;
+    }
+    const char *confirmed = mr_pg_result_value(state, 0, MR_SLOT_CONFIRMED);
+    confirmed = confirmed == NULL ? "an unknown position" : confirmed;
+    if (!options->adopt_slot) {
+        return mr_fail(
+            setup->ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" exists and stands at %s, but no position is stored for it: if one was, "
+            "it is lost, and rows before the slot's position may be missing; look at "
+            "sink.kafka.state_topic and state_name, or set source.postgres.adopt_slot = true for "
+            "one start to go on from the slot",
+            options->slot, confirmed);
+    }
+    setup->adopted = true;
+    mr_log(MR_LOG_WARN, "slot_adopted",
+           "the slot exists, but no position is stored for it; starting where the slot stands. "
+           "Right for a "
+           "slot that was made for this start; if a position was stored before, rows may be "
+           "missing or come "
+           "twice",
+           MR_LOG_STR("slot", options->slot), MR_LOG_STR("start", confirmed));
+    return MR_OK;
+}
+
 static mr_status check_slot(struct setup *setup, const struct mr_pg_result *state)
 {
     const char *slot = setup->options->slot;
@@ -180,6 +245,7 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
     const char *database = mr_pg_result_value(state, 0, MR_SLOT_DATABASE);
     const char *wal_status = mr_pg_result_value(state, 0, MR_SLOT_WAL_STATUS);
     const char *pid = mr_pg_result_value(state, 0, MR_SLOT_PID);
+    const char *reason = mr_pg_result_value(state, 0, MR_SLOT_INVALIDATION);
     if (strcmp(plugin, "pgoutput") != 0) {
         return mr_fail(
             setup->ret_error, MR_ERR_CONFIG,
@@ -190,6 +256,14 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
                        "slot \"%s\" belongs to database %s, not to %s; choose another slot_name",
                        slot, database == NULL ? "none" : database, mr_pg_database(setup->conn));
+    }
+    if (reason != NULL && strcmp(reason, "wal_removed") != 0) {
+        return mr_fail(
+            setup->ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" is lost: the server has invalidated it (%s), so rows since then "
+            "are missing; drop it with SELECT pg_drop_replication_slot('%s'), start again, "
+            "and copy the tables",
+            slot, reason, slot);
     }
     if (wal_status != NULL && strcmp(wal_status, "lost") == 0) {
         return mr_fail(
@@ -203,7 +277,8 @@ static mr_status check_slot(struct setup *setup, const struct mr_pg_result *stat
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
                        "slot \"%s\" is held by process %s of the server", slot, pid);
     }
-    return MR_OK;
+    MR_TRY(adopt(setup, state));
+    return set_failover(setup, state);
 }
 
 static mr_status create_slot(struct setup *setup)
@@ -221,7 +296,10 @@ static mr_status create_slot(struct setup *setup)
     mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
     mr_sql_add_identifier(&sql, setup->conn, options->slot);
     mr_text_format(&sql, " LOGICAL pgoutput");
-    if (version >= 170000 && options->failover) {
+    if (version < FAILOVER_VERSION_MIN && options->failover) {
+        warn_of_failover(setup);
+    }
+    if (version >= FAILOVER_VERSION_MIN && options->failover) {
         mr_text_format(&sql, " (SNAPSHOT 'nothing', FAILOVER)");
     } else {
         mr_text_format(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
@@ -256,16 +334,22 @@ static mr_status setup_all(struct setup *setup, const struct mr_pg_result *state
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      int stop_fd, struct mr_error *ret_error)
+                      bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error)
 {
-    struct setup setup = {
-        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    struct setup setup = {.conn = conn,
+                          .options = options,
+                          .is_known = is_known,
+                          .stop_fd = stop_fd,
+                          .ret_error = ret_error};
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, conn, options);
     struct mr_pg_result *state;
     MR_TRY(setup_run(&setup, &sql, &state));
     mr_status status = setup_all(&setup, state);
     mr_pg_result_free(state);
+    if (status == MR_OK) {
+        *ret_adopted = setup.adopted;
+    }
     return status;
 }
 

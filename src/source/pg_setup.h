@@ -11,9 +11,10 @@
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a
- * replication connection. The first thing that is wrong is the answer. */
+ * replication connection. `is_known`: it is known where the stream goes on; else a slot that exists is adopted, which
+ * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      int stop_fd, struct mr_error *ret_error);
+                      bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error);
 
 /* Primary keys by table, as the catalog has them. */
 struct mr_table_keys {

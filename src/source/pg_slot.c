@@ -53,6 +53,33 @@ static enum mr_wal_status status_of(const char *name)
     return MR_WAL_UNKNOWN;
 }
 
+static const char *const invalidation_names[] = {
+    [MR_INVALIDATION_NONE] = "none",
+    [MR_INVALIDATION_WAL_REMOVED] = "wal_removed",
+    [MR_INVALIDATION_ROWS_REMOVED] = "rows_removed",
+    [MR_INVALIDATION_WAL_LEVEL] = "wal_level_insufficient",
+    [MR_INVALIDATION_IDLE_TIMEOUT] = "idle_timeout",
+    [MR_INVALIDATION_OTHER] = "other",
+};
+
+const char *mr_invalidation_name(enum mr_invalidation invalidation)
+{
+    return invalidation_names[invalidation];
+}
+
+static enum mr_invalidation invalidation_of(const char *name)
+{
+    if (name == NULL) {
+        return MR_INVALIDATION_NONE;
+    }
+    for (uint32_t i = 0; i < MR_INVALIDATION_OTHER; i++) {
+        if (strcmp(invalidation_names[i], name) == 0) {
+            return (enum mr_invalidation)i;
+        }
+    }
+    return MR_INVALIDATION_OTHER;
+}
+
 /* ---- the forecast ---- */
 
 void mr_forecast_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes)
@@ -103,7 +130,18 @@ static mr_lsn parse_lsn(const char *text)
     return (mr_lsn)high << 32 | low;
 }
 
-enum column { LSN, WAL_STATUS, SAFE_BYTES, RETAINED_BYTES, CONFIRMED, ACTIVE, NAME };
+enum column {
+    LSN,
+    WAL_STATUS,
+    SAFE_BYTES,
+    RETAINED_BYTES,
+    CONFIRMED,
+    ACTIVE,
+    NAME,
+    FAILOVER,
+    SYNCED,
+    INVALIDATION,
+};
 
 /* A standby has no position to write at; it replays. */
 static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
@@ -112,7 +150,11 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
     struct mr_text sql = {0};
     mr_text_format(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
                          "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
-                         "s.confirmed_flush_lsn, s.active, s.slot_name "
+                         "s.confirmed_flush_lsn, s.active, s.slot_name, "
+                         /* Columns that only PostgreSQL 17 and later have. */
+                         "pg_catalog.to_jsonb(s)->>'failover', "
+                         "pg_catalog.to_jsonb(s)->>'synced', "
+                         "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
                          "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
                          "THEN pg_catalog.pg_last_wal_replay_lsn() "
                          "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
@@ -139,6 +181,9 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
     view->active = mr_sql_true(mr_pg_result_value(result, 0, ACTIVE));
     view->wal_status = status_of(mr_pg_result_value(result, 0, WAL_STATUS));
+    view->failover = mr_sql_true(mr_pg_result_value(result, 0, FAILOVER));
+    view->synced = mr_sql_true(mr_pg_result_value(result, 0, SYNCED));
+    view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
     view->server_lsn = parse_lsn(mr_pg_result_value(result, 0, LSN));
     view->confirmed_lsn = parse_lsn(mr_pg_result_value(result, 0, CONFIRMED));
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;

@@ -17,12 +17,27 @@ enum mr_wal_status {
 };
 const char *mr_wal_status_name(enum mr_wal_status status); /* "reserved", … */
 
+/* Why a slot can't be read any more, as PostgreSQL 17 and later say it. */
+enum mr_invalidation {
+    MR_INVALIDATION_NONE,
+    MR_INVALIDATION_WAL_REMOVED,
+    MR_INVALIDATION_ROWS_REMOVED,
+    MR_INVALIDATION_WAL_LEVEL,
+    MR_INVALIDATION_IDLE_TIMEOUT,
+    MR_INVALIDATION_OTHER, /* of a later version */
+    MR_INVALIDATION_COUNT
+};
+const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
+
 struct mr_slot_view {
     bool known; /* at least one look succeeded */
     bool exists;
     bool active;    /* somebody streams from it */
     bool has_limit; /* max_slot_wal_keep_size is set: safe_bytes and forecast mean something */
     enum mr_wal_status wal_status;
+    bool failover; /* made for standbys to copy (PostgreSQL 17 and later) */
+    bool synced;   /* is, or was before a promotion, such a copy */
+    enum mr_invalidation invalidation;
     mr_lsn server_lsn; /* 0: not known */
     mr_lsn confirmed_lsn;
     uint64_t retained_bytes;

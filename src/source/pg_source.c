@@ -21,6 +21,7 @@ struct pg_source {
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
     size_t longest; /* message of this connection */
+    bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };
 
@@ -41,7 +42,13 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
 {
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_identify(source->conn, options, stored, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_setup(source->conn, options, stop_fd, ret_error));
+    bool adopted = false;
+    MR_TRY(mr_pg_setup(source->conn, options, stored != NULL || source->slot_is_known, stop_fd,
+                       &adopted, ret_error));
+    source->slot_is_known = true;
+    if (adopted) {
+        atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
+    }
     mr_key_list_done(&source->keys);
     MR_TRY(
         mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys, ret_error));

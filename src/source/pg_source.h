@@ -20,7 +20,9 @@ struct mr_pg_source_options {
     uint32_t table_count;
     bool create_slot;
     bool create_publication;
-    bool failover; /* FAILOVER slot on 17 and later */
+    bool failover;           /* FAILOVER slot on 17 and later */
+    bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
+    bool adopt_slot;         /* and read on from nevertheless */
 };
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */

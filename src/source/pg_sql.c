@@ -63,14 +63,18 @@ void mr_sql_add_server_state(struct mr_text *sql, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options)
 {
     mr_text_format(
-        sql, "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-             " coalesce(s.plugin, CASE WHEN s.slot_name IS NOT NULL THEN 'none' END), s.slot_type,"
-             " s.database, s.active_pid, s.wal_status, s.safe_wal_size,"
-             " pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-             "  ELSE pg_current_wal_lsn() END, s.restart_lsn), s.two_phase, s.confirmed_flush_lsn,"
-             " p.pubowner, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
-             " p.pubviaroot"
-             " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
+        sql,
+        "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
+        " coalesce(s.plugin, CASE WHEN s.slot_name IS NOT NULL THEN 'none' END), s.slot_type,"
+        " s.database, s.active_pid, s.wal_status, s.safe_wal_size,"
+        " pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+        "  ELSE pg_current_wal_lsn() END, s.restart_lsn), s.two_phase, s.confirmed_flush_lsn,"
+        " p.pubowner, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
+        " p.pubviaroot,"
+        /* Columns that only PostgreSQL 17 and later have. */
+        " to_jsonb(s)->>'failover', to_jsonb(s)->>'synced', to_jsonb(s)->>'invalidation_reason',"
+        " current_setting('synchronized_standby_slots', true)"
+        " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
     mr_sql_add_literal(sql, conn, options->slot);
     mr_text_format(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
     mr_sql_add_literal(sql, conn, options->publication);

@@ -53,6 +53,10 @@ enum mr_server_column {
     MR_PUBLICATION_DELETE,
     MR_PUBLICATION_TRUNCATE,
     MR_PUBLICATION_VIA_ROOT,
+    MR_SLOT_FAILOVER, /* true, false, or NULL where the server does not know it */
+    MR_SLOT_SYNCED,   /* likewise: a copy that a standby keeps (or kept, before it was promoted) */
+    MR_SLOT_INVALIDATION,    /* why it is lost, where the server says it */
+    MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL likewise */
 };
 
 static inline bool mr_sql_true(const char *value)

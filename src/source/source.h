@@ -66,6 +66,7 @@ struct mr_source {
     /* The source counts, anybody reads. */
     _Atomic uint64_t received_bytes;    /* of messages */
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
+    _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
 };
 
 #endif

@@ -1,0 +1,170 @@
+"""A standby takes the primary's place (PostgreSQL 17 and later), and hosts of a connection string that are silent."""
+
+import os
+import socket
+
+import pytest
+
+from kit import Database, check, dsn, eventually
+from ledger import TABLE, Check, Writers, confirmed_past
+from pair import STANDBY_SLOT, Pair
+from servers import free_port
+
+OPTIONS = {"source__postgres__failover": "true", "pipeline__reconnect_max": '"1s"',
+           "source__postgres__slot_interval": '"200ms"'}
+LIMIT_S = 120  # for what takes a second on a machine that has time
+EXACTLY_ONCE = {"sink__kafka__delivery": '"exactly-once"'}
+MODES = pytest.mark.parametrize("mode", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
+
+
+@pytest.fixture
+def pair():
+    servers = Pair()
+    try:
+        yield servers
+    finally:
+        servers.close()
+
+
+def database_on(pair):
+    """The servers go away with the test, and so does what is on them."""
+    return Database(port=pair.primary.port)
+
+
+def start(pair, database, millrace_for, **options):
+    process = millrace_for(database, **{**OPTIONS, **options})
+    process.environment["TEST_URL"] = pair.dsn(database.name)
+    return process
+
+
+@MODES
+def test_promotion_under_load(pair, millrace_for, topic, mode):
+    """The primary is killed; millrace goes on by itself, and the topic is what the new primary's table is."""
+    pair.start()
+    database = database_on(pair)
+    database.run(TABLE)
+    process = start(pair, database, millrace_for, **mode).start().streaming()
+    database.run("INSERT INTO t VALUES (98, 1, 'x')")
+    pair.synced(database.slot)
+    # Few and late: what they write while a busy machine takes its time must all be read and checked.
+    writers = Writers(database, count=2).start()
+    eventually(lambda: process.figure("millrace_slot_failover") == 1, 60, "the figure")
+    reader = topic(database.topic("t"))
+    records = Check(reader)
+    records.read_until(200)
+    pair.fail_over()
+    database.port = pair.standby.port
+    process.wait_for("source_connected", limit_s=LIMIT_S, times=2)
+    records.read_until(records.total + 200)
+    writers.finish()
+    records.expect_all(database)
+    assert records.repeats == 0, "the same process skips what it has sent"
+    assert process.stop() == 0
+    process.start().streaming()  # what is stored is of the new timeline
+    database.run("INSERT INTO t VALUES (99, 1, 'x')")
+    records.expect_all(database)
+    slot = eventually(lambda: process.get("/status").json["slot"].get("exists") and process.get("/status").json["slot"])
+    assert slot["failover"] and slot["synced"] and slot["invalidation"] == "none"
+    assert process.stop() == 0
+
+
+@MODES
+def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode):
+    """Without synchronized_standby_slots events get out that the standby never had: that is said, not passed over."""
+    pair.start(standby_slots="")
+    database = database_on(pair)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = start(pair, database, millrace_for, **mode).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    pair.synced(database.slot)
+    pair.standby.run("ALTER SYSTEM SET primary_conninfo = ''")
+    pair.standby.run("SELECT pg_reload_conf()")
+    eventually(lambda: not pair.primary.run("SELECT active FROM pg_replication_slots "
+                                            f"WHERE slot_name = '{STANDBY_SLOT}'")[0][0], what="the end of following")
+    database.run("INSERT INTO t VALUES (2)")
+    topic(database.topic("t")).take(2)
+    pair.fail_over()
+    assert process.ended(LIMIT_S) == 10
+    text = "".join(process.lines)
+    assert "delivered events the new primary does not have" in text and "synchronized_standby_slots" in text
+    code, text = process.run_to_end(LIMIT_S)  # and no start passes over it either
+    assert code == 10, text
+
+
+def test_slot_is_given_failover_and_check_says_what_is_missing(pair, millrace_for):
+    pair.start(standby_slots="")
+    database = database_on(pair)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = start(pair, database, millrace_for, source__postgres__failover=None)
+    process.start().streaming()
+    assert process.stop() == 0
+    assert not database.slot_row("failover")
+    process.configure(**OPTIONS)
+    code, text = check(process)
+    assert code == 0 and "lacks FAILOVER" in text and "synchronized_standby_slots: empty" in text, text
+    process.start().streaming()
+    process.wait_for("slot_failover_set")
+    assert database.slot_row("failover")
+    assert process.stop() == 0
+    for name, expected in ((f"{STANDBY_SLOT}, absent", "standby slot absent: does not exist"),
+                           (STANDBY_SLOT, f"standby slot {STANDBY_SLOT}: its standby follows")):
+        database.run(f"ALTER SYSTEM SET synchronized_standby_slots = '{name}'")
+        database.run("SELECT pg_reload_conf()")
+
+        def said(expected=expected):
+            code, text = check(process)
+            return code == 0 and "the slot has FAILOVER" in text and expected in text
+        eventually(said, what=expected)
+
+
+def test_standby_that_has_no_copy(pair, millrace_for, topic):
+    pair.start(standby_slots="")
+    database = database_on(pair)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = start(pair, database, millrace_for, source__postgres__failover=None).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    confirmed_past(database, end)
+    eventually(lambda: pair.standby.run(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0][0], what="the standby")
+    pair.fail_over()
+    assert process.ended(LIMIT_S) == 10
+    assert "is not on the promoted server" in "".join(process.lines)
+
+
+def hosts(database, *ports):
+    """The stand's connection string with several hosts in place of its one."""
+    port = os.environ["PGPORT"]
+    return dsn(database.name).replace(f":{port}/", ":" + ",127.0.0.1:".join(map(str, ports)) + "/")
+
+
+def test_silent_host_is_passed_over(database, millrace, topic):
+    """As one that has lost its power: it refuses nothing, so nothing but time tells that it is gone."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(source__postgres__connect_timeout='"500ms"')
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", free_port()))
+        silent.listen()
+        port = silent.getsockname()[1]
+        process.environment["TEST_URL"] = hosts(database, port, os.environ["PGPORT"])
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (1)")
+        topic(database.topic("t")).take(1)
+        assert process.stop() == 0
+        refuses = free_port()
+        process.environment["TEST_URL"] = hosts(database, port, refuses)
+        code, text = check(process)
+    assert code == 69, text
+    assert f"port {port}, does not answer within 500 ms" in text and f"port {refuses} failed" in text, text
+
+
+def test_failover_on_a_server_that_has_none(database, millrace):
+    if os.environ["MILLRACE_TEST_PG"] not in ("15", "16"):
+        pytest.skip("this server has it")
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(source__postgres__failover="true")
+    code, text = check(process)
+    assert code == 0 and "upgrade PostgreSQL to 17 or later" in text, text
+    process.start().streaming()
+    process.wait_for("failover_unsupported")
+    assert process.stop() == 0
