@@ -107,9 +107,10 @@ static mr_status fail_broken(PGconn *libpq, struct mr_error *ret_error)
                      text[0] == '\0' ? "it was closed" : text, "", "");
 }
 
-/* Only the primary message: detail, hint and context quote values of rows. */
+/* Only the primary message: detail, hint and context quote values of rows. What ends the stream may be about a value
+ * too (class 22: the function of a row filter refused it), and then the primary message quotes it. */
 static mr_status fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                             char *ret_sqlstate, struct mr_error *ret_error)
+                             bool streams, char *ret_sqlstate, struct mr_error *ret_error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -123,7 +124,10 @@ static mr_status fail_result(PGconn *libpq, const PGresult *result, const char *
     clean_text(message, text, sizeof(text));
     const char *remedy;
     mr_status status = mr_pg_error_classify(sqlstate, message, &remedy);
-    return fail_with(ret_error, status, subject, text, sqlstate, remedy);
+    bool about_a_value = streams && strncmp(sqlstate, "22", 2) == 0;
+    return fail_with(ret_error, status, subject,
+                     about_a_value ? "the server can't send a value; its own log quotes it" : text,
+                     sqlstate, remedy);
 }
 
 /* ---- connecting ---- */
@@ -209,6 +213,13 @@ static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_
     return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
 }
 
+/* Notices would be written to standard error as they are, and may quote rows. */
+static void drop_notice(void *context, const PGresult *result)
+{
+    (void)context;
+    (void)result;
+}
+
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
@@ -235,6 +246,9 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
+    PQsetNoticeReceiver(libpq, drop_notice, NULL);
+    PQsetErrorVerbosity(libpq,
+                        PQERRORS_TERSE); /* where a broken connection has nothing but a text */
     mr_status status = PQstatus(libpq) == CONNECTION_BAD
                            ? fail_connect(libpq, ret_error)
                            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
@@ -360,7 +374,7 @@ mr_status mr_pg_exec(struct mr_pg_conn *conn, int stop_fd, const char *command,
     ExecStatusType kind = PQresultStatus(result);
     mr_status status = MR_OK;
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
-        status = fail_result(conn->libpq, result, "PostgreSQL", ret_sqlstate, ret_error);
+        status = fail_result(conn->libpq, result, "PostgreSQL", false, ret_sqlstate, ret_error);
     }
     mr_status rest = drop_results(conn, stop_fd, status == MR_OK ? ret_error : NULL);
     if (status == MR_OK) {
@@ -454,7 +468,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
     free(slot_name);
     MR_TRY(status);
     if (PQresultStatus(result) != PGRES_COPY_BOTH) {
-        status = fail_result(conn->libpq, result, "replication slot", NULL, ret_error);
+        status = fail_result(conn->libpq, result, "replication slot", false, NULL, ret_error);
     }
     PQclear(result);
     return status;
@@ -476,7 +490,7 @@ static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
     }
     mr_status status = MR_END;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status = fail_result(conn->libpq, result, "replication stream", NULL, ret_error);
+        status = fail_result(conn->libpq, result, "replication stream", true, NULL, ret_error);
     }
     PQclear(result);
     return status;

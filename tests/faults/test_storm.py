@@ -3,6 +3,7 @@
 import pytest
 
 from director import Scene
+from mutants import misplaced
 
 
 @pytest.mark.timeout(600)
@@ -33,3 +34,7 @@ def test_kills_behind_cuts(delivery):
         assert report.events > 100 and report.samples > 5
     finally:
         scene.close()
+
+
+def test_every_mutant_still_applies():
+    assert not misplaced()
