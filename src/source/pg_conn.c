@@ -173,6 +173,15 @@ static const char *conninfo_value(const PQconninfoOption *parsed, const char *na
     return NULL;
 }
 
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. */
+static bool address_is_torn(const PQconninfoOption *parsed)
+{
+    const char *host = conninfo_value(parsed, "host");
+    const char *port = conninfo_value(parsed, "port");
+    return (host != NULL && strchr(host, '@') != NULL) ||
+           (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
+}
+
 static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
                           const PQconninfoOption *parsed, bool replication, const char *settings)
 {
@@ -232,6 +241,13 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             ret_error, MR_ERR_CONFIG,
             "the connection string is neither a URI nor a list of key=value pairs that libpq "
             "knows; see libpq's connection strings");
+    }
+    if (address_is_torn(parsed)) {
+        PQconninfoFree(parsed);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string's host holds @ or its port is no number; in a URI, what a user "
+            "name or password holds of : / ? # [ ] @ %% is written as %%3A, %%2F, %%40 and so on");
     }
     const char *own = conninfo_value(parsed, "options");
     size_t size = sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 2;
