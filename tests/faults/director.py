@@ -342,6 +342,14 @@ class Scene:
         return (f"{report.line()}; {c['kills']} kills, {crashes} crashes of broker or server, {c['cuts']} cuts "
                 f"({others})")
 
+    def tell_what_was_said(self, lines=60):
+        """For whoever looks why a storm broke off: the logs are gone with the stand."""
+        with open(os.path.join(os.environ["MILLRACE_STAND_DIR"], "logs", "pg15.log"), encoding="utf-8",
+                  errors="replace") as file:
+            server = file.readlines()
+        for name, said in (("PostgreSQL", server), ("millrace", self.millrace.lines)):
+            print(f"--- {name}'s last lines\n{''.join(said[-lines:])}", file=sys.stderr)
+
     def close(self):
         """Leaves the stand as it was, whatever happened."""
         if self.workload is not None:
@@ -371,6 +379,9 @@ def main():
     try:
         scene.storm(arguments.minutes * 60)
         report = scene.check()
+    except BaseException:
+        scene.tell_what_was_said()
+        raise
     finally:
         scene.close()
     print(f"storm {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)

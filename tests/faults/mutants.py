@@ -66,8 +66,8 @@ MUTANTS = [
     Mutant("goes on behind a lost sink session", INTAKE,
            "    if (intake->connected || intake->claimed) {\n        disconnect(intake, 0);\n    }\n}\n\n"
            "static mr_status claim_source", "}\n\nstatic mr_status claim_source", "unit pipeline_test"),
-    Mutant("another hash of keys", "src/sink/kafka_conf.c", '{"partitioner", "murmur2"}',
-           '{"partitioner", "consistent"}'),
+    Mutant("another hash of keys", "src/sink/kafka_place.c", "rd_kafka_msg_partitioner_murmur2(",
+           "rd_kafka_msg_partitioner_consistent("),
     Mutant("no tombstones", "src/encode/debezium.c", "if (!encoder->options.tombstones || key.data == NULL) {",
            "if (true) {"),
     Mutant("an untouched large value is null", "src/encode/row.c",
