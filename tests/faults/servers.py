@@ -130,7 +130,7 @@ class Broker:
                 self.process = subprocess.Popen(self._java("-Xms128m", "-Xmx512m", "kafka.Kafka", self.conf),
                                                 stdout=log, stderr=log, start_new_session=True,
                                                 preexec_fn=end_with_parent)
-            eventually(lambda: self.process.poll() is not None or self.serves(), 120, "the broker")
+            eventually(lambda: self.process.poll() is not None or self.serves(), 300, "the broker")
             if self.process.poll() is None:
                 self.started = time.monotonic()
                 return
