@@ -33,12 +33,17 @@ PARTITIONS = 3
 ORDERLY = (0, 3)
 
 
+# Of log that is not confirmed. On a busy machine the writers are quicker than the rest; then they rest, so that the end
+# of the storm, and a server that is to stop, have a bounded rest to deliver.
+BACKLOG_MAX = 64 << 20
+
+
 class Sampler(threading.Thread):
     """Notes what the slot has confirmed, and then how far the topics go. It reaches both servers directly."""
 
-    def __init__(self, database, broker, topics):
+    def __init__(self, database, broker, topics, workload):
         super().__init__(daemon=True)
-        self.database, self.broker, self.topics = database, broker, topics
+        self.database, self.broker, self.topics, self.workload = database, broker, topics, workload
         self.stopping = threading.Event()
         self.samples = []
 
@@ -48,11 +53,13 @@ class Sampler(threading.Thread):
             try:
                 if connection is None:
                     connection = psycopg.connect(dsn("postgres"), autocommit=True, connect_timeout=5)
-                row = connection.execute("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots "
-                                         "WHERE slot_name = %s", [self.database.slot]).fetchone()
+                row = connection.execute("SELECT confirmed_flush_lsn - '0/0', pg_current_wal_lsn() - confirmed_flush_lsn "
+                                         "FROM pg_replication_slots WHERE slot_name = %s",
+                                         [self.database.slot]).fetchone()
                 started = self.broker.started
                 client = client or self.broker.client()
                 if row is not None and row[0] is not None:
+                    self.workload.rest(row[1] > BACKLOG_MAX)
                     ends = self._ends(client)
                     # A broker that just started may answer with ends older than its log.
                     if started == self.broker.started and time.monotonic() - started > 2:
@@ -112,7 +119,7 @@ class Scene:
         eventually(lambda: self.database.slot_row("slot_name"), 60, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
-        self.sampler = Sampler(self.database, self.broker, self.topics)
+        self.sampler = Sampler(self.database, self.broker, self.topics, self.workload)
         self.sampler.start()
 
     def rows(self, table):
