@@ -173,12 +173,13 @@ static const char *conninfo_value(const PQconninfoOption *parsed, const char *na
     return NULL;
 }
 
-/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. */
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
+ * begins with @ is a socket without a file.) */
 static bool address_is_torn(const PQconninfoOption *parsed)
 {
     const char *host = conninfo_value(parsed, "host");
     const char *port = conninfo_value(parsed, "port");
-    return (host != NULL && strchr(host, '@') != NULL) ||
+    return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
            (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
 }
 
@@ -263,8 +264,8 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
     PQsetNoticeReceiver(libpq, drop_notice, NULL);
-    PQsetErrorVerbosity(libpq,
-                        PQERRORS_TERSE); /* where a broken connection has nothing but a text */
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
     mr_status status = PQstatus(libpq) == CONNECTION_BAD
                            ? fail_connect(libpq, ret_error)
                            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
