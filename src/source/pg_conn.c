@@ -116,9 +116,10 @@ static mr_status fail_broken(PGconn *libpq, struct mr_error *ret_error)
                      text[0] == '\0' ? "it was closed" : text, "", "");
 }
 
-/* Only the primary message: detail, hint and context quote values of rows. */
+/* Only the primary message: detail, hint and context quote values of rows. What ends the stream may be about a value
+ * too (class 22: the function of a row filter refused it), and then the primary message quotes it. */
 static mr_status fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                             char *ret_sqlstate, struct mr_error *ret_error)
+                             bool streams, char *ret_sqlstate, struct mr_error *ret_error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -132,10 +133,12 @@ static mr_status fail_result(PGconn *libpq, const PGresult *result, const char *
     clean_text(message, text, sizeof(text));
     const char *remedy;
     mr_status status = mr_pg_error_classify(sqlstate, message, &remedy);
-    if (status == MR_ERR_POISON) {
-        snprintf(text, sizeof(text), "it can't send a row"); /* the message quotes bytes of it */
+    /* The message quotes bytes of the row. */
+    if (streams && strncmp(sqlstate, "22", 2) == 0) {
+        status = MR_ERR_POISON;
     }
-    return fail_with(ret_error, status, subject, text, sqlstate, remedy);
+    return fail_with(ret_error, status, subject,
+                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
 }
 
 /* ---- connecting ---- */
@@ -195,6 +198,16 @@ static const char *conninfo_value(const PQconninfoOption *parsed, const char *na
     return NULL;
 }
 
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
+ * begins with @ is a socket without a file.) */
+static bool address_is_torn(const PQconninfoOption *parsed)
+{
+    const char *host = conninfo_value(parsed, "host");
+    const char *port = conninfo_value(parsed, "port");
+    return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
+           (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
+}
+
 static bool is_of_host(const char *name)
 {
     return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
@@ -250,6 +263,13 @@ static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_
     return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
 }
 
+/* Notices would be written to standard error as they are, and may quote rows. */
+static void drop_notice(void *context, const PGresult *result)
+{
+    (void)context;
+    (void)result;
+}
+
 /* One host; the connection is the caller's when it is made. */
 static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
                               const struct host *host, bool replication, int stop_fd,
@@ -267,6 +287,9 @@ static mr_status connect_host(const struct mr_pg_options *options, const PQconni
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
+    PQsetNoticeReceiver(libpq, drop_notice, NULL);
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
     mr_status status = PQstatus(libpq) == CONNECTION_BAD
                            ? fail_connect(libpq, ret_error)
                            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
@@ -337,6 +360,13 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             ret_error, MR_ERR_CONFIG,
             "the connection string is neither a URI nor a list of key=value pairs that libpq "
             "knows; see libpq's connection strings");
+    }
+    if (address_is_torn(parsed)) {
+        PQconninfoFree(parsed);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string's host holds @ or its port is no number; in a URI, what a user "
+            "name or password holds of : / ? # [ ] @ %% is written as %%3A, %%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
     mr_status status = connect_any(options, parsed, replication, stop_fd, &libpq, ret_error);
@@ -460,7 +490,7 @@ mr_status mr_pg_exec(struct mr_pg_conn *conn, int stop_fd, const char *command,
     ExecStatusType kind = PQresultStatus(result);
     mr_status status = MR_OK;
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
-        status = fail_result(conn->libpq, result, "PostgreSQL", ret_sqlstate, ret_error);
+        status = fail_result(conn->libpq, result, "PostgreSQL", false, ret_sqlstate, ret_error);
     }
     mr_status rest = drop_results(conn, stop_fd, status == MR_OK ? ret_error : NULL);
     if (status == MR_OK) {
@@ -554,7 +584,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
     free(slot_name);
     MR_TRY(status);
     if (PQresultStatus(result) != PGRES_COPY_BOTH) {
-        status = fail_result(conn->libpq, result, "replication slot", NULL, ret_error);
+        status = fail_result(conn->libpq, result, "replication slot", false, NULL, ret_error);
     }
     PQclear(result);
     return status;
@@ -576,7 +606,7 @@ static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
     }
     mr_status status = MR_END;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status = fail_result(conn->libpq, result, "replication stream", NULL, ret_error);
+        status = fail_result(conn->libpq, result, "replication stream", true, NULL, ret_error);
     }
     PQclear(result);
     return status;

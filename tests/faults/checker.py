@@ -1,12 +1,15 @@
 """The independent checker: what the topics hold against what the tables hold.
 
-It shares no code with the product: the position (forms.py), the partition of a key and the envelope are worked out here
-from docs/events.md alone. It collects; `Report.line` and `Report.problems` say what it found."""
+It shares no code with the product: the position (forms.py), the partition of a key and the envelope are worked out here from
+docs/events.md alone. It collects; `Report.line` and `Report.problems` say what it found."""
 
 import bisect
 import dataclasses
+import heapq
+import itertools
 import json
 import time
+from array import array
 from collections import Counter, defaultdict
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -36,8 +39,6 @@ def murmur2(data):
 @dataclasses.dataclass(slots=True)
 class Event:
     position: tuple
-    offset: int
-    xid: int
     key: object
     value: object  # None: a tombstone
 
@@ -68,56 +69,79 @@ class Report:
 
 class Partition:
     """One partition read from its beginning. Keeps what a consumer keeps that drops what is not above the highest
-    position, and judges whether that is right."""
+    position, and judges whether that is right. Of each event it keeps some numbers; what else stays is up to `keep`,
+    which gets each event that such a consumer takes."""
 
-    def __init__(self, name, number, count, report, form):
-        self.name, self.number, self.count, self.report, self.form = name, number, count, report, form
-        self.accepted = []  # events, positions increasing unless that is reported
-        self.index = {}     # position -> place in accepted
-        self.digests = []   # of accepted, to compare repeats
-        self.replay_at = None  # place in accepted of the repeat seen last, while one runs
+    def __init__(self, name, number, count, report, form, keep):
+        self.name, self.number, self.count, self.report = name, number, count, report
+        self.form, self.keep = form, keep
+        # Of the events that were taken, positions increasing; arrays, since there may be millions.
+        self.commits, self.places = array("Q"), array("Q")  # a place is ordinal and part
+        self.xids, self.offsets, self.digests = array("Q"), array("q"), array("q")
+        self.index = None if form.drops_by_position else {}  # position -> index, where positions may go back
+        self.replay_at = None  # index of the repeat seen last, while one runs
+
+    def __len__(self):
+        return len(self.commits)
+
+    def position(self, index):
+        return self.commits[index], self.places[index]
+
+    def _find(self, position):
+        """The index of the event that was taken at this position, or None."""
+        if self.index is not None:
+            return self.index.get(position)
+        if not len(self) or position > self.position(len(self) - 1):
+            return None
+        index = bisect.bisect_left(range(len(self)), position, key=self.position)
+        return index if self.position(index) == position else None
 
     def take(self, message):
         headers = dict(message.headers() or [])
         key, value = message.key(), message.value()
         where = f"{self.name}[{self.number}] offset {message.offset()}"
-        if key is not None and murmur2(key) & 0x7FFFFFFF != self.number and self.count > 1 \
-                and (murmur2(key) & 0x7FFFFFFF) % self.count != self.number:
+        if key is not None and (murmur2(key) & 0x7FFFFFFF) % self.count != self.number:
             self.report.wrong("partition of a key", where)
         value = value and json.loads(value)
         try:
-            position, xid = self.form.place((self.name, self.number), key, value, headers)
+            (commit, ordinal, part), xid = self.form.place((self.name, self.number), key, value, headers)
         except LookupError as error:
             self.report.wrong(error.args[0], where)
             return
-        where += f" position {position[0]:X}-{position[1]:X}-{position[2]}"
+        where += f" position {commit:X}-{ordinal:X}-{part}"
+        position = commit, ordinal << 4 | part
         digest = self._digest(key, value)
-        if value is not None:  # the rest is not needed any more, and there may be millions
-            value = {name: value[name] for name in ("op", "before", "after")}
-        event = Event(position, message.offset(), xid, key and json.loads(key), value)
-        if position in self.index:
-            self._repeat(position, digest, where)
+        index = self._find(position)
+        if index is not None:
+            self._again(index, digest, where)
             return
-        if self.accepted and position <= self.accepted[-1].position:
+        last = len(self) - 1
+        if last >= 0 and position <= self.position(last):
             self.report.wrong("order", where)
             if self.form.drops_by_position:
                 return  # a consumer that drops repeats drops this one too, though it is none
-        if self.form.drops_by_position and self.replay_at not in (None, len(self.accepted) - 1):
+        if self.form.drops_by_position and self.replay_at not in (None, last):
             self.report.wrong("hole in a replay", where)
         self.replay_at = None
-        self.index[position] = len(self.accepted)
-        self.accepted.append(event)
+        if self.index is not None:
+            self.index[position] = len(self)
+        self.commits.append(commit)
+        self.places.append(position[1])
+        self.xids.append(xid)
+        self.offsets.append(message.offset())
         self.digests.append(digest)
+        if value is not None:  # the rest is not needed any more
+            value = {name: value[name] for name in ("op", "before", "after")}
+        self.keep(Event((commit, ordinal, part), key and json.loads(key), value))
 
-    def _repeat(self, position, digest, where):
+    def _again(self, index, digest, where):
         """A repeat is the same event, and part of a run that goes on until it meets the new ones."""
         self.report.duplicates += 1
-        place = self.index[position]
-        if self.digests[place] != digest:
+        if self.digests[index] != digest:
             self.report.wrong("changed repeat", where)
-        if self.form.drops_by_position and self.replay_at is not None and place > self.replay_at + 1:
+        if self.form.drops_by_position and self.replay_at is not None and index > self.replay_at + 1:
             self.report.wrong("hole in a replay", where)
-        self.replay_at = place
+        self.replay_at = index
 
     @staticmethod
     def _digest(key, value):
@@ -137,8 +161,10 @@ class Checker:
         self.report = Report(unjudged=form.unjudged)
         self.tables = tables
         self.partitions = defaultdict(list)  # table -> Partitions
+        self.kept = defaultdict(list)        # table -> events; not of `ledger`, which has nearly all
+        self.rows_seen = Counter()           # of ledger: (writer, txno) -> rows
         self._read(bootstrap, prefix)
-        self.report.events = sum(len(p.accepted) for table in tables for p in self.partitions[table])
+        self.report.events = sum(len(p) for table in tables for p in self.partitions[table])
 
     def _read(self, bootstrap, prefix):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "checker", "log_level": 0,
@@ -148,7 +174,7 @@ class Checker:
             topic = f"{prefix}.public.{table}"
             count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
             for number in range(count):
-                partition = Partition(topic, number, count, self.report, self.form)
+                partition = Partition(topic, number, count, self.report, self.form, self.keep_of(table))
                 self.partitions[table].append(partition)
                 by_number[topic, number] = partition
                 low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
@@ -173,23 +199,27 @@ class Checker:
                     open_ends.pop(where, None)
         consumer.close()
 
-    def events(self, *tables):
-        """The deduplicated events of these tables in commit order."""
-        events = [(event.position, table, event) for table in tables for partition in self.partitions[table]
-                  for event in partition.accepted]
-        events.sort(key=lambda item: item[0])
-        return [(table, event) for _, table, event in events]
+    def keep_of(self, table):
+        """What becomes of a table's events."""
+        return self._count_row if table == "ledger" else self.kept[table].append
+
+    def events(self, table):
+        """The deduplicated events of a table that is kept, in commit order."""
+        return sorted(self.kept[table], key=lambda event: event.position)
+
+    def _count_row(self, event):
+        """A row of ledger: it is written once, and says of which transaction it is."""
+        row = event.value and event.value["after"]
+        if not row or event.value["op"] != "c" or row["opno"] < 1 or row["payload"].startswith(ROLLED_BACK):
+            self.report.wrong("phantom", f"ledger {event.position} {event.key}")
+        if row:
+            self.rows_seen[row["writer"], row["txno"]] += 1
 
     # ---- properties ----
 
     def check_rows(self, rows, journals):
         """Complete and no phantom: `rows` is what table ledger holds, {(writer, txno): count}."""
-        seen = Counter()
-        for _, event in self.events("ledger"):
-            row = event.value["after"]
-            seen[row["writer"], row["txno"]] += 1
-            if row["opno"] < 1 or row["payload"].startswith(ROLLED_BACK) or event.value["op"] != "c":
-                self.report.wrong("phantom", f"{row['writer']}/{row['txno']}/{row['opno']}")
+        seen = self.rows_seen
         for identity in rows.keys() | seen.keys():
             missing = rows.get(identity, 0) - seen[identity]
             if missing:
@@ -213,22 +243,22 @@ class Checker:
         """Of each transaction all ordinals from 1 on, once each, under one transaction id."""
         if "ordinals of transactions" in self.report.unjudged:
             return
-        ordinals, xids = defaultdict(set), defaultdict(set)
-        for _, event in self.events(*self.tables):
-            commit, ordinal, _ = event.position
-            ordinals[commit].add(ordinal)
-            xids[commit].add(event.xid)
-        for commit, found in ordinals.items():
-            if len(found) != max(found) or min(found) != 1:
-                self.report.wrong("transaction with a gap", f"commit {commit:X}", max(found) - len(found))
-            if len(xids[commit]) != 1:
+        merged = heapq.merge(*(zip(partition.commits, partition.places, partition.xids)
+                               for table in self.tables for partition in self.partitions[table]))
+        for commit, changes in itertools.groupby(merged, key=lambda change: change[0]):
+            ordinals, xids = set(), set()
+            for _, place, xid in changes:
+                ordinals.add(place >> 4)
+                xids.add(xid)
+            if len(ordinals) != max(ordinals) or min(ordinals) != 1:
+                self.report.wrong("transaction with a gap", f"commit {commit:X}", max(ordinals) - len(ordinals))
+            if len(xids) != 1:
                 self.report.wrong("mixed transactions", f"commit {commit:X}")
 
     def check_parts(self):
         """A delete is followed by its tombstone; a changed key is delete, tombstone, create of one position."""
-        for table in self.tables:
-            values = {event.position + (json.dumps(event.key),): event for partition in self.partitions[table]
-                      for event in partition.accepted}
+        for table, events in self.kept.items():
+            values = {event.position + (json.dumps(event.key),): event for event in events}
             for (commit, ordinal, part, key), event in values.items():
                 if event.value is not None and event.value["op"] == "d":
                     tombstone = values.get((commit, ordinal, part + 1, key))
@@ -238,7 +268,7 @@ class Checker:
     def check_versions(self):
         """Each account's changes come one after the other, and at each commit the money is all there."""
         versions, balances, commit, total = defaultdict(int), {}, None, MONEY
-        for _, event in self.events("acct"):
+        for event in self.events("acct"):
             if commit not in (None, event.position[0]) and total != MONEY:
                 self.report.wrong("money", f"commit {commit:X}: {total}")
             commit = event.position[0]
@@ -252,7 +282,7 @@ class Checker:
     def fold(self, table, key, start=()):
         """The table that the events make; values as text, a column without a value is left out."""
         rows = {row[key]: row for row in start}
-        for _, event in self.events(table):
+        for event in self.events(table):
             if event.value is None:
                 continue
             if event.value["op"] == "d":
@@ -293,9 +323,9 @@ class Checker:
         self.report.samples = len(samples)
         for table in self.tables:
             for partition in self.partitions[table]:
-                offsets = [event.offset for event in partition.accepted]
+                offsets = partition.offsets
                 for confirmed, ends in samples:
                     end = ends.get((partition.name, partition.number))
                     place = len(offsets) if end is None else bisect.bisect_left(offsets, end)
-                    if place < len(offsets) and partition.accepted[place].position[0] < confirmed:
+                    if place < len(offsets) and partition.commits[place] < confirmed:
                         self.report.wrong("early confirm", f"{partition.name} offset {offsets[place]}")

@@ -161,7 +161,7 @@ class Broker:
     def wait_until_it_serves(self):
         """Launches it once more if it ended at once (a port may be held for a moment)."""
         for attempt in (1, 2, 3):
-            eventually(lambda: self.process.poll() is not None or self.serves(), 120, "the broker")
+            eventually(lambda: self.process.poll() is not None or self.serves(), 300, "the broker")
             if self.process.poll() is None:
                 self.started = time.monotonic()
                 return

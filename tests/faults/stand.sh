@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# A stand for the storms, own folder and own ports, that goes away with the script. Source it behind scripts/lib.sh.
+# A stand for the storms, own folder and own ports, that goes away with the script, so that storms can run side by side.
+# Source it behind scripts/lib.sh.
 # MILLRACE_TEST_PORT is the first of three ports; the default lies below those of outgoing connections.
 
 binary_under_test
-own_stand stand-soak "${MILLRACE_TEST_PORT:-21715}"
+soak_port=${MILLRACE_TEST_PORT:-21715}
+own_stand "stand-soak-$soak_port" "$soak_port"
 trap '"$REPO_ROOT/scripts/stand.sh" wipe > /dev/null 2>&1 || true' EXIT
 "$REPO_ROOT/scripts/stand.sh" wipe > /dev/null 2>&1 || true
 "$REPO_ROOT/scripts/stand.sh" up

@@ -44,7 +44,7 @@ class Fed(Checker):
     def _read(self, bootstrap, prefix):
         by_topic = {f"{prefix}.public.{table}": table for table in self.tables}
         for topic, table in by_topic.items():
-            self.partitions[table].append(Partition(topic, 0, 1, self.report, self.form))
+            self.partitions[table].append(Partition(topic, 0, 1, self.report, self.form, self.keep_of(table)))
         for record in self.records:
             self.partitions[by_topic[record.topic()]][0].take(record)
 

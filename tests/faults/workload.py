@@ -36,9 +36,9 @@ class Journal:
 
 
 class Writer(threading.Thread):
-    def __init__(self, dsn, number, seed, stopping, slow):
+    def __init__(self, dsn, number, seed, workload, slow):
         super().__init__(daemon=True)
-        self.dsn, self.number, self.stopping, self.slow = dsn, number, stopping, slow
+        self.dsn, self.number, self.workload, self.slow = dsn, number, workload, slow
         self.chance = random.Random(f"{seed} {number}")
         self.journal = Journal()
         self.txno = 0
@@ -47,8 +47,9 @@ class Writer(threading.Thread):
 
     def run(self):
         try:
-            while not self.stopping.is_set():
-                self._transaction()
+            while not self.workload.stopping.is_set():
+                if not self.workload.resting:
+                    self._transaction()
                 time.sleep(self.chance.uniform(0, 0.15))
         except Exception as error:  # pylint: disable=broad-except # told by Workload.finish
             self.failure = error
@@ -145,12 +146,17 @@ class Workload:
 
     def __init__(self, dsn, seed, count=4):
         self.stopping = threading.Event()
-        self.writers = [Writer(dsn, w, seed, self.stopping, w == count - 1) for w in range(count)]
+        self.resting = False
+        self.writers = [Writer(dsn, w, seed, self, w == count - 1) for w in range(count)]
 
     def start(self):
         for writer in self.writers:
             writer.start()
         return self
+
+    def rest(self, whether):
+        """No new transactions for now."""
+        self.resting = whether
 
     def finish(self):
         self.stopping.set()
