@@ -53,6 +53,7 @@ class Report:
     events: int = 0
     duplicates: int = 0
     samples: int = 0
+    repeated: Counter = dataclasses.field(default_factory=Counter)  # commit LSN -> repeats
     problems: Counter = dataclasses.field(default_factory=Counter)
     examples: dict = dataclasses.field(default_factory=dict)
 
@@ -111,6 +112,7 @@ class Partition:
     def _repeat(self, position, digest, where):
         """A repeat is the same event, and part of a run that goes on until it meets the new ones."""
         self.report.duplicates += 1
+        self.report.repeated[position[0]] += 1
         place = self.index[position]
         if self.digests[place] != digest:
             self.report.wrong("changed repeat", where)

@@ -1,6 +1,6 @@
 """The fault director: load, faults by a seed, and the verdict of the checker.
 
-    python director.py --minutes N --seed S [--delivery exactly-once]     (tests/soak.sh makes the servers for it)
+    python director.py --minutes N --seed S [--delivery exactly-once] [--profiler]   (tests/soak.sh makes the servers)
 
 The seed fixes workload and schedule. Real processes are not deterministic, so it does not fix how they interleave."""
 
@@ -25,7 +25,8 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
 from kit import Database, Millrace, dsn, eventually, stand
-from servers import Broker, Proxy
+from profiler_clients import Clients, has_heap_profiles
+from servers import Broker, Proxy, free_port
 from workload import SCHEMA, TABLES, Workload
 
 PARTITIONS = 3
@@ -77,18 +78,22 @@ class Sampler(threading.Thread):
 class Scene:
     """PostgreSQL of the stand, a broker of its own, proxies in front of both, millrace between them, and load."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", profiler=False, end_limit_s=60, **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
+        self.end_limit_s = end_limit_s  # for a millrace that was told to end
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
         self.broker = self.pg_proxy = self.database = self.millrace = self.workload = self.sampler = None
+        self.clients = None
         self.log = []  # lines of millraces that have ended
         self.codes = []
         self.altered = 0
         try:
-            self._build(writers, options)
+            self._build(writers, {**(self.profiling() if profiler else {}), **options})
+            if profiler:
+                self.clients = Clients(lambda: self.millrace.process, self.http, seed).start()
         except BaseException:
             self.close()
             raise
@@ -102,11 +107,11 @@ class Scene:
         made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.topics])
         for answer in made.values():
             answer.result()
-        values = {"sink__kafka__brokers": f'["{self.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
-                  "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
-                  "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
-                  "sink__kafka__delivery": f'"{self.delivery}"', **options}
-        self.millrace = Millrace(self.database, self.folder, ("ledger", "acct", "churn"), **values)
+        self.values = {"sink__kafka__brokers": f'["{self.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
+                       "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
+                       "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
+                       "sink__kafka__delivery": f'"{self.delivery}"', **options}
+        self.millrace = Millrace(self.database, self.folder, ("ledger", "acct", "churn"), **self.values)
         self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.pg_proxy.port)
         self.millrace.start()
         eventually(lambda: self.database.slot_row("slot_name"), 60, "the slot")
@@ -114,6 +119,14 @@ class Scene:
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
         self.sampler = Sampler(self.database, self.broker, self.topics)
         self.sampler.start()
+
+    def profiling(self):
+        """Options of a millrace whose profiler does all it can, on a port that stays the same."""
+        self.http = f"127.0.0.1:{free_port()}"
+        return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
+                "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
+                "profiling__path": f'"{os.path.join(self.folder, "profiles")}"',
+                **({"profiling__heap": "true"} if has_heap_profiles() else {})}
 
     def rows(self, table):
         """The table's rows as {column: text}; what is null is left out."""
@@ -124,7 +137,7 @@ class Scene:
 
     def ended(self):
         """Notes how a millrace ended; a bug that ends it is found here."""
-        code = self.millrace.ended(60)
+        code = self.millrace.ended(self.end_limit_s)
         self.log += self.millrace.lines
         self.codes.append(code)
         return code
@@ -301,12 +314,14 @@ class Scene:
         end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
         eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
                    "delivery of everything")
-        assert self.millrace.stop() == 0, "".join(self.millrace.lines[-5:])
+        assert self.millrace.stop(self.end_limit_s) == 0, "".join(self.millrace.lines[-5:])
         self.log += self.millrace.lines
         return self.sampler.finish()
 
     def check(self):
         """Settles, reads everything and answers the checker's report."""
+        if self.clients is not None:
+            self.clients.finish()
         samples = self.settle()
         checker = Checker(self.broker.direct, self.database.prefix, TABLES)
         rows = {(writer, txno): count for writer, txno, count in self.database.run(
@@ -320,6 +335,8 @@ class Scene:
         checker.check_samples(samples)
         if self.delivery == "exactly-once" and checker.report.duplicates:
             checker.report.wrong("repeats", "of committed records", checker.report.duplicates)
+        for problem in self.clients.problems if self.clients is not None else ():
+            checker.report.wrong("profile", problem)
         for line in self.log:
             for canary in ("rolled back", "xxxxxxxx", "millrace-stand"):
                 if canary in line:
@@ -329,12 +346,14 @@ class Scene:
     def summary(self, report):
         c = self.counts
         others = ", ".join(f"{count} {name}" for name, count in sorted(c.items()) if name not in ("kills", "cuts"))
-        return f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}"
+        profiles = f"; {self.clients.line()}" if self.clients is not None else ""
+        return f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}{profiles}"
 
     def close(self):
         """Leaves the stand as it was, whatever happened."""
-        if self.workload is not None:
-            self.workload.stopping.set()
+        for busy in (self.workload, self.clients):
+            if busy is not None:
+                busy.stopping.set()
         if self.sampler is not None:
             self.sampler.finish()
         if self.millrace is not None and self.millrace.process is not None and self.millrace.process.poll() is None:
@@ -355,14 +374,17 @@ def main():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
+    parser.add_argument("--profiler", action="store_true")
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery)
+    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.profiler)
     try:
         scene.storm(arguments.minutes * 60)
         report = scene.check()
     finally:
         scene.close()
-    print(f"storm {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
+    profiled = ", profiler at 1000 Hz" if arguments.profiler else ""
+    print(f"storm {arguments.delivery}{profiled}, seed {arguments.seed}, {arguments.minutes:g} min: "
+          f"{scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")
     return 1 if report.problems else 0
