@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Usage: tests/soak.sh --minutes N --seed S [--writers W] [--delivery exactly-once]
+# Usage: tests/soak.sh --minutes N --seed S [--writers W] [--delivery exactly-once] [--profiler]
 #
 # The storm: load and every fault of tests/faults/director.py, drawn by the seed, for N
 # minutes; then everything in the topics is compared with the tables. Prints one line:
 # events, lost, phantom, duplicates, order violations, early confirms, kills, cuts. The
 # exit code is 0 when nothing is wrong. With exactly-once the topics are read as a reader
-# of committed records does, and a repeat is wrong, too.
+# of committed records does, and a repeat is wrong, too. With --profiler millrace is sampled at
+# 1000 Hz all the time, writes profiles every 2 s, and clients ask for more; each is read.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)
 #   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715)

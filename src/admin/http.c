@@ -50,6 +50,7 @@ struct mr_http {
     pthread_t thread;
     bool running;
     bool refused_logged;
+    bool ending; /* a slow handler that begins now would be waited for by nobody */
     int stop_fd; /* readable: end */
     int done_fd; /* readable: a slow handler is done */
 };
@@ -261,6 +262,9 @@ static bool admit(const struct mr_http *http, struct MHD_Connection *from, const
         mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
     } else if (request->route == NULL) {
         mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
+    } else if (request->route->slow && http->ending) {
+        mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                     "millrace is being stopped; ask again when it is back");
     } else if (request->too_many_parameters) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
                      "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
@@ -492,6 +496,7 @@ static void say_farewell(struct mr_http *http)
     if (http->daemon == NULL) {
         return;
     }
+    http->ending = true;
     slow_finish(http, true);
     MHD_run(http->daemon);
     int64_t deadline_ns = mr_monotonic_ns() + FAREWELL_MS * INT64_C(1000000);
