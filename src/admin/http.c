@@ -50,7 +50,6 @@ struct mr_http {
     pthread_t thread;
     bool running;
     bool refused_logged;
-    bool ending; /* a slow handler that begins now would be waited for by nobody */
     int stop_fd; /* readable: end */
     int done_fd; /* readable: a slow handler is done */
 };
@@ -247,6 +246,12 @@ static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, co
     return MHD_YES;
 }
 
+static bool stopping(const struct mr_http *http)
+{
+    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
+    return poll(&stop, 1, 0) > 0;
+}
+
 /* Refuses what no handler should see; true: the handler may run. */
 static bool admit(const struct mr_http *http, struct MHD_Connection *from, const char *method,
                   struct mr_http_request *request)
@@ -262,7 +267,8 @@ static bool admit(const struct mr_http *http, struct MHD_Connection *from, const
         mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
     } else if (request->route == NULL) {
         mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
-    } else if (request->route->slow && http->ending) {
+    } else if (request->route->slow && stopping(http)) {
+        /* It could begin when nobody waits for it any more. */
         mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                      "millrace is being stopped; ask again when it is back");
     } else if (request->too_many_parameters) {
@@ -484,19 +490,12 @@ static void tick(struct mr_http *http)
     close_late_connections(http);
 }
 
-static bool stopping(const struct mr_http *http)
-{
-    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, 0) > 0;
-}
-
 /* Ends slow handlers and gives answers on their way a moment. */
 static void say_farewell(struct mr_http *http)
 {
     if (http->daemon == NULL) {
         return;
     }
-    http->ending = true;
     slow_finish(http, true);
     MHD_run(http->daemon);
     int64_t deadline_ns = mr_monotonic_ns() + FAREWELL_MS * INT64_C(1000000);
