@@ -3,7 +3,9 @@
 import http.client
 import os
 import re
+import shutil
 import socket
+import tempfile
 import threading
 import time
 import urllib.error
@@ -13,13 +15,18 @@ import xml.etree.ElementTree
 
 import pytest
 
-from kit import eventually, profile_command
+from kit import BINARY, eventually, is_linked_with, profile_command
 from pprof_file import Profile, go_pprof
 from push_server import PushServer
 
 pytestmark = pytest.mark.timeout(240)
 
+NOBODY = 65534
 SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
+
+
+# The thread sanitizer keeps a signal back until the thread next calls the C library; where it was is then over.
+LATE_SIGNALS = is_linked_with("libtsan")
 
 
 def fetch(url, timeout=60):
@@ -103,26 +110,25 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
         # A thread of librdkafka takes its final name during its first seconds.
         got_s = profile.total(1, thread=name) / 1e9
         print(f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s, {got_s / cpu_s:.3f}")
-        slack = (0.10 if name.startswith("rdk:") else 0.05) * cpu_s + 0.02
-        # The thread sanitizer keeps signals back until the thread next calls the system.
-        assert SANITIZED or abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
+        slack = (0.2 if SANITIZED else 0.10 if name.startswith("rdk:") else 0.05) * cpu_s + (0.1 if SANITIZED else 0.02)
+        assert abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
         checked.append(name)
     # What our own threads use of a small machine in that time may be little; prof_test holds them to 5 %.
     assert profile.total(1, thread="mr-source") > 0
     assert SANITIZED or any(name.startswith("rdk:broker") for name in checked)
     counted = profile.counted()
     print(counted, profile.frames_named())
-    # The thread sanitizer hands signals over late, when the stack is another.
-    assert SANITIZED or counted["rooted"] >= 0.99 * counted["samples"]
+    assert counted["samples"] > 0
+    assert LATE_SIGNALS or counted["rooted"] >= 0.99 * counted["samples"]
     assert SANITIZED or counted["lost"] == 0  # its rings fill while the slow profiler unwinds
     # Debian's shared librdkafka and jemalloc are stripped; built with librdkafka's archive, its frames have names too.
-    assert SANITIZED or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
+    assert LATE_SIGNALS or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
     assert "librdkafka" in profile.labelled("stage")
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",
                                          "http", "profiler", "other"}
     assert profile.labelled("table") <= {"public.t"}
-    assert SANITIZED or all(profile.texts[mapping[6]] for mapping in profile.mappings
+    assert all(profile.texts[mapping[6]] for mapping in profile.mappings
                if "millrace" in profile.texts[mapping[5]] or ".so" in profile.texts[mapping[5]])
     assert process.stop() == 0
 
@@ -141,6 +147,50 @@ def test_go_tool_pprof_takes_report_and_alias(database, profiled, tmp_path):
     picture = fetch(f"{process.url}/pprof/profile/flamegraph?seconds=1&image_width=900")
     assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
     assert process.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is an ordinary user's already")
+def test_an_ordinary_user_gets_all_profiles(database, millrace):
+    """A uid of nobody's, no group, no capability; files and folders of its own."""
+    # pytest's folders are root's alone.
+    with tempfile.TemporaryDirectory(prefix="millrace-nobody-") as home:
+        os.chmod(home, 0o755)
+        process = unprivileged(database, millrace, home)
+        url = "http://" + process.address()
+        with open(f"/proc/{process.process.pid}/status", encoding="ascii") as file:
+            status = file.read()
+        assert re.search(r"^Uid:\s+65534\s+65534\s+65534\s+65534$", status, re.M)
+        assert re.search(r"^CapEff:\s+0+$", status, re.M)
+
+        def sampled():
+            insert(database, 5000 if SANITIZED else 60000)
+            return Profile(fetch(f"{url}/pprof/profile/report?seconds=2&frequency=1000")).total(1) > 0
+
+        eventually(sampled, 120, "samples")
+        waiting = fetch(f"{url}/pprof/offcpu/folded?seconds=1").decode()
+        assert "mr-source;" in waiting and "rdk:" in waiting
+        if not SANITIZED:
+            assert Profile(fetch(url + "/pprof/heap/report")).total(3) > 0
+        assert Profile(eventually(lambda: fetch(url + "/pprof/last-minute/report"), 60, not_yet=OSError)).total(1) > 0
+        assert process.stop(200) == 0
+        files = os.listdir(os.path.join(home, "profiles"))
+        assert any(name.endswith(".pb.gz") for name in files) and any(name.endswith(".svg") for name in files)
+
+
+def unprivileged(database, millrace, home):
+    """A running millrace of user nobody, with everything of the profiler on."""
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
+    binary = shutil.copy(BINARY, os.path.join(home, "millrace"))  # wherever it was built, nobody may not come
+    folder = os.path.join(home, "profiles")
+    os.mkdir(folder)
+    os.chown(folder, NOBODY, NOBODY)
+    process = millrace(profiling__endpoints="true", profiling__recorder="true", profiling__path=f'"{folder}"',
+                       profiling__interval='"2s"', **({} if SANITIZED else {"profiling__heap": "true"}))
+    process.path = shutil.copy(process.path, os.path.join(home, "config.toml"))
+    os.chmod(process.path, 0o644)
+    process.environment["TMPDIR"] = home
+    process.start(executable=binary, user=NOBODY, group=NOBODY, extra_groups=[], cwd=home)
+    return process.streaming()
 
 
 def test_limits_and_one_at_a_time(profiled):
@@ -187,8 +237,9 @@ def test_sigterm_is_obeyed_while_a_profile_runs(database, profiled):
     finish = in_background(fetch_in_vain)
     process.wait_for("profile_started")
     start = time.monotonic()
-    assert process.stop() == 0
-    assert time.monotonic() - start < 30
+    assert process.stop(200) == 0
+    # Unwinding what the rings still hold is slow under a sanitizer.
+    assert time.monotonic() - start < (150 if SANITIZED else 30)
     assert finish()
 
 

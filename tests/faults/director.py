@@ -24,8 +24,8 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
-from kit import Database, Millrace, dsn, eventually, stand
-from profiler_clients import Clients, has_heap_profiles
+from kit import Database, Millrace, dsn, eventually, is_linked_with, stand
+from profiler_clients import Clients
 from servers import Broker, Proxy, free_port
 from workload import SCHEMA, TABLES, Workload
 
@@ -126,7 +126,7 @@ class Scene:
         return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
                 "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
                 "profiling__path": f'"{os.path.join(self.folder, "profiles")}"',
-                **({"profiling__heap": "true"} if has_heap_profiles() else {})}
+                **({"profiling__heap": "true"} if is_linked_with("jemalloc") else {})}
 
     def rows(self, table):
         """The table's rows as {column: text}; what is null is left out."""

@@ -7,25 +7,17 @@ import http.client
 import os
 import random
 import re
-import subprocess
 import tempfile
 import threading
 import time
 import xml.etree.ElementTree
 from collections import Counter
 
-from kit import BINARY
 from pprof_file import Profile, go_pprof
 
 # A session's time and what a busy machine adds; whoever waits longer waits in vain.
 ANSWER_LIMIT_S = 90
 STAGES = {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge", "http", "profiler", "other"}
-
-
-def has_heap_profiles():
-    """Whether the binary under test is linked with jemalloc; otherwise profiling.heap is an error."""
-    linked = subprocess.run(["ldd", BINARY], capture_output=True, text=True, check=True, timeout=60).stdout
-    return "libjemalloc" in linked
 
 
 def check_report(body):

@@ -21,8 +21,8 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 # pylint: disable=wrong-import-position
 from checker import Report
 from director import ORDERLY, Scene
-from kit import eventually, figures, http_get
-from profiler_clients import check_answer, check_folder, has_heap_profiles
+from kit import eventually, figures, http_get, is_linked_with
+from profiler_clients import check_answer, check_folder
 from push_server import PushServer
 
 STUCK_S = 300           # nothing confirmed for so long, with both servers there; the machine may be busy
@@ -102,7 +102,7 @@ class ProfilerScene(Scene):
 
     def __init__(self, seed, stuck_s=STUCK_S):
         self.push = PushServer(keep=0)
-        self.heap = has_heap_profiles()
+        self.heap = is_linked_with("jemalloc")
         self.orderly = False
         self.orderly_parts = []  # LSNs, from and to
         self.stops, self.late, self.played_s, self.ended_at = [], 0, 0.0, 0.0
