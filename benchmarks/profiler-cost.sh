@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Usage: benchmarks/profiler-cost.sh [--rows N] [--pairs N] [--frequency HZ] [--heap] [--option KEY=VALUE]... [--json FILE]
+# Usage: benchmarks/profiler-cost.sh [--rows N] [--pairs N] [--frequency HZ] [--heap] [--option KEY=VALUE]...
+#                                      [--json FILE] [--keep]
 #
 # What the continuous profiler costs: the same backlog drained by millrace without it and with it,
 # in pairs, the order within a pair changing; prints the median ratio of the rates with an interval,
 # and the profiler's own account of the CPU time it took. Works on the private stand
 # (scripts/stand.sh), which it starts when it is not up. docs/profiler.md has figures.
 #
-#   --rows N        rows of the backlog (default 500000)
+#   --rows N        rows of the backlog (default 1000000: functions are named once a process, which
+#                   weighs more in a short run)
 #   --pairs N       pairs of drains (default 15)
 #   --frequency HZ  samples a second of each thread (default 150)
 #   --heap          sample allocations, too (needs a binary with jemalloc, e.g. of the preset ci)

@@ -121,7 +121,7 @@ def print_summary(f):
 
 def main():
     parser = argparse.ArgumentParser(prog="benchmarks/profiler-cost.sh", add_help=False)
-    parser.add_argument("--rows", type=int, default=500000)
+    parser.add_argument("--rows", type=int, default=1000000)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--frequency", type=int, default=150)
     parser.add_argument("--heap", action="store_true")

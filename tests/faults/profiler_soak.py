@@ -108,7 +108,8 @@ class ProfilerScene(Scene):
         self.stops, self.late, self.played_s, self.ended_at = [], 0, 0.0, 0.0
         self.totals = Counter()
         self.watch = None
-        super().__init__(seed, profiler=True, end_limit_s=STOP_S, log__level='"info"', pipeline__shutdown_deadline='"30s"')
+        super().__init__(seed, profiler=True, end_limit_s=STOP_S, log__level='"info"',
+                         pipeline__shutdown_deadline='"30s"')
         self.watch = Watch(self, stuck_s)
         self.watch.start()
 
@@ -246,10 +247,11 @@ class Sum:
         return (f"{self.report.line()}, {problems['repeats in orderly parts']} repeats in {self.calm_parts} orderly "
                 f"parts; {broken}; {c['valid']} valid profiles and pages ({c['go']} read by go tool pprof), "
                 f"{problems['profile']} invalid, {c['refused']} refused, {c['left']} clients left early, "
-                f"{c['cut']} cut by an end; {t['files']} files found whole; {t['samples']} samples, {t['lost_samples']} dropped; "
+                f"{c['cut']} cut by an end; {t['files']} files found whole; "
+                f"{t['samples']} samples, {t['lost_samples']} dropped; "
                 f"{len(self.stops)} stops by SIGTERM, median {statistics.median(self.stops or [0]):.1f} s, longest "
-                f"{max(self.stops, default=0):.1f} s, {self.late} of them while PostgreSQL or Kafka was away; longest time without "
-                f"progress {self.longest_s:.0f} s; resident {self.peak / 1e6:.0f} MB at most, growth after "
+                f"{max(self.stops, default=0):.1f} s, {self.late} of them while PostgreSQL or Kafka was away; "
+                f"longest time without progress {self.longest_s:.0f} s; resident {self.peak / 1e6:.0f} MB at most, growth after "
                 f"{WARM_S} s {max(self.growth, default=0) / 1e6:+.1f} MB at most in {len(self.growth)} long lives")
 
 
