@@ -269,8 +269,7 @@ static bool admit(const struct mr_http *http, struct MHD_Connection *from, const
         mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
     } else if (request->route->slow && stopping(http)) {
         /* It could begin when nobody waits for it any more. */
-        mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                     "millrace is being stopped; ask again when it is back");
+        mr_http_fail_ending(request);
     } else if (request->too_many_parameters) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
                      "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,

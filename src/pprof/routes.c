@@ -95,7 +95,7 @@ static bool wait_on(struct mr_http_request *request, uint32_t ms)
     if (mr_http_wait(request, ms)) {
         return true;
     }
-    mr_http_fail(request, 503, "millrace is being stopped; ask again when it is back");
+    mr_http_fail_ending(request);
     return false;
 }
 

@@ -6,6 +6,7 @@ Each chapter is a scene of its own, so that an hour's events need not be kept. P
 with orderly ones, in which nothing but SIGTERM ends a millrace and no event may come twice."""
 
 import argparse
+import http.client
 import os
 import signal
 import statistics
@@ -135,8 +136,9 @@ class ProfilerScene(Scene):
         return code
 
     def _read_account(self):
-        """The profiler's own figures, of a millrace that is about to end."""
-        found = figures(http_get(self.http, "/metrics").body)
+        """The profiler's own figures, of a millrace that is about to end and may have begun just now."""
+        found = eventually(lambda: figures(http_get(self.http, "/metrics").body), 60, "the profiler's account",
+                           (OSError, http.client.HTTPException))
         for name in ("samples", "lost_samples"):
             self.totals[name] += int(found[f"millrace_profiler_{name}_total"])
         self.totals["failed files"] += int(found['millrace_profiler_files_total{result="failed"}'])
@@ -144,7 +146,7 @@ class ProfilerScene(Scene):
     def terminate(self):
         self.revive()
         self.millrace.wait_for("started", 60)
-        eventually(lambda: self._read_account() or True, 30, "the profiler's account", (OSError, KeyError))
+        self._read_account()
         # Until it has been connected, PostgreSQL is "away", and that is what the exit code says.
         strict = self.orderly and self.millrace.log("source_connected")
         begin = time.monotonic()
