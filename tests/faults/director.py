@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,6 +33,13 @@ from workload import SCHEMA, TABLES, Workload
 PARTITIONS = 3
 # What may end a millrace that nobody killed: an orderly stop, and one that could not wait for everything.
 ORDERLY = (0, 3)
+
+
+def show_stacks(pid):
+    """What all threads do, into the log; the process is about to be given up."""
+    done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], capture_output=True,
+                          text=True, timeout=120, check=False)
+    print(done.stdout, file=sys.stderr, flush=True)
 
 
 class Sampler(threading.Thread):
@@ -312,8 +320,14 @@ class Scene:
         self.workload.finish()
         self.revive()
         end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
-        eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
-                   "delivery of everything")
+        try:
+            eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), limit_s,
+                       "delivery of everything")
+        except AssertionError:
+            print(f"up to {end}:", self.database.run("SELECT * FROM pg_replication_slots"), file=sys.stderr)
+            print("".join(self.millrace.lines[-20:]), file=sys.stderr)
+            show_stacks(self.millrace.process.pid)
+            raise
         assert self.millrace.stop(self.end_limit_s) == 0, "".join(self.millrace.lines[-5:])
         self.log += self.millrace.lines
         return self.sampler.finish()

@@ -21,7 +21,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
 from checker import Report
-from director import ORDERLY, Scene
+from director import ORDERLY, Scene, show_stacks
 from kit import eventually, figures, http_get, is_linked_with
 from profiler_clients import check_answer, check_folder
 from push_server import PushServer
@@ -40,13 +40,6 @@ def resident(pid):
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return None
-
-
-def show_stacks(pid):
-    """What all threads do, into the log; the process is about to be given up."""
-    done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], capture_output=True,
-                          text=True, timeout=120, check=False)
-    print(done.stdout, file=sys.stderr, flush=True)
 
 
 class Watch(threading.Thread):
