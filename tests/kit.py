@@ -166,9 +166,11 @@ class Millrace:
         values.update({key.replace("__", "."): value for key, value in options.items()})
         return "".join(f"{key} = {value}\n" for key, value in values.items() if value is not None)
 
-    def start(self, *arguments, stdout=subprocess.DEVNULL):
+    def start(self, *arguments, stdout=subprocess.DEVNULL, **options):
+        """`options`: what Popen takes besides, for instance a user."""
         self.process = subprocess.Popen([*self.inside, BINARY, *arguments, "--config", self.path],
-                                        env=self.environment, stdout=stdout, stderr=subprocess.PIPE, text=True)
+                                        env=self.environment, stdout=stdout, stderr=subprocess.PIPE, text=True,
+                                        **options)
         self.lines = []
         self.collector = threading.Thread(target=self._collect, args=(self.process,), daemon=True)
         self.collector.start()
@@ -279,6 +281,14 @@ def figures(text):
             name, value = line.rsplit(" ", 1)
             found[name] = float(value)
     return found
+
+
+def is_linked_with(library):
+    """Whether the binary under test loads a library with this in its name."""
+    done = subprocess.run(["ldd", BINARY], capture_output=True, text=True, check=True, timeout=60)
+    return library in done.stdout
+
+
 def check(process):
     """Exit code and output of `millrace check` with that configuration."""
     done = subprocess.run([BINARY, "check", "--config", process.path], env=process.environment, text=True,

@@ -1,11 +1,11 @@
 """The profiler inside: what it serves and writes, that it is fair, and that it never disturbs the flow."""
 
-import http.server
+import http.client
 import os
 import re
 import shutil
 import socket
-import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
@@ -15,12 +15,18 @@ import xml.etree.ElementTree
 
 import pytest
 
-from kit import eventually, profile_command
-from pprof_file import Profile
+from kit import BINARY, eventually, is_linked_with, profile_command
+from pprof_file import Profile, go_pprof
+from push_server import PushServer
 
 pytestmark = pytest.mark.timeout(240)
 
+NOBODY = 65534
 SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
+
+
+# The thread sanitizer keeps a signal back until the thread next calls the C library; where it was is then over.
+LATE_SIGNALS = is_linked_with("libtsan")
 
 
 def fetch(url, timeout=60):
@@ -33,13 +39,6 @@ def refusal(url):
     with pytest.raises(urllib.error.HTTPError) as error:
         fetch(url)
     return error.value.code, error.value.read().decode()
-
-
-def pprof(*arguments):
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    result = subprocess.run([go, "tool", "pprof", *arguments], capture_output=True, text=True, timeout=180)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def insert(database, rows):
@@ -111,26 +110,25 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
         # A thread of librdkafka takes its final name during its first seconds.
         got_s = profile.total(1, thread=name) / 1e9
         print(f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s, {got_s / cpu_s:.3f}")
-        slack = (0.10 if name.startswith("rdk:") else 0.05) * cpu_s + 0.02
-        # The thread sanitizer keeps signals back until the thread next calls the system.
-        assert SANITIZED or abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
+        slack = (0.2 if SANITIZED else 0.10 if name.startswith("rdk:") else 0.05) * cpu_s + (0.1 if SANITIZED else 0.02)
+        assert abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
         checked.append(name)
     # What our own threads use of a small machine in that time may be little; prof_test holds them to 5 %.
     assert profile.total(1, thread="mr-source") > 0
     assert SANITIZED or any(name.startswith("rdk:broker") for name in checked)
     counted = profile.counted()
     print(counted, profile.frames_named())
-    # The thread sanitizer hands signals over late, when the stack is another.
-    assert SANITIZED or counted["rooted"] >= 0.99 * counted["samples"]
+    assert counted["samples"] > 0
+    assert LATE_SIGNALS or counted["rooted"] >= 0.99 * counted["samples"]
     assert SANITIZED or counted["lost"] == 0  # its rings fill while the slow profiler unwinds
     # Debian's shared librdkafka and jemalloc are stripped; built with librdkafka's archive, its frames have names too.
-    assert SANITIZED or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
+    assert LATE_SIGNALS or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
     assert "librdkafka" in profile.labelled("stage")
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",
                                          "http", "profiler", "other"}
     assert profile.labelled("table") <= {"public.t"}
-    assert SANITIZED or all(profile.texts[mapping[6]] for mapping in profile.mappings
+    assert all(profile.texts[mapping[6]] for mapping in profile.mappings
                if "millrace" in profile.texts[mapping[5]] or ".so" in profile.texts[mapping[5]])
     assert process.stop() == 0
 
@@ -140,15 +138,59 @@ def test_go_tool_pprof_takes_report_and_alias(database, profiled, tmp_path):
     insert(database, 20000)
     report = tmp_path / "profile.pb.gz"
     report.write_bytes(fetch(f"{process.url}/pprof/profile/report?seconds=2"))
-    assert "flat%" in pprof("-top", str(report))
+    assert "flat%" in go_pprof("-top", str(report))
     insert(database, 20000)
-    assert "flat%" in pprof("-top", f"{process.url}/debug/pprof/profile?seconds=2")
+    assert "flat%" in go_pprof("-top", f"{process.url}/debug/pprof/profile?seconds=2")
     insert(database, 20000)
     folded = fetch(f"{process.url}/pprof/profile/folded?seconds=2").decode()
     assert re.fullmatch(r"(.+;.+ \d+\n)+", folded)
     picture = fetch(f"{process.url}/pprof/profile/flamegraph?seconds=1&image_width=900")
     assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
     assert process.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is an ordinary user's already")
+def test_an_ordinary_user_gets_all_profiles(database, millrace):
+    """A uid of nobody's, no group, no capability; files and folders of its own."""
+    # pytest's folders are root's alone.
+    with tempfile.TemporaryDirectory(prefix="millrace-nobody-") as home:
+        os.chmod(home, 0o755)
+        process = unprivileged(database, millrace, home)
+        url = "http://" + process.address()
+        with open(f"/proc/{process.process.pid}/status", encoding="ascii") as file:
+            status = file.read()
+        assert re.search(r"^Uid:\s+65534\s+65534\s+65534\s+65534$", status, re.M)
+        assert re.search(r"^CapEff:\s+0+$", status, re.M)
+
+        def sampled():
+            insert(database, 5000 if SANITIZED else 60000)
+            return Profile(fetch(f"{url}/pprof/profile/report?seconds=2&frequency=1000")).total(1) > 0
+
+        eventually(sampled, 120, "samples")
+        waiting = fetch(f"{url}/pprof/offcpu/folded?seconds=1").decode()
+        assert "mr-source;" in waiting and "rdk:" in waiting
+        if not SANITIZED:
+            assert Profile(fetch(url + "/pprof/heap/report")).total(3) > 0
+        assert Profile(eventually(lambda: fetch(url + "/pprof/last-minute/report"), 60, not_yet=OSError)).total(1) > 0
+        assert process.stop(200) == 0
+        files = os.listdir(os.path.join(home, "profiles"))
+        assert any(name.endswith(".pb.gz") for name in files) and any(name.endswith(".svg") for name in files)
+
+
+def unprivileged(database, millrace, home):
+    """A running millrace of user nobody, with everything of the profiler on."""
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, name text, note text)")
+    binary = shutil.copy(BINARY, os.path.join(home, "millrace"))  # wherever it was built, nobody may not come
+    folder = os.path.join(home, "profiles")
+    os.mkdir(folder)
+    os.chown(folder, NOBODY, NOBODY)
+    process = millrace(profiling__endpoints="true", profiling__recorder="true", profiling__path=f'"{folder}"',
+                       profiling__interval='"2s"', **({} if SANITIZED else {"profiling__heap": "true"}))
+    process.path = shutil.copy(process.path, os.path.join(home, "config.toml"))
+    os.chmod(process.path, 0o644)
+    process.environment["TMPDIR"] = home
+    process.start(executable=binary, user=NOBODY, group=NOBODY, extra_groups=[], cwd=home)
+    return process.streaming()
 
 
 def test_limits_and_one_at_a_time(profiled):
@@ -185,18 +227,20 @@ def test_sigterm_is_obeyed_while_a_profile_runs(database, profiled):
     insert(database, 5000)
 
     def fetch_in_vain():
+        """True: no empty answer was given for a profile; a 503 is an OSError, too."""
         try:
             fetch(f"{process.url}/pprof/profile/report?seconds=600&frequency=1000", 120)
-        except OSError:
-            pass
-        return True
+        except (OSError, http.client.HTTPException):
+            return True
+        return False
 
     finish = in_background(fetch_in_vain)
     process.wait_for("profile_started")
     start = time.monotonic()
-    assert process.stop() == 0
-    assert time.monotonic() - start < 30
-    finish()
+    assert process.stop(200) == 0
+    # Unwinding what the rings still hold is slow under a sanitizer.
+    assert time.monotonic() - start < (150 if SANITIZED else 30)
+    assert finish()
 
 
 def test_nothing_is_lost_at_1000_hz(database, profiled, topic):
@@ -234,7 +278,7 @@ def test_heap_profile(database, profiled, millrace, tmp_path):
     assert profile.total(3) > 0
     path = tmp_path / "heap.pb.gz"
     path.write_bytes(report)
-    assert "inuse_space" in pprof("-top", str(path))
+    assert "inuse_space" in go_pprof("-top", str(path))
     assert b"<svg" in fetch(process.url + "/pprof/heap/flamegraph?sample=alloc_space")
     assert refusal(process.url + "/pprof/heap/report?sample=nothing")[0] == 400
     taken = profile_command("--address", process.address(), "--heap", "--out", "heap", folder=tmp_path)
@@ -253,6 +297,11 @@ def test_heap_profile_that_is_off_says_so(profiled):
 
 def test_continuous_files_hold_their_interval_and_old_ones_go(database, profiled, tmp_path):
     folder = tmp_path / "profiles"
+    folder.mkdir()
+    (folder / "profile-notes.txt").write_text("somebody else's")
+    # What a process that was killed may leave.
+    (folder / ".profile-2026-01-01-00_00_00.pb.gz.part").write_bytes(b"half")
+    (folder / ".flamegraph-2026-01-01-00_00_00.svg.part").write_bytes(b"half")
     process = profiled(path=f'"{folder}"', interval='"2s"', keep_intervals="3", name='"shop"')
 
     def files(pattern):
@@ -282,6 +331,7 @@ def test_continuous_files_hold_their_interval_and_old_ones_go(database, profiled
     assert xml.etree.ElementTree.fromstring(picture).tag.endswith("svg")
     assert process.stop() == 0
     assert not list(folder.glob(".*"))
+    assert (folder / "profile-notes.txt").exists()
 
 
 def test_last_minute_is_there_at_once(database, profiled):
@@ -333,27 +383,9 @@ def test_capture_when_the_flow_passes_a_limit(database, profiled, tmp_path, opti
 
 @pytest.fixture
 def push_server():
-    """A server like Pyroscope's /ingest: keeps what it gets and answers with `status`."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.server.got.append((urllib.parse.urlsplit(self.path), self.headers, body))
-            self.send_response(self.server.status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.got, server.status = [], 200
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = PushServer()
     yield server
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def test_profiles_are_pushed(database, profiled, push_server):

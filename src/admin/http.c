@@ -268,6 +268,12 @@ static bool is_origin_good(struct MHD_Connection *of)
     return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
 }
 
+static bool stopping(const struct mr_http *http)
+{
+    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
+    return poll(&stop, 1, 0) > 0;
+}
+
 /* Refuses what no handler should see; true: the handler may run. */
 static bool admit(const struct mr_http *http, struct MHD_Connection *from, const char *method,
                   struct mr_http_request *request)
@@ -292,6 +298,9 @@ static bool admit(const struct mr_http *http, struct MHD_Connection *from, const
         mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
     } else if (request->route == NULL) {
         mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
+    } else if (request->route->slow && stopping(http)) {
+        /* It could begin when nobody waits for it any more. */
+        mr_http_fail_ending(request);
     } else if (request->too_many_parameters) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
                      "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
@@ -560,12 +569,6 @@ static void tick(struct mr_http *http)
     }
     http->accepts_late = false;
     close_late_connections(http);
-}
-
-static bool stopping(const struct mr_http *http)
-{
-    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, 0) > 0;
 }
 
 /* Ends slow handlers and gives answers on their way a moment. */

@@ -109,6 +109,9 @@ void mr_http_header(struct mr_http_request *request, const char *name, const cha
 void mr_http_fail(struct mr_http_request *request, unsigned status, const char *format, ...)
     MR_PRINTF(3, 4);
 
+/* The error of requests that the end of the server cuts short. */
+void mr_http_fail_ending(struct mr_http_request *request);
+
 /* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or the
  * server ends; the handler then stops what it does and returns. */
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms);

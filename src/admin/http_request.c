@@ -191,6 +191,12 @@ void mr_http_fail(struct mr_http_request *request, unsigned status, const char *
             (const char *)quoted);
 }
 
+void mr_http_fail_ending(struct mr_http_request *request)
+{
+    mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                 "millrace is being stopped; ask again when it is back");
+}
+
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms)
 {
     struct pollfd fds[2] = {

@@ -135,7 +135,13 @@ struct served {
     char folder[32];
     _Atomic int left; /* slow handlers whose client went away */
     _Atomic int begun;
+    _Atomic int late_fd; /* a slow handler that ends completes the request there */
 };
+
+static void send_all(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
 
 static void hello(void *context, struct mr_http_request *request)
 {
@@ -154,6 +160,9 @@ static void slow(void *context, struct mr_http_request *request)
     if (mr_http_number(request, "ms", 60000, 0, 60000, &ms) &&
         !mr_http_wait(request, (uint32_t)ms)) {
         atomic_fetch_add(&served->left, 1);
+        if (served->late_fd > 0) {
+            send_all(served->late_fd, "Connection: close\r\n\r\n");
+        }
     }
     fprintf(mr_http_body(request, "text/plain"), "slept\n");
 }
@@ -457,6 +466,21 @@ static void test_end_ends_slow_handlers(void **state)
     assert_true(answers(take_answer(fd), "200", "slept"));
 }
 
+/* The server is still there while it says farewell; what comes then must not run on when it is gone. */
+static void test_end_begins_no_slow_handler(void **state)
+{
+    struct served *served = *state;
+    int late = dial(served); /* accepted before the next one is */
+    send_all(late, "GET /slow/late HTTP/1.1\r\nHost: x\r\n");
+    int fd = begin_slow(served, 1);
+    atomic_store(&served->late_fd, late);
+    mr_http_free(served->http);
+    served->http = NULL;
+    assert_int_equal(atomic_load(&served->begun), 1);
+    assert_true(answers(take_answer(fd), "200", "slept"));
+    assert_true(answers(take_answer(late), "503", "being stopped"));
+}
+
 /* Connections without a request give way to one that has one, and end by themselves. */
 static void test_silent_connections_make_room(void **state)
 {
@@ -519,6 +543,7 @@ int main(void)
         SERVED(test_head_too_large),
         SERVED(test_slow_handlers_are_few_and_end_with_their_client),
         SERVED(test_end_ends_slow_handlers),
+        SERVED(test_end_begins_no_slow_handler),
         SERVED(test_silent_connections_make_room),
         SERVED(test_address_taken),
     };

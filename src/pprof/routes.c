@@ -171,6 +171,16 @@ static bool is_stage_good(struct mr_http_request *request)
 
 /* ---- what is profiled; true: `ret` is filled ---- */
 
+/* As mr_http_wait. Who still listens when millrace ends must not take an empty answer for a profile. */
+static bool wait_on(struct mr_http_request *request, uint32_t ms)
+{
+    if (mr_http_wait(request, ms)) {
+        return true;
+    }
+    mr_http_fail_ending(request);
+    return false;
+}
+
 static bool collect_cpu(struct mr_http_request *request, struct mr_profile *ret)
 {
     int64_t seconds;
@@ -196,7 +206,7 @@ static bool collect_cpu(struct mr_http_request *request, struct mr_profile *ret)
     bool stays = true;
     while (stays && mr_monotonic_ns() < until_ns) {
         int64_t left_ms = (until_ns - mr_monotonic_ns()) / 1000000 + 1;
-        stays = mr_http_wait(request, left_ms < WAIT_MS ? (uint32_t)left_ms : WAIT_MS);
+        stays = wait_on(request, left_ms < WAIT_MS ? (uint32_t)left_ms : WAIT_MS);
     }
     mr_profiler_session_end(ret);
     if (!stays) {
@@ -224,7 +234,7 @@ static bool collect_heap(struct mr_http_request *request, struct mr_profile *ret
     struct mr_profile before;
     mr_profile_init(&before, MR_PROFILE_HEAP);
     mr_status status = seconds > 0 ? mr_heap_profile(&before, &error) : MR_OK;
-    if (status == MR_OK && seconds > 0 && !mr_http_wait(request, (uint32_t)seconds * 1000)) {
+    if (status == MR_OK && seconds > 0 && !wait_on(request, (uint32_t)seconds * 1000)) {
         mr_profile_done(&before);
         return false;
     }
@@ -255,7 +265,7 @@ static bool collect_offcpu(struct mr_http_request *request, struct mr_profile *r
     int64_t last_ns = start_ns;
     bool stays = true;
     while (stays && last_ns - start_ns < seconds * 1000000000) {
-        stays = mr_http_wait(request, (uint32_t)(1000 / frequency));
+        stays = wait_on(request, (uint32_t)(1000 / frequency));
         int64_t now_ns = mr_monotonic_ns();
         mr_offcpu_look(ret, (uint64_t)(now_ns - last_ns));
         last_ns = now_ns;

@@ -16,11 +16,6 @@
 #include "prof/output.h"
 #include "prof/push.h"
 
-mr_status mr_continuous_check(const struct mr_profiler_options *options, struct mr_error *ret_error)
-{
-    return mr_file_make_folder(options->path, "profiling.path", ret_error);
-}
-
 /* ---- retention ---- */
 
 struct kept {
@@ -35,6 +30,17 @@ static bool is_ours(const char *name, const char *prefix, const char *suffix)
     size_t suffix_len = strlen(suffix);
     return strncmp(name, prefix, strlen(prefix)) == 0 && len > suffix_len &&
            strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+static bool is_kept(const char *name)
+{
+    return is_ours(name, "profile-", ".pb.gz") || is_ours(name, "flamegraph-", ".svg");
+}
+
+/* What a process that was killed while it wrote has left; mr_file_write_whole names it so. */
+static bool is_half_written(const char *name)
+{
+    return is_ours(name, ".profile-", ".pb.gz.part") || is_ours(name, ".flamegraph-", ".svg.part");
 }
 
 static int by_age(const void *a, const void *b)
@@ -52,8 +58,7 @@ static struct kept *list_kept(const char *folder, size_t *ret_count)
     const struct dirent *entry;
     while (files != NULL && (entry = readdir(files)) != NULL) {
         struct stat about;
-        if ((!is_ours(entry->d_name, "profile-", ".pb.gz") &&
-             !is_ours(entry->d_name, "flamegraph-", ".svg")) ||
+        if (!is_kept(entry->d_name) ||
             fstatat(dirfd(files), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0) {
             continue;
         }
@@ -94,6 +99,27 @@ static void remove_old(const struct mr_profiler_options *options)
         left--;
     }
     free(kept);
+}
+
+static void remove_half_written(const char *folder)
+{
+    DIR *files = opendir(folder);
+    const struct dirent *entry;
+    while (files != NULL && (entry = readdir(files)) != NULL) {
+        if (is_half_written(entry->d_name)) {
+            unlinkat(dirfd(files), entry->d_name, 0);
+        }
+    }
+    if (files != NULL) {
+        closedir(files);
+    }
+}
+
+mr_status mr_continuous_check(const struct mr_profiler_options *options, struct mr_error *ret_error)
+{
+    MR_TRY(mr_file_make_folder(options->path, "profiling.path", ret_error));
+    remove_half_written(options->path);
+    return MR_OK;
 }
 
 /* ---- one interval ---- */

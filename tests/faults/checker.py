@@ -48,6 +48,7 @@ class Report:
     events: int = 0
     duplicates: int = 0
     samples: int = 0
+    repeated: Counter = dataclasses.field(default_factory=Counter)  # commit LSN -> repeats
     problems: Counter = dataclasses.field(default_factory=Counter)
     examples: dict = dataclasses.field(default_factory=dict)
     unjudged: tuple = ()
@@ -137,6 +138,7 @@ class Partition:
     def _again(self, index, digest, where):
         """A repeat is the same event, and part of a run that goes on until it meets the new ones."""
         self.report.duplicates += 1
+        self.report.repeated[self.commits[index]] += 1
         if self.digests[index] != digest:
             self.report.wrong("changed repeat", where)
         if self.form.drops_by_position and self.replay_at is not None and index > self.replay_at + 1:
