@@ -39,8 +39,8 @@ PARTITIONS = 3
 
 
 class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
-    """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which is
-    millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it.
+    """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which
+    is millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it.
 
     `broker`: another one, or a cluster, that the caller closes. `profiler`: millrace's does all it can, and clients ask
     for profiles. `end_limit_s`: for a millrace that was told to end."""
@@ -123,11 +123,11 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
 
     def common_faults(self):
         """(weight, fault): the quick ones more often. What any subject must stand."""
-        faults = [(9, self.kill), (4, self.terminate), (2, self.freeze), (2, self.broker_kill), (1, self.broker_restart),
-                  (2, self.broker_freeze), (3, self.pg_crash), (1, self.pg_restart), (3, self.backend_terminated),
-                  (1, self.publication_altered), (1, self.table_altered), (2, self.cut_kafka),
-                  (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers), (3, self.cut_and_kill),
-                  (3, self.reset)]
+        faults = [(9, self.kill), (4, self.terminate), (2, self.freeze), (2, self.broker_kill),
+                  (1, self.broker_restart), (2, self.broker_freeze), (3, self.pg_crash), (1, self.pg_restart),
+                  (3, self.backend_terminated), (1, self.publication_altered), (1, self.table_altered),
+                  (2, self.cut_kafka), (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers),
+                  (3, self.cut_and_kill), (3, self.reset)]
         if self.clustered():
             faults += [(1, self.rolling_restart), (1, self.leader_kill), (1, self.two_brokers_away),
                        (1, self.coordinator_kill)]
@@ -198,7 +198,7 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         except AssertionError as error:
             slots = self.database.run("SELECT slot_name, active, confirmed_flush_lsn - '0/0' FROM pg_replication_slots")
             show_stacks(self.subject.process.pid)
-            raise AssertionError(f"{error}, which ends at {end}: {slots}\n{self.subject.said()}") from None
+            raise AssertionError(f"{error}\nthe log ends at {end}, slots: {slots}\n{self.subject.said()}") from None
         self.subject.finish()
         return self.sampler.finish()
 

@@ -39,8 +39,8 @@ class Sampler(threading.Thread):
             try:
                 if connection is None:
                     connection = psycopg.connect(dsn("postgres"), autocommit=True, connect_timeout=5)
-                row = connection.execute("SELECT confirmed_flush_lsn - '0/0', pg_current_wal_lsn() - confirmed_flush_lsn "
-                                         "FROM pg_replication_slots WHERE slot_name = %s",
+                row = connection.execute("SELECT confirmed_flush_lsn - '0/0', pg_current_wal_lsn() - "
+                                         "confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s",
                                          [self.database.slot]).fetchone()
                 started = self.broker.started
                 client = client or self.broker.client()
