@@ -10,7 +10,6 @@ import http.client
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -21,10 +20,11 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
 from checker import Report
-from director import ORDERLY, Scene, show_stacks
+from director import Scene
 from kit import eventually, figures, http_get, is_linked_with
 from profiler_clients import check_answer, check_folder
 from push_server import PushServer
+from subjects import ORDERLY, show_stacks
 
 STUCK_S = 300           # nothing confirmed for so long, with both servers there; the machine may be busy
 STOP_S = 120            # four times pipeline.shutdown_deadline
@@ -59,9 +59,9 @@ class Watch(threading.Thread):
         process, confirmed, moved, began = None, None, 0.0, 0.0
         while not self.stopping.wait(1):
             now = time.monotonic()
-            if self.scene.millrace.process is not process:
+            if self.scene.subject.process is not process:
                 self._old_process()
-                process, moved, began = self.scene.millrace.process, now, now
+                process, moved, began = self.scene.subject.process, now, now
             size = resident(process.pid)
             if size is not None and process.poll() is None:
                 self.memory.append((now - began, size))
@@ -112,7 +112,7 @@ class ProfilerScene(Scene):
         captures = os.path.join(self.folder, "captures")
         return {
             "profiling__recorder": chance.choice(["true", "false"]),
-            "profiling__path": chance.choice([self.values["profiling__path"]] * 2 + [None]),
+            "profiling__path": chance.choice([self.subject.values["profiling__path"]] * 2 + [None]),
             "profiling__interval": chance.choice(['"1s"', '"3s"', '"10s"']),
             "profiling__push_url": chance.choice([f'"{self.push.url}"', None]),
             "profiling__heap": chance.choice(["true", "true", "false"]) if self.heap else None,
@@ -120,17 +120,15 @@ class ProfilerScene(Scene):
                                    "profiling__capture_memory": '"1MiB"', "profiling__capture_keep": "3"}])),
         }
 
-    def ended(self):
-        code = super().ended()
+    def millrace_ended(self, code):
         self.ended_at = time.monotonic()
         if code in ORDERLY:
             self.totals["files"] += check_folder(os.path.join(self.folder, "profiles"), FILES_LOOKED_AT)
-        self.millrace.configure(**{**self.values, **self.draw_settings()})
-        return code
+        self.subject.millrace.configure(**{**self.subject.values, **self.draw_settings()})
 
     def _read_account(self):
         """The profiler's own figures, of a millrace that is about to end and may have begun just now."""
-        found = eventually(lambda: figures(http_get(self.http, "/metrics").body), 60, "the profiler's account",
+        found = eventually(lambda: figures(http_get(self.subject.http, "/metrics").body), 60, "the profiler's account",
                            (OSError, http.client.HTTPException))
         for name in ("samples", "lost_samples"):
             self.totals[name] += int(found[f"millrace_profiler_{name}_total"])
@@ -138,22 +136,18 @@ class ProfilerScene(Scene):
 
     def terminate(self):
         self.revive()
-        self.millrace.wait_for("started", 60)
+        self.subject.millrace.wait_for("started", 60)
         self._read_account()
         # Until it has been connected, PostgreSQL is "away", and that is what the exit code says.
-        strict = self.orderly and self.millrace.log("source_connected")
+        strict = self.orderly and self.subject.millrace.log("source_connected")
         begin = time.monotonic()
-        self.millrace.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.ended()
-        except subprocess.TimeoutExpired:
-            show_stacks(self.millrace.process.pid)
-            raise AssertionError(f"SIGTERM was not obeyed within {STOP_S} s; the stacks are above") from None
+        self.subject.process.send_signal(signal.SIGTERM)
+        code = self.subject.ended()
         self.stops.append(self.ended_at - begin)
-        assert code in ((0,) if strict else ORDERLY), f"SIGTERM ended with {code}: {self.log[-5:]}"
+        assert code in ((0,) if strict else ORDERLY), f"SIGTERM ended with {code}: {self.subject.said()}"
         self.late += code != 0
         self.push.status = self.chance.choice([200, 200, 503])
-        self.millrace.start()
+        self.subject.start()
 
     def faults(self):
         return [(2, self.terminate), (3, self.backend_terminated), (3, self.reset), (1, self.cut_kafka),
@@ -284,13 +278,13 @@ def self_test():
     """A frozen millrace is found, one that does not obey SIGTERM, repeats in orderly parts, and broken profiles."""
     scene = ProfilerScene(1, stuck_s=10)
     try:
-        process = scene.millrace.process
+        process = scene.subject.process
         eventually(lambda: scene.clients.counts["valid"] > 3, 60, "profiles")
         process.send_signal(signal.SIGSTOP)
         eventually(lambda: scene.watch.stuck, 60, "the watchdog")
         expect("nothing was confirmed", scene.watch.check)
-        scene.ended()
-        scene.millrace.start()
+        scene.subject.ended()
+        scene.subject.start()
         scene.watch.stuck = False
         scene.calm(5)
         # What an orderly part may not have, but gets: a broken connection.
