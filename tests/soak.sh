@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: tests/soak.sh --minutes N --seed S [--writers W] [--delivery exactly-once]
-#                      [--every SECONDS] [--peer debezium]
+#                      [--every SECONDS] [--peer debezium] [--profiler]
 #
 # The storm: load and every fault of tests/faults/director.py, drawn by the seed, for N
 # minutes; then everything in the topics is compared with the tables. Prints one line:
@@ -11,6 +11,9 @@
 # --every: a fault each so many seconds, instead of one soon after the other. --peer debezium: the
 # same for Debezium in Kafka Connect (docs/reliability.md, "Beside Debezium"); its log stays in
 # build/peer-logs. With --every, one seed gives both the same faults.
+#
+# --profiler: millrace is sampled at 1000 Hz all the time, writes profiles every 2 s, and clients ask
+# for more; each is read.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)
 #   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715)

@@ -24,9 +24,10 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
-from kit import Database, dsn, eventually, stand
+from kit import Database, dsn, eventually, is_linked_with, stand
+from profiler_clients import Clients
 from recovery import Recovery
-from servers import Broker, Proxy
+from servers import Broker, Proxy, free_port
 from subjects import SUBJECTS
 from workload import SCHEMA, TABLES, Workload
 
@@ -78,17 +79,22 @@ class Scene:
     """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which is
     millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it."""
 
-    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", **options):
+    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", subject=None, profiler=False,
+                 **options):
+        """`subject`: a class in place of the one that `peer` names. `profiler`: millrace is sampled all the time, and
+        clients ask for profiles."""
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
         self.broker = self.pg_proxy = self.database = self.subject = self.workload = self.sampler = None
-        self.recovery = None
+        self.recovery = self.clients = None
         self.altered = 0
         try:
-            self._build(writers, SUBJECTS[peer], options)
+            self._build(writers, subject or SUBJECTS[peer], {**(self.profiling() if profiler else {}), **options})
+            if profiler:
+                self.clients = Clients(lambda: self.subject.millrace.process, self.http, seed).start()
         except BaseException:
             self.close()
             raise
@@ -111,6 +117,14 @@ class Scene:
         self.sampler.start()
         self.recovery = Recovery(self.broker.direct, self.topics[0], PARTITIONS)
         self.recovery.start()
+
+    def profiling(self):
+        """Options of a millrace whose profiler does all it can, on a port that stays the same."""
+        self.http = f"127.0.0.1:{free_port()}"
+        return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
+                "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
+                "profiling__path": f'"{os.path.join(self.folder, "profiles")}"',
+                **({"profiling__heap": "true"} if is_linked_with("jemalloc") else {})}
 
     def rows(self, table):
         """The table's rows as {column: text}; what is null is left out."""
@@ -290,13 +304,20 @@ class Scene:
         self.workload.finish()
         self.revive()
         end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
-        eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"),
-                   self.subject.settle_limit_s, "delivery of everything")
+        try:
+            eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"),
+                       self.subject.settle_limit_s, "delivery of everything")
+        except AssertionError:
+            print(f"up to {end}:", self.database.run("SELECT * FROM pg_replication_slots"), file=sys.stderr)
+            self.subject.show()
+            raise
         self.subject.finish()
         return self.sampler.finish()
 
     def check(self):
         """Settles, reads everything and answers the checker's report."""
+        if self.clients is not None:
+            self.clients.finish()
         samples = self.settle()
         checker = Checker(self.broker.direct, self.database.prefix, TABLES, self.subject.form())
         rows = {(writer, txno): count for writer, txno, count in self.database.run(
@@ -310,6 +331,8 @@ class Scene:
         checker.check_samples(samples)
         if self.delivery == "exactly-once" and checker.report.duplicates:
             checker.report.wrong("repeats", "of committed records", checker.report.duplicates)
+        for problem in self.clients.problems if self.clients is not None else ():
+            checker.report.wrong("profile", problem)
         for line in self.subject.log:
             for canary in ("rolled back", "xxxxxxxx", "millrace-stand"):
                 if canary in line:
@@ -320,13 +343,15 @@ class Scene:
         c = self.counts
         others = ", ".join(f"{count} {name}" for name, count in sorted(c.items()) if name not in ("kills", "cuts"))
         longest, fault = self.recovery.finish()
+        profiles = f"; {self.clients.line()}" if self.clients is not None else ""
         return (f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}; "
-                f"longest recovery {longest:.1f} s ({fault})")
+                f"longest recovery {longest:.1f} s ({fault}){profiles}")
 
     def close(self):
         """Leaves the stand as it was, whatever happened."""
-        if self.workload is not None:
-            self.workload.stopping.set()
+        for busy in (self.workload, self.clients):
+            if busy is not None:
+                busy.stopping.set()
         if self.sampler is not None:
             self.sampler.finish()
         if self.recovery is not None:
@@ -351,14 +376,17 @@ def main():
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--peer", choices=list(SUBJECTS), default="millrace")
     parser.add_argument("--every", type=float)
+    parser.add_argument("--profiler", action="store_true")
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer)
+    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer, profiler=arguments.profiler)
     try:
         scene.storm(arguments.minutes * 60, arguments.every)
         report = scene.check()
     finally:
         scene.close()
-    print(f"storm {arguments.peer} {arguments.delivery}, seed {arguments.seed}, {arguments.minutes:g} min: {scene.summary(report)}", flush=True)
+    profiled = ", profiler at 1000 Hz" if arguments.profiler else ""
+    print(f"storm {arguments.peer} {arguments.delivery}{profiled}, seed {arguments.seed}, {arguments.minutes:g} min: "
+          f"{scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")
     return 1 if report.problems else 0

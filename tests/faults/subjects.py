@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 from confluent_kafka.admin import NewTopic
@@ -23,17 +24,25 @@ STREAMED = ("ledger", "acct", "churn")
 ORDERLY = (0, 3)
 
 
+def show_stacks(pid):
+    """What all threads do, into the log; the process is about to be given up."""
+    done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], capture_output=True,
+                          text=True, timeout=120, check=False)
+    print(done.stdout, file=sys.stderr, flush=True)
+
+
 class MillraceSubject:
     settle_limit_s = 180
+    end_limit_s = 60  # for a millrace that was told to end
 
     def __init__(self, scene, options):
         self.counts = scene.counts
         self.log = []  # lines of millraces that have ended
-        values = {"sink__kafka__brokers": f'["{scene.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
-                  "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
-                  "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
-                  "sink__kafka__delivery": f'"{scene.delivery}"', **options}
-        self.millrace = Millrace(scene.database, scene.folder, STREAMED, **values)
+        self.values = {"sink__kafka__brokers": f'["{scene.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
+                       "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
+                       "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
+                       "sink__kafka__delivery": f'"{scene.delivery}"', **options}
+        self.millrace = Millrace(scene.database, scene.folder, STREAMED, **self.values)
         self.millrace.environment["TEST_URL"] = dsn(scene.database.name, scene.pg_proxy.port)
 
     def start(self):
@@ -41,7 +50,7 @@ class MillraceSubject:
 
     def _ended(self):
         """Notes how a millrace ended."""
-        code = self.millrace.ended(60)
+        code = self.millrace.ended(self.end_limit_s)
         self.log += self.millrace.lines
         return code
 
@@ -70,8 +79,13 @@ class MillraceSubject:
         self.millrace.process.send_signal(number)
 
     def finish(self):
-        assert self.millrace.stop() == 0, "".join(self.millrace.lines[-5:])
+        assert self.millrace.stop(self.end_limit_s) == 0, "".join(self.millrace.lines[-5:])
         self.log += self.millrace.lines
+
+    def show(self):
+        """What it does, for somebody who waits for it in vain."""
+        print("".join(self.millrace.lines[-20:]), file=sys.stderr)
+        show_stacks(self.millrace.process.pid)
 
     def form(self):
         return MillraceForm()
@@ -220,6 +234,9 @@ class DebeziumSubject:
 
     def finish(self):
         self._stop()
+
+    def show(self):
+        print(f"the log is {self.log_path}", file=sys.stderr)
 
     def form(self):
         """With the commits that the kit's own slot saw; reads them all."""
