@@ -248,7 +248,7 @@ def test_wrong_passwords(database, millrace, secret_role):
 ])
 def test_secrets_in_the_file(database, millrace, text):
     process = millrace(text='tables = ["t"]\n' + text)
-    assert process.run_to_end()[0] == 65
+    assert process.run_to_end()[0] == 78
     expect_none_of(process)
 
 

@@ -126,11 +126,10 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
 
 void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max)
 {
+    *pool = (struct mr_pool){.count = count, .large_max = SIZE_MAX};
     pool->batches = MR_NEW_ARRAY(struct mr_batch, count);
-    pool->count = count;
     pool->block_size = block_round(block_size);
     pool->block_size_max = block_size_max < pool->block_size ? pool->block_size : block_size_max;
-    pool->large_max = SIZE_MAX;
     mr_ring_init(&pool->free, count);
     for (uint32_t i = 0; i < count; i++) {
         MR_ASSERT(mr_ring_push(&pool->free, &pool->batches[i]));

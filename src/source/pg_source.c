@@ -20,7 +20,7 @@ struct pg_source {
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
-    size_t longest; /* message of this connection */
+    size_t longest;     /* message of this connection */
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };
