@@ -99,7 +99,7 @@ stamp_write() {
     mkdir -p "$TOOLS_DIR/stamps"
     printf '%s\n' "$2" >"$(stamp_of "$1")"
 }
-hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 
 install_kafka() {
     local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key
