@@ -1,17 +1,17 @@
 """The fault director: load, faults by a seed, and the verdict of the checker.
 
-    python director.py --minutes N --seed S     (tests/soak.sh makes the servers for it, and tells of the rest)
+    python director.py --minutes N --seed S     (tests/soak.sh makes the servers for it, and tells of the other options)
 
 The seed fixes workload and schedule. Real processes are not deterministic, so it does not fix how they interleave."""
 
 import argparse
+import glob
 import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 
@@ -20,92 +20,58 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
 import psycopg
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka.admin import NewTopic
 
 from checker import Checker
-from kit import Database, dsn, eventually, is_linked_with, stand
+from cluster import Cluster
+from kafka_faults import KafkaFaults
+from kit import Database, dsn, eventually, stand
+from network_faults import NetworkFaults
+from postgres_faults import PostgresFaults
 from profiler_clients import Clients
 from recovery import Recovery
-from servers import Broker, Proxy, free_port
-from subjects import SUBJECTS
+from sampler import Sampler
+from servers import Broker, Proxy
+from subjects import SUBJECTS, show_stacks
 from workload import SCHEMA, TABLES, Workload
 
 PARTITIONS = 3
 
 
-class Sampler(threading.Thread):
-    """Notes what the slot has confirmed, and then how far the topics go. It reaches both servers directly."""
+class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
+    """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which
+    is millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it.
 
-    def __init__(self, database, broker, topics):
-        super().__init__(daemon=True)
-        self.database, self.broker, self.topics = database, broker, topics
-        self.stopping = threading.Event()
-        self.samples = []
+    `broker`: another one, or a cluster, that the caller closes. `profiler`: millrace's does all it can, and clients ask
+    for profiles. `end_limit_s`: for a millrace that was told to end."""
 
-    def run(self):
-        connection = client = None
-        while not self.stopping.wait(0.1):
-            try:
-                if connection is None:
-                    connection = psycopg.connect(dsn("postgres"), autocommit=True, connect_timeout=5)
-                row = connection.execute("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots "
-                                         "WHERE slot_name = %s", [self.database.slot]).fetchone()
-                started = self.broker.started
-                client = client or self.broker.client()
-                if row is not None and row[0] is not None:
-                    ends = self._ends(client)
-                    # A broker that just started may answer with ends older than its log.
-                    if started == self.broker.started and time.monotonic() - started > 2:
-                        self.samples.append((int(row[0]), ends))
-            except psycopg.OperationalError:
-                connection = None
-            except KafkaException:
-                client = None  # it would keep the leader epochs of before a broker's restart
-
-    def _ends(self, client):
-        asked = {TopicPartition(topic, p): OffsetSpec.latest() for topic in self.topics for p in range(PARTITIONS)}
-        # Also where it is told apart: the ends of committed records come a moment after the commit's answer.
-        answers = client.list_offsets(asked, request_timeout=5, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
-
-    def finish(self):
-        self.stopping.set()
-        self.join(30)
-        return self.samples
-
-
-class Scene:
-    """PostgreSQL of the stand, a broker of its own, proxies in front of both, and load. Between them `subject`, which is
-    millrace or, to compare, another of subjects.py; the faults speak of millrace and mean it."""
-
-    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", subject=None, profiler=False,
-                 **options):
-        """`subject`: a class in place of the one that `peer` names. `profiler`: millrace is sampled all the time, and
-        clients ask for profiles."""
+    def __init__(self, seed, writers=4, delivery="at-least-once", peer="millrace", broker=None, profiler=False,
+                 end_limit_s=60, **options):
         self.chance = random.Random(seed)
         self.seed = seed
         self.delivery = delivery
+        self.profiler = profiler
+        self.end_limit_s = end_limit_s
         self.counts = Counter()
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
-        self.broker = self.pg_proxy = self.database = self.subject = self.workload = self.sampler = None
+        self.broker, self.own_broker = broker, broker is None
+        self.pg_proxy = self.database = self.subject = self.workload = self.sampler = None
         self.recovery = self.clients = None
+        self.partitions = PARTITIONS
         self.altered = 0
         try:
-            self._build(writers, subject or SUBJECTS[peer], {**(self.profiling() if profiler else {}), **options})
-            if profiler:
-                self.clients = Clients(lambda: self.subject.millrace.process, self.http, seed).start()
+            self._build(writers, SUBJECTS[peer], options)
         except BaseException:
             self.close()
             raise
 
     def _build(self, writers, subject, options):
-        self.broker = Broker()
+        self.broker = self.broker or Broker()
         self.pg_proxy = Proxy(int(os.environ["PGPORT"]))
         self.database = Database()
         self.database.run(SCHEMA)
         self.topics = [self.database.topic(table) for table in TABLES]
-        made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.topics])
+        made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS) for topic in self.topics])
         for answer in made.values():
             answer.result()
         self.subject = subject(self, options)
@@ -113,18 +79,12 @@ class Scene:
         eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
-        self.sampler = Sampler(self.database, self.broker, self.topics)
+        self.sampler = Sampler(self.database, self.broker, self.topics, PARTITIONS, self.workload)
         self.sampler.start()
         self.recovery = Recovery(self.broker.direct, self.topics[0], PARTITIONS)
         self.recovery.start()
-
-    def profiling(self):
-        """Options of a millrace whose profiler does all it can, on a port that stays the same."""
-        self.http = f"127.0.0.1:{free_port()}"
-        return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
-                "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
-                "profiling__path": f'"{os.path.join(self.folder, "profiles")}"',
-                **({"profiling__heap": "true"} if is_linked_with("jemalloc") else {})}
+        if self.profiler:
+            self.clients = Clients(lambda: self.subject.process, self.subject.http, self.seed).start()
 
     def rows(self, table):
         """The table's rows as {column: text}; what is null is left out."""
@@ -132,6 +92,9 @@ class Scene:
         return [{name: str(value) for name, value in row.items() if value is not None} for (row,) in found]
 
     # ---- millrace ----
+
+    def millrace_ended(self, code):
+        """Called each time it has, before it is started again; for whoever wants to look then."""
 
     def revive(self):
         """As a supervisor would."""
@@ -156,112 +119,28 @@ class Scene:
             self.subject.signal(signal.SIGCONT)
         self.counts["freezes"] += 1
 
-    # ---- Kafka ----
-
-    def broker_kill(self):
-        self.broker.stop(signal.SIGKILL)
-        time.sleep(self.chance.uniform(0, 1))
-        self.broker.start()
-        self.counts["broker crashes"] += 1
-
-    def broker_restart(self):
-        self.broker.stop(signal.SIGTERM)
-        self.broker.start()
-        self.counts["broker restarts"] += 1
-
-    def broker_freeze(self):
-        self.broker.send(signal.SIGSTOP)
-        try:
-            time.sleep(self.chance.uniform(0.5, 4))
-        finally:
-            self.broker.send(signal.SIGCONT)
-        self.counts["freezes"] += 1
-
-    # ---- PostgreSQL ----
-
-    def pg_crash(self):
-        stand("pg-stop", "immediate")
-        stand("pg-start")
-        self.counts["server crashes"] += 1
-
-    def pg_restart(self):
-        stand("pg-stop", "fast")
-        stand("pg-start")
-        self.counts["server restarts"] += 1
-
-    def backend_terminated(self):
-        self.database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s "
-                          "AND active_pid IS NOT NULL", [self.database.slot], database="postgres")
-        self.counts["backends terminated"] += 1
-
-    def publication_altered(self):
-        """Table `extra` joins and leaves; it is written all the time."""
-        publication = self.database.publication
-        listed = self.database.run("SELECT 1 FROM pg_publication_tables WHERE pubname = %s AND tablename = 'extra'",
-                                   [publication])
-        self.database.run("INSERT INTO extra (v) SELECT 'before' FROM generate_series(1, 5)")
-        self.database.run(f"ALTER PUBLICATION {publication} {'DROP' if listed else 'ADD'} TABLE extra")
-        self.database.run("INSERT INTO extra (v) SELECT 'behind' FROM generate_series(1, 5)")
-        self.counts["publication altered"] += 1
-
-    def table_altered(self):
-        """Columns come and go; in one transaction with changes before and behind."""
-        self.altered += 1
-        new, old = f"c{self.altered}", f"c{self.altered - 1}"
-        self.database.run(f"""
-            BEGIN; SET LOCAL lock_timeout = '5s';
-            INSERT INTO churn (k, v) VALUES (-{self.altered}, 'before');
-            ALTER TABLE churn ADD COLUMN {new} text; ALTER TABLE churn DROP COLUMN IF EXISTS {old};
-            INSERT INTO churn (k, v, {new}) VALUES (-{self.altered} - 100000, 'behind', 'new');
-            COMMIT""")
-        self.counts["tables altered"] += 1
-
-    # ---- the network ----
-
-    def _cut(self, proxy, mode, low_s, high_s):
-        proxy.set(mode)
-        try:
-            time.sleep(self.chance.uniform(low_s, high_s))
-        finally:
-            proxy.set(self.chance.choice(["pass", "reset"]))
-        self.counts["cuts"] += 1
-
-    def cut_kafka(self):
-        self._cut(self.broker.proxy, "hold", 0.5, 4)
-
-    def cut_kafka_answers(self):
-        """Records arrive, acknowledgements do not; often they are lost altogether."""
-        self._cut(self.broker.proxy, "hold-down", 0.5, 4)
-
-    def cut_pg(self):
-        self._cut(self.pg_proxy, "hold", 0.2, 3)
-
-    def cut_pg_answers(self):
-        self._cut(self.pg_proxy, "hold-down", 0.2, 3)
-
-    def cut_and_kill(self):
-        """What millrace was told, and what not, differs most when it dies behind a cut."""
-        self.broker.proxy.set(self.chance.choice(["hold", "hold-down"]))
-        try:
-            time.sleep(self.chance.uniform(1, 2.5))
-            self.kill()
-        finally:
-            self.broker.proxy.set("reset")
-        self.counts["cuts"] += 1
-
-    def reset(self):
-        self.chance.choice([self.broker.proxy, self.pg_proxy]).set("reset")
-        self.counts["cuts"] += 1
-
     # ---- the storm ----
 
+    def common_faults(self):
+        """(weight, fault): the quick ones more often. What any subject must stand."""
+        faults = [(9, self.kill), (4, self.terminate), (2, self.freeze), (2, self.broker_kill),
+                  (1, self.broker_restart), (2, self.broker_freeze), (3, self.pg_crash), (1, self.pg_restart),
+                  (3, self.backend_terminated), (1, self.publication_altered), (1, self.table_altered),
+                  (2, self.cut_kafka), (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers),
+                  (3, self.cut_and_kill), (3, self.reset)]
+        if self.clustered():
+            faults += [(1, self.rolling_restart), (1, self.leader_kill), (1, self.two_brokers_away),
+                       (1, self.coordinator_kill)]
+        return faults
+
     def faults(self):
-        """(weight, fault): the quick ones more often."""
-        return [(9, self.kill), (4, self.terminate), (2, self.freeze), (1, self.broker_kill), (1, self.broker_restart),
-                (2, self.broker_freeze), (2, self.pg_crash), (1, self.pg_restart), (3, self.backend_terminated),
-                (1, self.publication_altered), (1, self.table_altered), (2, self.cut_kafka),
-                (2, self.cut_kafka_answers), (1, self.cut_pg), (1, self.cut_pg_answers), (3, self.cut_and_kill),
-                (3, self.reset)]
+        """With those that are about millrace's own ways."""
+        faults = self.common_faults()
+        if self.subject.is_millrace:
+            faults.append((1, self.record_refused))
+        if self.subject.is_millrace and self.delivery == "exactly-once":
+            faults.append((2, self.fenced))
+        return faults
 
     def run_fault(self, fault):
         try:
@@ -281,9 +160,9 @@ class Scene:
             self.run_fault(fault)
 
     def storm(self, seconds, every=None):
-        """`every`: a fault each so many seconds, so that the same seed gives the same faults whoever is judged;
-        otherwise one soon after the other."""
-        weights, faults = zip(*self.faults())
+        """`every`: a fault each so many seconds, of those that are common to all, so that the same seed gives the same
+        faults whoever is judged; otherwise one soon after the other."""
+        weights, faults = zip(*(self.common_faults() if every else self.faults()))
         begin, number = time.monotonic(), 0
         while time.monotonic() < begin + seconds and (every is None or number < seconds // every):
             self._pause(begin + number * every if every else 0)
@@ -299,18 +178,27 @@ class Scene:
 
     # ---- the end ----
 
+    def _confirmed_past(self, before):
+        """What the slot has confirmed, once it is more than that; None until then."""
+        self.revive()
+        confirmed = self.database.slot_row("confirmed_flush_lsn - '0/0'")
+        return confirmed if confirmed is not None and confirmed > before else None
+
     def settle(self):
-        """Ends the load, lets millrace deliver everything, and stops it in order."""
+        """Ends the load, lets millrace deliver everything, and stops it in order. What is left may be a lot on a busy
+        machine: the limit is for the time without any progress."""
         self.workload.finish()
         self.revive()
-        end = self.database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+        end = self.database.run("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0]
+        confirmed = -1
         try:
-            eventually(lambda: self.revive() or self.database.slot_row(f"confirmed_flush_lsn >= '{end}'"),
-                       self.subject.settle_limit_s, "delivery of everything")
-        except AssertionError:
-            print(f"up to {end}:", self.database.run("SELECT * FROM pg_replication_slots"), file=sys.stderr)
-            self.subject.show()
-            raise
+            while confirmed < end:
+                confirmed = eventually(lambda seen=confirmed: self._confirmed_past(seen), self.subject.settle_limit_s,
+                                       "progress towards delivery of everything")
+        except AssertionError as error:
+            slots = self.database.run("SELECT slot_name, active, confirmed_flush_lsn - '0/0' FROM pg_replication_slots")
+            show_stacks(self.subject.process.pid)
+            raise AssertionError(f"{error}\nthe log ends at {end}, slots: {slots}\n{self.subject.said()}") from None
         self.subject.finish()
         return self.sampler.finish()
 
@@ -341,11 +229,20 @@ class Scene:
 
     def summary(self, report):
         c = self.counts
+        crashes = c["broker crashes"] + c["server crashes"]
         others = ", ".join(f"{count} {name}" for name, count in sorted(c.items()) if name not in ("kills", "cuts"))
         longest, fault = self.recovery.finish()
         profiles = f"; {self.clients.line()}" if self.clients is not None else ""
-        return (f"{report.line()}; {c['kills']} kills, {c['cuts']} cuts, {others}; "
-                f"longest recovery {longest:.1f} s ({fault}){profiles}")
+        return (f"{report.line()}; {c['kills']} kills, {crashes} crashes of broker or server, {c['cuts']} cuts "
+                f"({others}); longest recovery {longest:.1f} s ({fault}){profiles}")
+
+    def tell_what_was_said(self, lines=60):
+        """For whoever looks why a storm broke off: the logs are gone with the stand."""
+        for path in glob.glob(os.path.join(os.environ["MILLRACE_STAND_DIR"], "logs", "pg*.log")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                print(f"--- PostgreSQL's last lines\n{''.join(file.readlines()[-lines:])}", file=sys.stderr)
+        if self.subject is not None:
+            print(f"--- the subject's last lines\n{self.subject.said(lines)}", file=sys.stderr)
 
     def close(self):
         """Leaves the stand as it was, whatever happened."""
@@ -358,7 +255,7 @@ class Scene:
             self.recovery.finish()
         if self.subject is not None:
             self.subject.close()
-        if self.broker is not None:
+        if self.own_broker and self.broker is not None:
             self.broker.close()
         if self.pg_proxy is not None:
             self.pg_proxy.close()
@@ -376,16 +273,33 @@ def main():
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--peer", choices=list(SUBJECTS), default="millrace")
     parser.add_argument("--every", type=float)
+    parser.add_argument("--brokers", type=int, choices=[1, 3], default=1)
     parser.add_argument("--profiler", action="store_true")
     arguments = parser.parse_args()
-    scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer, profiler=arguments.profiler)
+    if arguments.peer != "millrace" and (arguments.profiler or arguments.brokers > 1):
+        parser.error("--profiler and --brokers 3 are for millrace only")
+    return run(arguments)
+
+
+def run(arguments):
+    cluster = scene = None
     try:
+        cluster = Cluster() if arguments.brokers > 1 else None
+        scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer, cluster,
+                      arguments.profiler)
         scene.storm(arguments.minutes * 60, arguments.every)
         report = scene.check()
+    except BaseException:
+        if scene is not None:
+            scene.tell_what_was_said()
+        raise
     finally:
-        scene.close()
-    profiled = ", profiler at 1000 Hz" if arguments.profiler else ""
-    print(f"storm {arguments.peer} {arguments.delivery}{profiled}, seed {arguments.seed}, {arguments.minutes:g} min: "
+        for made in (scene, cluster):
+            if made is not None:
+                made.close()
+    also = ", 3 brokers" if arguments.brokers > 1 else ""
+    also += ", profiler at 1000 Hz" if arguments.profiler else ""
+    print(f"storm {arguments.peer} {arguments.delivery}{also}, seed {arguments.seed}, {arguments.minutes:g} min: "
           f"{scene.summary(report)}", flush=True)
     for kind, count in report.problems.items():
         print(f"  {kind}: {count}, for example {report.examples[kind]}")

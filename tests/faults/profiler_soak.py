@@ -10,7 +10,6 @@ import http.client
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +24,7 @@ from director import Scene
 from kit import eventually, figures, http_get, is_linked_with
 from profiler_clients import check_answer, check_folder
 from push_server import PushServer
-from subjects import ORDERLY, MillraceSubject, show_stacks
+from subjects import ORDERLY, show_stacks
 
 STUCK_S = 300           # nothing confirmed for so long, with both servers there; the machine may be busy
 STOP_S = 120            # four times pipeline.shutdown_deadline
@@ -60,9 +59,9 @@ class Watch(threading.Thread):
         process, confirmed, moved, began = None, None, 0.0, 0.0
         while not self.stopping.wait(1):
             now = time.monotonic()
-            if self.scene.subject.millrace.process is not process:
+            if self.scene.subject.process is not process:
                 self._old_process()
-                process, moved, began = self.scene.subject.millrace.process, now, now
+                process, moved, began = self.scene.subject.process, now, now
             size = resident(process.pid)
             if size is not None and process.poll() is None:
                 self.memory.append((now - began, size))
@@ -92,61 +91,28 @@ class Watch(threading.Thread):
         assert not self.stuck, f"nothing was confirmed for {self.stuck_s} s; the stacks are above"
 
 
-class Changing(MillraceSubject):
-    """A millrace whose profiler has other settings with each start."""
-
-    end_limit_s = STOP_S
-
-    def __init__(self, scene, options):
-        super().__init__(scene, options)
-        self.scene, self.ended_at = scene, 0.0
-
-    def _ended(self):
-        code = super()._ended()
-        self.ended_at = time.monotonic()
-        if code in ORDERLY:
-            self.scene.totals["files"] += check_folder(os.path.join(self.scene.folder, "profiles"), FILES_LOOKED_AT)
-        self.millrace.configure(**{**self.values, **self.scene.draw_settings(self.values)})
-        return code
-
-    def terminate(self):
-        self.millrace.wait_for("started", 60)
-        self.scene.read_account()
-        # Until it has been connected, PostgreSQL is "away", and that is what the exit code says.
-        strict = self.scene.orderly and self.millrace.log("source_connected")
-        begin = time.monotonic()
-        self.millrace.process.send_signal(signal.SIGTERM)
-        try:
-            code = self._ended()
-        except subprocess.TimeoutExpired:
-            show_stacks(self.millrace.process.pid)
-            raise AssertionError(f"SIGTERM was not obeyed within {STOP_S} s; the stacks are above") from None
-        assert code in ((0,) if strict else ORDERLY), f"SIGTERM ended with {code}: {self.log[-5:]}"
-        self.scene.note_stop(self.ended_at - begin, code)
-        self.start()
-
-
 class ProfilerScene(Scene):
+    """A scene whose profiler changes its settings with each start."""
+
     def __init__(self, seed, stuck_s=STUCK_S):
         self.push = PushServer(keep=0)
         self.heap = is_linked_with("jemalloc")
         self.orderly = False
         self.orderly_parts = []  # LSNs, from and to
-        self.stops, self.late, self.played_s = [], 0, 0.0
+        self.stops, self.late, self.played_s, self.ended_at = [], 0, 0.0, 0.0
         self.totals = Counter()
         self.watch = None
-        super().__init__(seed, subject=Changing, profiler=True, log__level='"info"',
+        super().__init__(seed, profiler=True, end_limit_s=STOP_S, log__level='"info"',
                          pipeline__shutdown_deadline='"30s"')
         self.watch = Watch(self, stuck_s)
         self.watch.start()
 
-    def draw_settings(self, values):
-        """Options for the next start that differ from `values`."""
+    def draw_settings(self):
         chance = self.chance
         captures = os.path.join(self.folder, "captures")
         return {
             "profiling__recorder": chance.choice(["true", "false"]),
-            "profiling__path": chance.choice([values["profiling__path"]] * 2 + [None]),
+            "profiling__path": chance.choice([self.subject.values["profiling__path"]] * 2 + [None]),
             "profiling__interval": chance.choice(['"1s"', '"3s"', '"10s"']),
             "profiling__push_url": chance.choice([f'"{self.push.url}"', None]),
             "profiling__heap": chance.choice(["true", "true", "false"]) if self.heap else None,
@@ -154,18 +120,34 @@ class ProfilerScene(Scene):
                                    "profiling__capture_memory": '"1MiB"', "profiling__capture_keep": "3"}])),
         }
 
-    def read_account(self):
+    def millrace_ended(self, code):
+        self.ended_at = time.monotonic()
+        if code in ORDERLY:
+            self.totals["files"] += check_folder(os.path.join(self.folder, "profiles"), FILES_LOOKED_AT)
+        self.subject.millrace.configure(**{**self.subject.values, **self.draw_settings()})
+
+    def _read_account(self):
         """The profiler's own figures, of a millrace that is about to end and may have begun just now."""
-        found = eventually(lambda: figures(http_get(self.http, "/metrics").body), 60, "the profiler's account",
+        found = eventually(lambda: figures(http_get(self.subject.http, "/metrics").body), 60, "the profiler's account",
                            (OSError, http.client.HTTPException))
         for name in ("samples", "lost_samples"):
             self.totals[name] += int(found[f"millrace_profiler_{name}_total"])
         self.totals["failed files"] += int(found['millrace_profiler_files_total{result="failed"}'])
 
-    def note_stop(self, seconds, code):
-        self.stops.append(seconds)
+    def terminate(self):
+        self.revive()
+        self.subject.millrace.wait_for("started", 60)
+        self._read_account()
+        # Until it has been connected, PostgreSQL is "away", and that is what the exit code says.
+        strict = self.orderly and self.subject.millrace.log("source_connected")
+        begin = time.monotonic()
+        self.subject.process.send_signal(signal.SIGTERM)
+        code = self.subject.ended()
+        self.stops.append(self.ended_at - begin)
+        assert code in ((0,) if strict else ORDERLY), f"SIGTERM ended with {code}: {self.subject.said()}"
         self.late += code != 0
         self.push.status = self.chance.choice([200, 200, 503])
+        self.subject.start()
 
     def faults(self):
         return [(2, self.terminate), (3, self.backend_terminated), (3, self.reset), (1, self.cut_kafka),
@@ -202,7 +184,7 @@ class ProfilerScene(Scene):
         while time.monotonic() < end:
             self.calm(min(self.chance.choice([30, 60, 150]), end - time.monotonic()))
             self.storm(min(self.chance.uniform(15, 45), end - time.monotonic()))
-        self.read_account()
+        self._read_account()
         self.played_s = time.monotonic() - begin
 
     def settle(self):
@@ -300,12 +282,12 @@ def self_test():
     """A frozen millrace is found, one that does not obey SIGTERM, repeats in orderly parts, and broken profiles."""
     scene = ProfilerScene(1, stuck_s=10)
     try:
-        process = scene.subject.millrace.process
+        process = scene.subject.process
         eventually(lambda: scene.clients.counts["valid"] > 3, 60, "profiles")
         process.send_signal(signal.SIGSTOP)
         eventually(lambda: scene.watch.stuck, 60, "the watchdog")
         expect("nothing was confirmed", scene.watch.check)
-        scene.subject.millrace.ended(60)
+        scene.subject.ended()
         scene.subject.start()
         scene.watch.stuck = False
         scene.calm(5)

@@ -1,13 +1,14 @@
 """What the director breaks: a program between the proxies, and what a supervisor does for it.
 
 Each has start, revive (starts it when it does not run), kill, terminate, signal, finish (an end in order) and close,
-and after `finish` what it said. `counts` are the director's."""
+`process`, said (its last lines), and after `finish` the whole `log`. `counts` are the director's."""
 
 import glob
 import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import time
 from confluent_kafka.admin import NewTopic
 
 from forms import DebeziumForm, MillraceForm
-from kit import Millrace, dsn, eventually
+from kit import Millrace, dsn, eventually, is_linked_with
 from servers import LOG4J, end_with_parent, free_port
 
 STREAMED = ("ledger", "acct", "churn")
@@ -26,66 +27,88 @@ ORDERLY = (0, 3)
 
 def show_stacks(pid):
     """What all threads do, into the log; the process is about to be given up."""
+    if shutil.which("gdb") is None:
+        return
     done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"], capture_output=True,
                           text=True, timeout=120, check=False)
     print(done.stdout, file=sys.stderr, flush=True)
 
 
 class MillraceSubject:
+    is_millrace = True
     settle_limit_s = 180
-    end_limit_s = 60  # for a millrace that was told to end
 
     def __init__(self, scene, options):
-        self.counts = scene.counts
-        self.log = []  # lines of millraces that have ended
-        self.values = {"sink__kafka__brokers": f'["{scene.broker.proxied}"]', "pipeline__reconnect_max": '"1s"',
-                       "pipeline__shutdown_deadline": '"5s"', "pipeline__batches": "8",
-                       "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
-                       "sink__kafka__delivery": f'"{scene.delivery}"', **options}
+        self.scene, self.counts = scene, scene.counts
+        self.log = []    # lines of millraces that have ended
+        self.codes = []  # and how they did, but for the last one
+        self.http = f"127.0.0.1:{free_port()}" if scene.profiler else None
+        self.values = {"sink__kafka__brokers": json.dumps(scene.broker.proxied.split(",")),
+                       "pipeline__reconnect_max": '"1s"', "pipeline__shutdown_deadline": '"5s"',
+                       "pipeline__batches": "8", "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
+                       "sink__kafka__delivery": f'"{scene.delivery}"',
+                       **(self._profiling() if scene.profiler else {}), **options}
         self.millrace = Millrace(scene.database, scene.folder, STREAMED, **self.values)
         self.millrace.environment["TEST_URL"] = dsn(scene.database.name, scene.pg_proxy.port)
+
+    def _profiling(self):
+        """Options of a millrace whose profiler does all it can, on a port that stays the same."""
+        return {"http__address": f'"{self.http}"', "profiling__endpoints": "true", "profiling__frequency": "1000",
+                "profiling__recorder": "true", "profiling__interval": '"2s"', "profiling__keep_intervals": "20",
+                "profiling__path": f'"{os.path.join(self.scene.folder, "profiles")}"',
+                **({"profiling__heap": "true"} if is_linked_with("jemalloc") else {})}
+
+    @property
+    def process(self):
+        return self.millrace.process
 
     def start(self):
         self.millrace.start()
 
-    def _ended(self):
+    def said(self, lines=12):
+        """Last lines, librdkafka's chatter left out."""
+        return "".join([line for line in self.millrace.lines if '"kafka_client"' not in line][-lines:])
+
+    def ended(self, limit_s=None):
         """Notes how a millrace ended."""
-        code = self.millrace.ended(self.end_limit_s)
+        limit_s = limit_s or self.scene.end_limit_s
+        try:
+            code = self.millrace.ended(limit_s)
+        except subprocess.TimeoutExpired:
+            show_stacks(self.process.pid)
+            raise AssertionError(f"millrace did not end within {limit_s} s:\n{self.said()}") from None
         self.log += self.millrace.lines
+        self.codes.append(code)
+        self.scene.millrace_ended(code)
         return code
 
     def revive(self):
         """A bug that ends millrace is found here."""
         if self.millrace.process.poll() is not None:
-            code = self._ended()
-            assert code in ORDERLY, f"millrace ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
+            code = self.ended()
+            assert code in ORDERLY, f"millrace ended with {code}:\n{self.said()}"
             self.counts["ends of its own"] += 1
             self.start()
 
     def kill(self):
         self.millrace.process.kill()
-        self._ended()
+        self.ended()
         self.start()
 
     def terminate(self):
         """SIGTERM, and what it promises: an end in time, with one of two codes."""
         self.millrace.wait_for("started", 60)  # from then on it listens to signals
         self.millrace.process.send_signal(signal.SIGTERM)
-        code = self._ended()
-        assert code in ORDERLY, f"SIGTERM ended with {code}:\n{''.join(self.millrace.lines[-5:])}"
+        code = self.ended()
+        assert code in ORDERLY, f"SIGTERM ended with {code}:\n{self.said()}"
         self.start()
 
     def signal(self, number):
         self.millrace.process.send_signal(number)
 
     def finish(self):
-        assert self.millrace.stop(self.end_limit_s) == 0, "".join(self.millrace.lines[-5:])
+        assert self.millrace.stop(self.scene.end_limit_s) == 0, self.said()
         self.log += self.millrace.lines
-
-    def show(self):
-        """What it does, for somebody who waits for it in vain."""
-        print("".join(self.millrace.lines[-20:]), file=sys.stderr)
-        show_stacks(self.millrace.process.pid)
 
     def form(self):
         return MillraceForm()
@@ -100,6 +123,7 @@ class DebeziumSubject:
 
     Its settings are its defaults but for those in `_worker` and `_connector`; docs/reliability.md says why."""
 
+    is_millrace = False
     settle_limit_s = 420  # offsets are stored each minute, and the slot is confirmed behind that
 
     def __init__(self, scene, options):
@@ -235,9 +259,6 @@ class DebeziumSubject:
     def finish(self):
         self._stop()
 
-    def show(self):
-        print(f"the log is {self.log_path}", file=sys.stderr)
-
     def form(self):
         """With the commits that the kit's own slot saw; reads them all."""
         found = self.database.run("SELECT xid::text::bigint, lsn - '0/0' FROM pg_logical_slot_get_changes(%s, NULL, "
@@ -245,6 +266,10 @@ class DebeziumSubject:
         return DebeziumForm({xid: int(lsn) for xid, lsn in found})
 
     log = ()  # not searched for rows
+
+    def said(self, lines=12):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-lines:])
 
     def close(self):
         if self.process is not None and self.process.poll() is None:

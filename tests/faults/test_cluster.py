@@ -36,9 +36,9 @@ def test_rolling_restart(scene):
     """As in an upgrade: nobody notices anything, and nothing comes twice. Debian's librdkafka may take a mere disconnect
     for fatal, and then the session's end makes repeats, at least once."""
     scene.run_fault(scene.rolling_restart)
-    assert scene.codes == [], "millrace ended"
+    assert scene.subject.codes == [], "millrace ended"
     report = clean(scene)
-    assert report.duplicates == 0 or any('"sink_session_lost"' in line for line in scene.log)
+    assert report.duplicates == 0 or any('"sink_session_lost"' in line for line in scene.subject.log)
 
 
 @pytest.mark.timeout(900)
@@ -47,5 +47,5 @@ def test_brokers_lost(scene):
     """First the one that leads; then two, when nothing can be acknowledged until one of them is back."""
     scene.run_fault(scene.coordinator_kill if scene.delivery == "exactly-once" else scene.leader_kill)
     scene.run_fault(scene.two_brokers_away)
-    assert scene.codes == [], "millrace ended"
+    assert scene.subject.codes == [], "millrace ended"
     clean(scene)

@@ -3,6 +3,7 @@
 import pytest
 
 from director import Scene
+from mutants import misplaced
 
 
 @pytest.mark.timeout(600)
@@ -46,6 +47,10 @@ def test_producer_sessions_lost():
         print(scene.summary(report))
         report.expect_clean()
         assert report.events > 100
-        assert any('"sink_session_lost"' in line for line in scene.log)
+        assert any('"sink_session_lost"' in line for line in scene.subject.log)
     finally:
         scene.close()
+
+
+def test_every_mutant_still_applies():
+    assert not misplaced()
