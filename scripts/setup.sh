@@ -99,7 +99,7 @@ stamp_write() {
     mkdir -p "$TOOLS_DIR/stamps"
     printf '%s\n' "$2" >"$(stamp_of "$1")"
 }
-hash_of() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 
 install_kafka() {
     local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key
@@ -201,6 +201,10 @@ main() {
     install_packages "${STAND_PACKAGES[@]}"
     # `go tool pprof`, which reads profiles in the tests.
     have go || install_packages golang-go
+    # Checkouts may share this folder; two that make a part anew at once would take it from each other.
+    mkdir -p "$TOOLS_DIR"
+    exec 8>"$TOOLS_DIR/setup.lock"
+    flock -w 600 8 || die "another setup.sh works on $TOOLS_DIR"
     install_kafka
     install_venv
     install_speedscope
