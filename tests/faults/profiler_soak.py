@@ -187,9 +187,13 @@ class ProfilerScene(Scene):
         self._read_account()
         self.played_s = time.monotonic() - begin
 
+    def settle(self):
+        samples = super().settle()
+        self.watch.finish()
+        return samples
+
     def check(self):
         report = super().check()
-        self.watch.finish()
         for commit, count in report.repeated.items():
             if any(begin <= commit < end for begin, end in self.orderly_parts):
                 report.wrong("repeats in orderly parts", f"commit {commit:X}", count)
