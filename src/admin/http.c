@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "admin/http_internal.h"
@@ -15,25 +14,12 @@
 #include "prof/threads.h"
 
 enum {
-    HEAD_MS = 5000,    /* from the handshake to the end of the first request's head */
-    IDLE_MS = 30000,   /* from an answer to the end of the next request's head */
-    ANSWER_MS = 30000, /* for the client to take an answer */
     TICK_MS = 1000,
     FAREWELL_MS = 200,                 /* for answers on their way when the server ends */
     NICENESS = 10,                     /* the flow comes first */
-    SPARE = 16,                        /* connections above the limit that are being closed */
     ACCEPTS_MAX = 32,                  /* in one turn */
     REQUEST_BYTES_MAX = 12 * 1024,     /* head of a request and of its answer */
     HELD_BYTES_MAX = 16 * 1024 * 1024, /* answers that clients have not taken yet */
-};
-
-enum connection_state { FREE, HEAD, IDLE, WORKING, ANSWERING, CLOSING };
-
-/* A connection, as far as deadlines and the limit are concerned. */
-struct connection {
-    enum connection_state state;
-    int fd;
-    int64_t since_ns; /* when it got into its state */
 };
 
 struct mr_http {
@@ -44,8 +30,7 @@ struct mr_http {
     int listen_fd;     /* -1: not yet */
     bool accepts_late; /* no descriptors: not before the next tick */
     struct MHD_Daemon *daemon;
-    struct connection *connections;
-    uint32_t connection_count; /* room in `connections` */
+    struct mr_http_connections connections;
     struct mr_http_request *slow[MR_HTTP_SLOW_MAX];
     _Atomic size_t held_bytes;
 
@@ -63,8 +48,7 @@ struct mr_http *mr_http_new(const struct mr_http_options *options)
     struct mr_http *http = MR_NEW(struct mr_http);
     http->options = *options;
     http->listen_fd = -1;
-    http->connection_count = options->connections + SPARE;
-    http->connections = MR_NEW_ARRAY(struct connection, http->connection_count);
+    mr_http_connections_init(&http->connections, options->connections);
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     http->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(http->stop_fd >= 0 && http->done_fd >= 0);
@@ -97,95 +81,6 @@ static const struct mr_http_route *find_route(const struct mr_http *http, const 
     return NULL;
 }
 
-/* ---- connections ---- */
-
-static void connection_enter(struct connection *connection, enum connection_state state)
-{
-    if (connection->state != CLOSING) {
-        connection->state = state;
-        connection->since_ns = mr_monotonic_ns();
-    }
-}
-
-/* libmicrohttpd sees the end of the stream and gives the connection up. */
-static void connection_close(struct connection *connection)
-{
-    connection_enter(connection, CLOSING);
-    shutdown(connection->fd, SHUT_RDWR);
-}
-
-static uint32_t count_taken(const struct mr_http *http, bool with_closing)
-{
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < http->connection_count; i++) {
-        enum connection_state state = http->connections[i].state;
-        taken += state != FREE && (with_closing || state != CLOSING);
-    }
-    return taken;
-}
-
-/* The one that has had no request for the longest time goes. */
-static void close_oldest(struct mr_http *http)
-{
-    struct connection *oldest = NULL;
-    for (uint32_t i = 0; i < http->connection_count; i++) {
-        struct connection *connection = &http->connections[i];
-        bool waits = connection->state == HEAD || connection->state == IDLE;
-        if (waits && (oldest == NULL || connection->since_ns < oldest->since_ns)) {
-            oldest = connection;
-        }
-    }
-    if (oldest != NULL) {
-        connection_close(oldest);
-    }
-}
-
-/* MHD_NotifyConnectionCallback */
-static void connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
-                               enum MHD_ConnectionNotificationCode what)
-{
-    struct mr_http *http = context;
-    struct connection *connection = *socket_context;
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (connection != NULL) {
-            connection->state = FREE;
-        }
-        return;
-    }
-    if (count_taken(http, false) >= http->options.connections) {
-        close_oldest(http);
-    }
-    for (uint32_t i = 0; i < http->connection_count; i++) {
-        connection = &http->connections[i];
-        if (connection->state == FREE) {
-            connection->fd =
-                MHD_get_connection_info(of, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-            connection_enter(connection, HEAD);
-            *socket_context = connection;
-            return;
-        }
-    }
-}
-
-static struct connection *connection_of(struct MHD_Connection *of)
-{
-    return MHD_get_connection_info(of, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-}
-
-static void close_late_connections(struct mr_http *http)
-{
-    static const int64_t limit_ms[] = {
-        [HEAD] = HEAD_MS, [IDLE] = IDLE_MS, [ANSWERING] = ANSWER_MS, [CLOSING] = 0};
-    int64_t now = mr_monotonic_ns();
-    for (uint32_t i = 0; i < http->connection_count; i++) {
-        struct connection *connection = &http->connections[i];
-        int64_t limit = limit_ms[connection->state];
-        if (limit > 0 && now - connection->since_ns > limit * 1000000) {
-            connection_close(connection);
-        }
-    }
-}
-
 /* ---- answering ---- */
 
 static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
@@ -195,7 +90,7 @@ static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
     if (response == NULL) {
         return MHD_NO; /* closes the connection: clients hold more answers than there is memory for */
     }
-    connection_enter(connection_of(to), ANSWERING);
+    mr_http_connection_enter(mr_http_connection_of(to), MR_HTTP_ANSWERING);
     enum MHD_Result queued;
     if (request->status == MHD_HTTP_UNAUTHORIZED) {
         queued = MHD_queue_basic_auth_fail_response(to, "millrace", response);
@@ -204,50 +99,6 @@ static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
     }
     MHD_destroy_response(response);
     return queued;
-}
-
-/* As long for a wrong text as for the right one. */
-static bool equal_secret(const char *given, const char *wanted)
-{
-    size_t given_len = given == NULL ? 0 : strlen(given);
-    size_t wanted_len = strlen(wanted);
-    unsigned difference = given_len != wanted_len;
-    for (size_t i = 0; i < wanted_len; i++) {
-        difference |= (unsigned char)wanted[i] ^ (unsigned char)(i < given_len ? given[i] : 0);
-    }
-    return difference == 0;
-}
-
-static bool is_authorized(const struct mr_http *http, struct MHD_Connection *of)
-{
-    if (http->options.username == NULL) {
-        return true;
-    }
-    char *password = NULL;
-    char *username = MHD_basic_auth_get_username_password(of, &password);
-    bool name_good = equal_secret(username, http->options.username);
-    bool password_good = equal_secret(password, http->options.password);
-    MHD_free(username);
-    MHD_free(password);
-    return name_good && password_good;
-}
-
-/* On a loopback address a page of somewhere else could reach us through a name that resolves to
- * 127.0.0.1; then its name stands in Host. With a password it has nothing to say. */
-static bool is_host_good(const struct mr_http *http, struct MHD_Connection *of)
-{
-    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    const struct mr_address *address = &http->options.address;
-    if (host == NULL || http->options.username != NULL || address->is_unix ||
-        !mr_address_is_local(address)) {
-        return true;
-    }
-    struct mr_address asked = {0};
-    char with_port[MR_ADDRESS_HOST_MAX + 8];
-    snprintf(with_port, sizeof(with_port), "%s:0", host);
-    return (mr_address_parse(host, &asked, NULL) == MR_OK ||
-            mr_address_parse(with_port, &asked, NULL) == MR_OK) &&
-           !asked.is_unix && mr_address_is_local(&asked);
 }
 
 /* MHD_KeyValueIterator */
@@ -259,56 +110,10 @@ static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, co
     return MHD_YES;
 }
 
-/* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
-static bool is_origin_good(struct MHD_Connection *of)
-{
-    const char *origin = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
-    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    const char *name = origin == NULL ? NULL : strstr(origin, "://");
-    return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
-}
-
 static bool stopping(const struct mr_http *http)
 {
     struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
     return poll(&stop, 1, 0) > 0;
-}
-
-/* Refuses what no handler should see; true: the handler may run. */
-static bool admit(const struct mr_http *http, struct MHD_Connection *from, const char *method,
-                  struct mr_http_request *request)
-{
-    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
-    if (request->route != NULL && request->route->post != is_post) {
-        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
-                     request->route->post ? "this changes something: ask with POST"
-                                          : "only GET and HEAD are served");
-        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, request->route->post ? "POST" : "GET, HEAD");
-    } else if (!is_post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
-               strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
-        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    } else if (is_post && !is_origin_good(from)) {
-        mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
-    } else if (!is_host_good(http, from)) {
-        mr_http_fail(request, MHD_HTTP_FORBIDDEN,
-                     "a server on a loopback address answers to localhost and its numeric address "
-                     "only; ask for one of these, or set http.username");
-    } else if ((request->route == NULL || !request->route->open) && !is_authorized(http, from)) {
-        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
-    } else if (request->route == NULL) {
-        mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
-    } else if (request->route->slow && stopping(http)) {
-        /* It could begin when nobody waits for it any more. */
-        mr_http_fail_ending(request);
-    } else if (request->too_many_parameters) {
-        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
-                     "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
-                     PARAMETER_VALUE_MAX);
-    } else {
-        return true;
-    }
-    return false;
 }
 
 /* ---- slow handlers ---- */
@@ -387,7 +192,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     (void)version;
     struct mr_http *http = context;
     struct mr_http_request *request = *request_context;
-    if (connection_of(from) == NULL) {
+    if (mr_http_connection_of(from) == NULL) {
         return MHD_NO;
     }
     if (request != NULL) {
@@ -399,7 +204,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     request->connection = from;
     request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
     MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
-    if (!admit(http, from, method, request)) {
+    if (!mr_http_admit(&http->options, from, method, stopping(http), request)) {
         return answer(http, from, request);
     }
     request->takes_gzip = mr_http_encoding_has_gzip(
@@ -412,13 +217,13 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
         request->route->handler(request->route->context, request);
         return answer(http, from, request);
     }
-    request->client_fd = connection_of(from)->fd;
+    request->client_fd = mr_http_connection_of(from)->fd;
     request->stop_fd = http->stop_fd;
     request->done_fd = http->done_fd;
     if (!slow_start(http, request)) {
         return answer(http, from, request);
     }
-    connection_enter(connection_of(from), WORKING);
+    mr_http_connection_enter(mr_http_connection_of(from), MR_HTTP_WORKING);
     MHD_suspend_connection(from);
     return MHD_YES;
 }
@@ -431,8 +236,8 @@ static void request_completed(void *context, struct MHD_Connection *of, void **r
     (void)how;
     mr_http_request_free(*request_context);
     *request_context = NULL;
-    if (connection_of(of) != NULL) {
-        connection_enter(connection_of(of), IDLE);
+    if (mr_http_connection_of(of) != NULL) {
+        mr_http_connection_enter(mr_http_connection_of(of), MR_HTTP_IDLE);
     }
 }
 
@@ -451,12 +256,12 @@ static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
             (tls ? MHD_USE_TLS : 0u),
-        0, NULL, NULL, handle, http, MHD_OPTION_CONNECTION_LIMIT, http->connection_count,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(IDLE_MS / 1000),
+        0, NULL, NULL, handle, http, MHD_OPTION_CONNECTION_LIMIT, http->connections.room,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(MR_HTTP_IDLE_MS / 1000),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
-        http, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_ARRAY,
-        tls ? tls_options : &tls_options[3], MHD_OPTION_END);
+        http, MHD_OPTION_NOTIFY_CONNECTION, mr_http_connection_changed, &http->connections,
+        MHD_OPTION_ARRAY, tls ? tls_options : &tls_options[3], MHD_OPTION_END);
     if (http->daemon == NULL) {
         mr_listen_close(&http->options.address, http->listen_fd);
         http->listen_fd = -1;
@@ -520,7 +325,7 @@ static int epoll_descriptor(struct mr_http *http)
 static bool may_accept(const struct mr_http *http)
 {
     return http->daemon != NULL && !http->accepts_late &&
-           count_taken(http, true) < http->connection_count;
+           !mr_http_connections_full(&http->connections);
 }
 
 /* libmicrohttpd would stop accepting for good once there are no descriptors. */
@@ -538,7 +343,7 @@ static void accept_new(struct mr_http *http)
             MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from, len); /* or closes it */
             continue;
         }
-        close_oldest(http);
+        mr_http_close_oldest(&http->connections);
         http->accepts_late = status == MR_ERR_SYSTEM;
     }
 }
@@ -568,7 +373,7 @@ static void tick(struct mr_http *http)
         try_again(http);
     }
     http->accepts_late = false;
-    close_late_connections(http);
+    mr_http_close_late(&http->connections);
 }
 
 /* Ends slow handlers and gives answers on their way a moment. */
@@ -633,6 +438,6 @@ void mr_http_free(struct mr_http *http)
     }
     close(http->stop_fd);
     close(http->done_fd);
-    free(http->connections);
+    mr_http_connections_done(&http->connections);
     free(http);
 }

@@ -1,4 +1,5 @@
-/* Shared by http.c (server) and http_request.c (requests and answers). */
+/* Shared by http.c (server), http_connections.c (their table), http_admit.c (who may ask for what) and http_request.c
+ * (requests and answers). */
 #ifndef MR_ADMIN_HTTP_INTERNAL_H
 #define MR_ADMIN_HTTP_INTERNAL_H
 
@@ -72,5 +73,58 @@ bool mr_http_encoding_has_gzip(const char *accepted);
  * `held_max`; NULL when they don't fit) until the client has them. */
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max);
+
+/* Refuses what no handler should see; true: the handler may run. `ending`: the server
+ * ends, and slow handlers don't begin. */
+bool mr_http_admit(const struct mr_http_options *options, struct MHD_Connection *from,
+                   const char *method, bool ending, struct mr_http_request *request);
+
+/* ---- connections; the server's thread ---- */
+
+enum { MR_HTTP_IDLE_MS = 30000 /* from an answer to the end of the next request's head */ };
+
+enum mr_http_state {
+    MR_HTTP_FREE,
+    MR_HTTP_HEAD,
+    MR_HTTP_IDLE,
+    MR_HTTP_WORKING,
+    MR_HTTP_ANSWERING,
+    MR_HTTP_CLOSING,
+};
+
+/* A connection, as far as deadlines and the limit are concerned. */
+struct mr_http_connection {
+    enum mr_http_state state;
+    int fd;
+    int64_t since_ns; /* when it got into its state */
+};
+
+struct mr_http_connections {
+    struct mr_http_connection *items;
+    uint32_t limit; /* most at once */
+    uint32_t room;  /* with those above the limit that are being closed */
+};
+
+void mr_http_connections_init(struct mr_http_connections *all, uint32_t limit);
+void mr_http_connections_done(struct mr_http_connections *all);
+
+/* Whether there is no room for one more, not even in place of another. */
+bool mr_http_connections_full(const struct mr_http_connections *all);
+
+/* Its place in the table; NULL: it got none. */
+struct mr_http_connection *mr_http_connection_of(struct MHD_Connection *of);
+
+/* One that is being closed stays so. */
+void mr_http_connection_enter(struct mr_http_connection *connection, enum mr_http_state state);
+
+/* The one that has had no request for the longest time goes. */
+void mr_http_close_oldest(struct mr_http_connections *all);
+
+/* Those that have been too long in their state go. */
+void mr_http_close_late(struct mr_http_connections *all);
+
+/* MHD_NotifyConnectionCallback; the context is the table. */
+void mr_http_connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
+                                enum MHD_ConnectionNotificationCode what);
 
 #endif

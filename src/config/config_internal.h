@@ -4,6 +4,8 @@
 
 #include "config/config.h"
 
+enum { IDENTIFIER_MAX = 63 }; /* bytes of a name in PostgreSQL */
+
 #define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
 #define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
 #define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
@@ -14,7 +16,12 @@ void *mr_config_keep(struct mr_config *config, void *memory);
 /* The same for a secret, which is wiped before it is freed. NULL is fine. */
 char *mr_config_keep_secret(struct mr_config *config, char *secret);
 
-/* Fills in config->http. */
+/* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
+ * In this order: the sink says what the source must know of its position, the tables count in the memory. */
+void mr_config_build_encode(struct mr_config *config); /* and the source's tables */
+void mr_config_build_source(struct mr_config *config);
+void mr_config_build_sink(struct mr_config *config);
+void mr_config_build_pipeline(struct mr_config *config); /* and the log's */
 void mr_config_build_http(struct mr_config *config);
 
 #endif

@@ -80,7 +80,7 @@ void mr_config_build_http(struct mr_config *config)
 /* ---- the configuration in effect ---- */
 
 /* Values of options are no secrets: those come from variables and files, and the texts that might hold one are
- * refused when the file is read (config.c). */
+ * refused when the file is read (build_source.c, build_sink.c). */
 static cJSON *json_of_strings(const struct mr_strings *strings)
 {
     cJSON *array = cJSON_CreateArray();

@@ -2,20 +2,14 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <elfutils/libdwfl.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <unwind.h>
 
-#include "base/clock.h"
-#include "prof/registers.h"
-
-enum { REPORT_PAUSE_NS = 1000000000 };
+#include "prof/symbols_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -27,201 +21,6 @@ void mr_symbols_lock(void)
 void mr_symbols_unlock(void)
 {
     pthread_mutex_unlock(&lock);
-}
-
-/* ---- the objects of this process ---- */
-
-static Dwfl *dwfl;
-static int64_t reported_ns;
-static const struct mr_sample *unwound; /* what libdw's callbacks look at */
-
-static struct {
-    uint64_t start, end;
-} vdso;
-
-/* The vDSO has no file; its image is in our memory. /proc/self/mem would be closed to us, since the process
- * can't be dumped. */
-static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
-                    char **ret_name, Elf **ret_elf)
-{
-    (void)module;
-    (void)userdata;
-    if (base == vdso.start) {
-        *ret_elf = elf_memory((char *)(uintptr_t)vdso.start, vdso.end - vdso.start); /* NOLINT */
-        *ret_name = strdup(name);
-        return -1;
-    }
-    int fd = name[0] == '/' ? open(name, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        *ret_name = strdup(name);
-    }
-    return fd;
-}
-
-/* libdw passes over the one mapping that is code without a file. */
-static void report_vdso(FILE *maps)
-{
-    char line[512];
-    rewind(maps);
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        if (strstr(line, "[vdso]") != NULL) {
-            char *end;
-            vdso.start = strtoull(line, &end, 16);
-            vdso.end = strtoull(end + 1, NULL, 16);
-            dwfl_report_module(dwfl, "linux-vdso.so.1", vdso.start, vdso.end);
-        }
-    }
-}
-
-static bool report(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "re");
-    if (maps == NULL) {
-        return false;
-    }
-    dwfl_report_begin(dwfl);
-    bool good = dwfl_linux_proc_maps_report(dwfl, maps) == 0;
-    report_vdso(maps);
-    fclose(maps);
-    return dwfl_report_end(dwfl, NULL, NULL) == 0 && good;
-}
-
-/* ---- unwinding ---- */
-
-static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
-{
-    (void)of;
-    bool is_first = *thread_argument == NULL;
-    *thread_argument = argument;
-    return is_first ? getpid() : 0;
-}
-
-static bool get_thread(Dwfl *of, pid_t tid, void *argument, void **thread_argument)
-{
-    (void)of;
-    (void)tid;
-    *thread_argument = argument;
-    return true;
-}
-
-/* Only the copy is read: the thread has gone on. */
-static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *argument)
-{
-    (void)of;
-    (void)argument;
-    uint64_t offset = address - unwound->stack_address;
-    if (address < unwound->stack_address || unwound->stack_len < sizeof(*ret) ||
-        offset > unwound->stack_len - sizeof(*ret)) {
-        return false;
-    }
-    memcpy(ret, unwound->stack + offset, sizeof(*ret));
-    return true;
-}
-
-static bool set_registers(Dwfl_Thread *thread, void *argument)
-{
-    (void)argument;
-    Dwarf_Word words[MR_DWARF_REGISTERS + 1];
-    for (int i = 0; i <= MR_DWARF_REGISTERS; i++) {
-        words[i] = unwound->registers[i];
-    }
-#if defined(__x86_64__)
-    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS + 1, words);
-#else
-    dwfl_thread_state_register_pc(thread, words[MR_DWARF_REGISTERS]);
-    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS, words);
-#endif
-}
-
-/* Where debug information is looked for by build id: where distributions put it, and what millrace-names made
- * of the libraries' archives at the build, which stands beside the program or is installed with it. */
-static char *debug_path(void)
-{
-    char program[512];
-    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    program[len < 0 ? 0 : len] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash == NULL) {
-        return MR_STRDUP(":.debug:/usr/lib/debug");
-    }
-    *slash = '\0';
-    char path[3 * sizeof(program)];
-    snprintf(path, sizeof(path), ":.debug:/usr/lib/debug:%s/names:%s/../lib/millrace/names",
-             program, program);
-    return MR_STRDUP(path);
-}
-
-static bool open_dwfl(void)
-{
-    static char *path = NULL;
-    static const Dwfl_Callbacks callbacks = {
-        .find_elf = find_elf,
-        .find_debuginfo = dwfl_standard_find_debuginfo,
-        .debuginfo_path = &path,
-    };
-    static const Dwfl_Thread_Callbacks thread_callbacks = {
-        .next_thread = next_thread,
-        .get_thread = get_thread,
-        .memory_read = memory_read,
-        .set_initial_registers = set_registers,
-    };
-    if (dwfl != NULL) {
-        return true;
-    }
-    elf_version(EV_CURRENT);
-    path = path == NULL ? debug_path() : path;
-    dwfl = dwfl_begin(&callbacks);
-    if (dwfl == NULL) {
-        return false;
-    }
-    reported_ns = mr_monotonic_ns();
-    if (!report() || !dwfl_attach_state(dwfl, NULL, getpid(), &thread_callbacks, &dwfl)) {
-        dwfl_end(dwfl);
-        dwfl = NULL;
-    }
-    return dwfl != NULL;
-}
-
-/* The object that holds the address. Objects may be loaded at any time (SASL plug-ins): an address of none
- * is a reason to look again, once a second. */
-static Dwfl_Module *module_at(uint64_t address)
-{
-    if (!open_dwfl()) {
-        return NULL;
-    }
-    Dwfl_Module *module = dwfl_addrmodule(dwfl, address);
-    if (module == NULL && mr_monotonic_ns() - reported_ns > REPORT_PAUSE_NS) {
-        reported_ns = mr_monotonic_ns();
-        report();
-        module = dwfl_addrmodule(dwfl, address);
-    }
-    return module;
-}
-
-static int on_frame(Dwfl_Frame *frame, void *context)
-{
-    struct mr_stack *stack = context;
-    Dwarf_Addr address;
-    bool is_activation;
-    if (stack->count == MR_STACK_FRAMES_MAX || !dwfl_frame_pc(frame, &address, &is_activation)) {
-        return DWARF_CB_ABORT;
-    }
-    stack->locations[stack->count++] = mr_symbols_location(address, !is_activation);
-    return DWARF_CB_OK;
-}
-
-void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret)
-{
-    ret->count = 0;
-    ret->rooted = false;
-    unwound = sample;
-    uint64_t address = sample->registers[MR_DWARF_REGISTERS];
-    if (module_at(address) != NULL) {
-        ret->rooted = dwfl_getthread_frames(dwfl, getpid(), on_frame, ret) == 0;
-    }
-    if (ret->count == 0) {
-        ret->locations[ret->count++] = mr_symbols_location(address, false);
-    }
 }
 
 /* ---- locations ---- */
@@ -450,7 +249,7 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
     bool is_sure = symbol.st_size > 0 || location->address - offset == start;
     if (name != NULL && is_sure) {
         place.function = mr_symbols_intern(name);
-    } else if (start != 0 && dwfl_addrmodule(dwfl, start) == module &&
+    } else if (start != 0 && dwfl_addrmodule(mr_objects_dwfl(), start) == module &&
                dwfl_module_getelf(module, &bias) != NULL) {
         char text[256];
         snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);
@@ -465,7 +264,7 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
 static void name_location(struct mr_location *location)
 {
     location->named = true;
-    Dwfl_Module *module = module_at(location->address);
+    Dwfl_Module *module = mr_objects_find(location->address);
     if (module == NULL) {
         return;
     }
@@ -529,7 +328,7 @@ const struct mr_mapping *mr_symbols_mapping(uint32_t mapping)
 
 uint32_t mr_symbols_program(void)
 {
-    Dwfl_Module *module = module_at((uint64_t)(uintptr_t)mr_symbols_program);
+    Dwfl_Module *module = mr_objects_find((uint64_t)(uintptr_t)mr_symbols_program);
     return module == NULL ? 0 : mapping_of(module);
 }
 

@@ -8,12 +8,12 @@
 
 #include "base/log.h"
 #include "sink/kafka_conf.h"
+#include "sink/kafka_topics.h"
 
 enum {
     STATE_VERSION = 1,
     ANSWER_TIMEOUT_MS = 2000,
     POLL_MS = 50,
-    CREATE_TIMEOUT_MS = 10000,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
     TAIL_FACTOR = 32, /* and by how much more each time */
 };
@@ -156,18 +156,12 @@ static void create_topic(struct loader *loader)
     /* Small segments: compaction never touches the one that is being written. */
     rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
     rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
-    rd_kafka_queue_t *answer = rd_kafka_queue_new(loader->producer);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(loader->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_AdminOptions_set_request_timeout(options, CREATE_TIMEOUT_MS, NULL, 0);
-    rd_kafka_CreateTopics(loader->producer, &topic, 1, options, answer);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(answer, CREATE_TIMEOUT_MS);
+    rd_kafka_queue_t *answer = mr_kafka_create_topics(loader->producer, &topic, 1);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answer, MR_KAFKA_CREATE_MS);
     if (event != NULL) {
         rd_kafka_event_destroy(event); /* whether it is there now is asked anyway */
     }
-    rd_kafka_AdminOptions_destroy(options);
     rd_kafka_queue_destroy(answer);
-    rd_kafka_NewTopic_destroy(topic);
 }
 
 /* Asks the broker for the topic's ends; an error is what stands in the way now. The producer asks, because it is told

@@ -9,7 +9,6 @@
 #include "sink/kafka_place.h"
 
 enum {
-    ADMIN_TIMEOUT_MS = 10000,
     METADATA_TIMEOUT_MS = 1000,
     RETRY_FIRST_MS = 10,
     RETRY_TOLD_MS = 100, /* a pause this long is worth a line in the log */
@@ -84,6 +83,19 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
 
 /* ---- creation ---- */
 
+rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
+                                         size_t count)
+{
+    rd_kafka_queue_t *answer = rd_kafka_queue_new(producer);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_AdminOptions_set_request_timeout(options, MR_KAFKA_CREATE_MS, NULL, 0);
+    rd_kafka_CreateTopics(producer, wanted, count, options, answer);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_NewTopic_destroy_array(wanted, count);
+    return answer;
+}
+
 static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_topic *topic)
 {
     return topic->index < topics->capacity && topics->handles[topic->index] != NULL;
@@ -118,13 +130,7 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
             want_topic(topics, topic->name, wanted, &count);
         }
     }
-    topics->creating = rd_kafka_queue_new(topics->producer);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(topics->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_AdminOptions_set_request_timeout(options, ADMIN_TIMEOUT_MS, NULL, 0);
-    rd_kafka_CreateTopics(topics->producer, wanted, count, options, topics->creating);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_NewTopic_destroy_array(wanted, count);
+    topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
 }
 
 /* The answer for the awaited topic; the others are logged, and asked for again when their turn comes. */

@@ -25,6 +25,13 @@ struct mr_kafka_topics {
     bool told;        /* that it is waited for */
 };
 
+enum { MR_KAFKA_CREATE_MS = 10000 }; /* until the answer to a request to create is there */
+
+/* Asks the broker for topics that are not there, and frees `wanted`'s items; the queue, which is the caller's, gets
+ * the answer. Does not wait. */
+rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
+                                         size_t count);
+
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options);
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);

@@ -1,4 +1,4 @@
-/* The libpq edge: connections, commands, and the copy-both stream. No other file includes libpq-fe.h.
+/* The libpq edge: connections, commands, and the copy-both stream. Only pg_conn* include libpq-fe.h.
  *
  * Every wait ends early with MR_AGAIN once `stop_fd` is readable (-1: never), and nothing here waits
  * without a limit that the caller gave or that is named below. Every libpq and server error is sorted

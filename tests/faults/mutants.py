@@ -129,7 +129,7 @@ MUTANTS = [
     Mutant("looks for the position among what is committed", "src/sink/kafka_conf.c",
            '{"isolation.level", "read_uncommitted"}', '{"isolation.level", "read_committed"}',
            "test_state.py::test_position_behind_an_open_transaction"),
-    Mutant("asks SQL_ASCII for UTF-8", "src/source/pg_conn.c", 'strcmp(encoding, "SQL_ASCII") != 0',
+    Mutant("asks SQL_ASCII for UTF-8", "src/source/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") != 0',
            'strcmp(encoding, "") != 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
 ]
 

@@ -1,0 +1,77 @@
+/* The pipeline's options, and how its memory is shared out. */
+#include <stdint.h>
+
+#include "config/config_internal.h"
+#include "pipeline/memory.h"
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+/* The sums, with all that a person may turn. */
+static void refuse_memory(struct mr_config *config, const struct mr_memory *memory,
+                          uint64_t change_max)
+{
+    const struct mr_config_values *values = &config->values;
+    uint32_t line = LINE(config, memory);
+    line = line == 0 ? LINE(config, change_max) : line;
+    line = line == 0 ? LINE(config, batches) : line;
+    PROBLEM(
+        config, line == 0 ? LINE(config, batch_size) : line,
+        "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
+        "tables, %.1f for "
+        "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
+        "a change of %.1f MiB (pipeline.change_max) and %.1f for its records; raise "
+        "pipeline.memory, or lower change_max, batches or batch_size",
+        mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
+        config->source.table_count, mib(memory->pool), (long long)values->batches,
+        mib((uint64_t)values->batch_size), mib(memory->input), mib(change_max), mib(memory->large));
+}
+
+/* What is set must fit into the budget; what is not is made of it. */
+static void build_memory(struct mr_config *config)
+{
+    enum { CHANGE_MAX_LEAST = 65536 };
+    struct mr_config_values *values = &config->values;
+    if (values->change_max != 0 && values->change_max < CHANGE_MAX_LEAST) {
+        PROBLEM(config, LINE(config, change_max),
+                "pipeline.change_max is out of range: it goes from %d bytes; 0 is what "
+                "pipeline.memory allows",
+                CHANGE_MAX_LEAST);
+        return;
+    }
+    uint64_t limit = (uint64_t)values->memory;
+    struct mr_memory_needs needs = {.tables = config->source.table_count,
+                                    .batches = (uint64_t)values->batches,
+                                    .batch_bytes = (uint64_t)values->batch_size};
+    uint64_t change_max = (uint64_t)values->change_max;
+    if (change_max == 0) {
+        change_max = mr_memory_change_max(&needs, limit);
+    }
+    struct mr_memory memory = mr_memory_of(&needs, change_max);
+    if (mr_memory_sum(&memory) > limit) {
+        refuse_memory(config, &memory, change_max);
+        return;
+    }
+    config->pipeline.memory_bytes = limit;
+    config->pipeline.change_bytes_max = change_max;
+    config->pipeline.large_bytes_max = limit - (mr_memory_sum(&memory) - memory.large);
+    values->change_max = (int64_t)change_max; /* as it is shown */
+}
+
+void mr_config_build_pipeline(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    config->pipeline = (struct mr_pipeline_options){
+        .batches = (uint32_t)values->batches,
+        .batch_bytes = (size_t)values->batch_size,
+        .coalesce_us = (uint32_t)values->coalesce,
+        .status_interval_ms = (uint32_t)values->status_interval,
+        .shutdown_deadline_ms = (uint32_t)values->shutdown_deadline,
+        .backoff_max_ms = (uint32_t)values->reconnect_max,
+    };
+    build_memory(config);
+    config->log_level = (enum mr_log_level)values->log_level;
+    config->log_format = (enum mr_log_format)values->log_format;
+}

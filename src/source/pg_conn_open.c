@@ -1,0 +1,276 @@
+/* Connecting (hosts one after the other, each with what the user and we say of a connection) and closing. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "source/pg_conn_internal.h"
+#include "source/pg_hosts.h"
+
+enum { CONNINFO_MAX = 64 /* keywords we pass */ };
+
+/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
+ * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
+ * we keep one without reading. The user's word counts more. */
+static const char default_settings[] =
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=90000";
+
+/* Settings that change how values are written, or that could end a session that only waits. */
+static const char pinned_settings[] =
+    "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
+    "-c bytea_output=hex -c search_path= -c statement_timeout=0 -c lock_timeout=0 "
+    "-c idle_in_transaction_session_timeout=0";
+
+struct keywords {
+    const char *names[CONNINFO_MAX];
+    const char *values[CONNINFO_MAX];
+    int count;
+};
+
+/* One host of the connection string. Its texts are ours; NULL: the string says nothing of it. */
+struct host {
+    char *name;
+    char *address;
+    char *port;
+    bool is_one_of_many;
+};
+
+static void keyword_add(struct keywords *keywords, const char *name, const char *value)
+{
+    MR_ASSERT(keywords->count < CONNINFO_MAX - 1);
+    keywords->names[keywords->count] = name;
+    keywords->values[keywords->count] = value;
+    keywords->count++;
+}
+
+static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms,
+                              struct mr_error *ret_error)
+{
+    int64_t deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000;
+    PostgresPollingStatusType state = PGRES_POLLING_WRITING;
+    while (state != PGRES_POLLING_OK) {
+        if (state == PGRES_POLLING_FAILED) {
+            return mr_pg_fail_connect(libpq, ret_error);
+        }
+        short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+        mr_status status = mr_pg_wait_socket(libpq, events, stop_fd, deadline_ns, ret_error);
+        if (status == MR_ERR_TRANSIENT) {
+            return mr_fail(ret_error, status,
+                           "PostgreSQL at \"%s\", port %s, does not answer within %u ms",
+                           PQhost(libpq), PQport(libpq), timeout_ms);
+        }
+        MR_TRY(status);
+        state = PQconnectPoll(libpq);
+    }
+    return MR_OK;
+}
+
+/* What the user said of an option in the connection string, or NULL. */
+static const char *conninfo_value(const PQconninfoOption *parsed, const char *name)
+{
+    for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
+        if (strcmp(option->keyword, name) == 0) {
+            return option->val;
+        }
+    }
+    return NULL;
+}
+
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
+ * begins with @ is a socket without a file.) */
+static bool address_is_torn(const PQconninfoOption *parsed)
+{
+    const char *host = conninfo_value(parsed, "host");
+    const char *port = conninfo_value(parsed, "port");
+    return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
+           (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
+}
+
+static bool is_of_host(const char *name)
+{
+    return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
+}
+
+static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
+                          const PQconninfoOption *parsed, const struct host *host, bool replication,
+                          const char *settings)
+{
+    /* Ours first where the user's word counts (the later wins), then the connection string … */
+    keyword_add(keywords, "gssencmode", "disable");
+    keyword_add(keywords, "keepalives_idle", "30");
+    keyword_add(keywords, "keepalives_interval", "10");
+    keyword_add(keywords, "keepalives_count", "3");
+    keyword_add(keywords, "tcp_user_timeout", "60000");
+    keyword_add(keywords, "fallback_application_name", "millrace");
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "target_session_attrs", "read-write"); /* not a standby among them */
+    }
+    if (options->application_name != NULL) {
+        keyword_add(keywords, "application_name", options->application_name);
+    }
+    for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
+        bool ours = host->is_one_of_many && is_of_host(option->keyword);
+        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 12) {
+            keyword_add(keywords, option->keyword, option->val);
+        }
+    }
+    /* … and last what must be so. */
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "host", host->name);
+        keyword_add(keywords, "hostaddr", host->address);
+        keyword_add(keywords, "port", host->port);
+    }
+    if (options->password != NULL) {
+        keyword_add(keywords, "password", options->password);
+    }
+    keyword_add(keywords, "client_encoding", "UTF8");
+    keyword_add(keywords, "options", settings);
+    if (replication) {
+        keyword_add(keywords, "replication", "database");
+    }
+}
+
+/* A server that does not know what its bytes mean can't convert them, and a single row that is no UTF-8 would end
+ * every attempt to stream. So they come as they are, and what is no UTF-8 is replaced by the encoder. */
+static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+{
+    const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
+    if (encoding == NULL || strcmp(encoding, "SQL_ASCII") != 0) {
+        return MR_OK;
+    }
+    return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
+}
+
+/* Notices would be written to standard error as they are, and may quote rows. */
+static void drop_notice(void *context, const PGresult *result)
+{
+    (void)context;
+    (void)result;
+}
+
+/* One host; the connection is the caller's when it is made. */
+static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                              const struct host *host, bool replication, int stop_fd,
+                              PGconn **ret_libpq, struct mr_error *ret_error)
+{
+    const char *own = conninfo_value(parsed, "options");
+    size_t size =
+        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
+    char *settings = MR_ALLOC(size);
+    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
+    struct keywords keywords = {0};
+    keywords_fill(&keywords, options, parsed, host, replication, settings);
+    PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
+    free(settings);
+    if (libpq == NULL) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
+    }
+    PQsetNoticeReceiver(libpq, drop_notice, NULL);
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
+    mr_status status = PQstatus(libpq) == CONNECTION_BAD
+                           ? mr_pg_fail_connect(libpq, ret_error)
+                           : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
+    if (status != MR_OK) {
+        PQfinish(libpq);
+        return status;
+    }
+    *ret_libpq = libpq;
+    return MR_OK;
+}
+
+static mr_status connect_nth(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             uint32_t n, uint32_t count, bool replication, int stop_fd,
+                             PGconn **ret_libpq, struct mr_error *ret_error)
+{
+    struct host host = {
+        .name = mr_pg_host_item(conninfo_value(parsed, "host"), n),
+        .address = mr_pg_host_item(conninfo_value(parsed, "hostaddr"), n),
+        .port = mr_pg_host_port(conninfo_value(parsed, "port"), n),
+        .is_one_of_many = count > 1,
+    };
+    mr_status status =
+        connect_host(options, parsed, &host, replication, stop_fd, ret_libpq, ret_error);
+    free(host.name);
+    free(host.address);
+    free(host.port);
+    return status;
+}
+
+/* The hosts one after the other. The error says what each of them said; that one may come back outweighs what
+ * another refuses. */
+static mr_status connect_any(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             bool replication, int stop_fd, PGconn **ret_libpq,
+                             struct mr_error *ret_error)
+{
+    uint32_t count =
+        mr_pg_host_count(conninfo_value(parsed, "host"), conninfo_value(parsed, "hostaddr"));
+    struct mr_text said = {0};
+    mr_status answer = MR_ERR_TRANSIENT;
+    for (uint32_t n = 0; n < count; n++) {
+        struct mr_error error = {0};
+        mr_status status =
+            connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq, &error);
+        if (status == MR_OK || status == MR_AGAIN) {
+            mr_text_done(&said);
+            return status;
+        }
+        if (n == 0 || status == MR_ERR_TRANSIENT) {
+            answer = status;
+        }
+        mr_text_string(&said, n == 0 ? "" : "; ");
+        mr_text_string(&said, error.text);
+    }
+    mr_error_set(ret_error, answer, "%s", said.data);
+    mr_text_done(&said);
+    return answer;
+}
+
+mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                        struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+{
+    char *reason = NULL;
+    PQconninfoOption *parsed = PQconninfoParse(options->conninfo, &reason);
+    if (parsed == NULL) {
+        /* The reason may quote the string, and with it a password. */
+        PQfreemem(reason);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string is neither a URI nor a list of key=value pairs that libpq "
+            "knows; see libpq's connection strings");
+    }
+    if (address_is_torn(parsed)) {
+        PQconninfoFree(parsed);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string's host holds @ or its port is no number; in a URI, what a user "
+            "name or password holds of : / ? # [ ] @ %% is written as %%3A, %%2F, %%40 and so on");
+    }
+    PGconn *libpq = NULL;
+    mr_status status = connect_any(options, parsed, replication, stop_fd, &libpq, ret_error);
+    PQconninfoFree(parsed);
+    MR_TRY(status);
+    PQsetnonblocking(libpq, 1);
+    struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
+    conn->libpq = libpq;
+    status = take_raw_bytes(conn, stop_fd, ret_error);
+    if (status != MR_OK) {
+        mr_pg_close(conn);
+        return status;
+    }
+    *ret_conn = conn;
+    return MR_OK;
+}
+
+void mr_pg_close(struct mr_pg_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    PQfreemem(conn->received);
+    PQfinish(conn->libpq);
+    free(conn);
+}
