@@ -24,19 +24,21 @@ class Mutant:
     check: str = STORM
 
 
-INTAKE, DELIVERY, CHECKPOINT = "src/pipeline/intake.c", "src/pipeline/delivery.c", "src/event/checkpoint.c"
+INTAKE, EVENTS = "src/pipeline/intake.c", "src/pipeline/intake_events.c"
+CONFIRM, SESSION = "src/pipeline/intake_confirm.c", "src/pipeline/intake_session.c"
+DELIVERY, CHECKPOINT = "src/pipeline/delivery.c", "src/event/checkpoint.c"
 KAFKA = "src/sink/kafka.c"
 MUTANTS = [
-    Mutant("confirms what it received", INTAKE,
-           "    mr_lsn lsn = atomic_load(&pipeline->confirmed);\n    if (!stores(intake)",
-           "    mr_lsn lsn = atomic_load(&pipeline->received);\n    if (!stores(intake)"),
+    Mutant("confirms what it received", CONFIRM,
+           "    mr_lsn lsn = atomic_load(&pipeline->confirmed);\n    if (!mr_intake_stores(intake)",
+           "    mr_lsn lsn = atomic_load(&pipeline->received);\n    if (!mr_intake_stores(intake)"),
     Mutant("confirms what it handed to librdkafka", DELIVERY,
            "            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);\n",
            "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->confirmed, batch->confirm_lsn);\n"),
-    Mutant("confirms a transaction at its begin", INTAKE,
+    Mutant("confirms a transaction at its begin", EVENTS,
            "    intake->in_transaction = true;\n    intake->transaction_lsn",
-           "    mark(intake, transaction->commit_lsn + 1);\n"
+           "    mr_intake_mark(intake, transaction->commit_lsn + 1);\n"
            "    intake->in_transaction = true;\n    intake->transaction_lsn"),
     Mutant("confirms the newest acknowledged batch", "src/pipeline/ack.c",
            "    entry->done = true;\n    bool moved = false;\n    while (ack->oldest < ack->next && "
@@ -44,27 +46,27 @@ MUTANTS = [
            "    entry->done = true;\n    bool moved = true;\n    if (entry->confirm_lsn > ack->confirmed)\n"
            "        ack->confirmed = entry->confirm_lsn;\n"
            "    while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {", "unit ack_test"),
-    Mutant("confirms a keepalive inside a transaction", INTAKE,
-           "    if (!intake->in_transaction) {\n        mark(intake, server_end);",
-           "    if (true) {\n        mark(intake, server_end);", "unit pipeline_test"),
+    Mutant("confirms a keepalive inside a transaction", EVENTS,
+           "    if (!intake->in_transaction) {\n        mr_intake_mark(intake, server_end);",
+           "    if (true) {\n        mr_intake_mark(intake, server_end);", "unit pipeline_test"),
     Mutant("positions without ordinals", "src/sink/record_headers.c",
            "headers->position + 17, 10, record->position.ordinal", "headers->position + 17, 10, 1"),
-    Mutant("skips by LSN alone", INTAKE,
+    Mutant("skips by LSN alone", EVENTS,
            "mr_position_compare(position, intake->appended) <= 0",
            "position.commit_lsn <= intake->appended.commit_lsn"),
-    Mutant("skips no repeated changes", INTAKE,
+    Mutant("skips no repeated changes", EVENTS,
            "mr_position_compare(position, intake->appended) <= 0", "false && position.ordinal == 0",
            "test_faults.py::test_backend_terminated_under_load"),
     Mutant("leaves without waiting for delivery", INTAKE,
-           "    while (!all_delivered(intake) || marker_pending(intake)) {\n        bool sink_lost",
+           "    while (!mr_intake_all_delivered(intake) || mr_intake_marker_pending(intake)) {\n        bool sink_lost",
            "    while (false) {\n        bool sink_lost",
            "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
     Mutant("leaves without the last confirmation", INTAKE,
-           "    mr_status status = tell(intake, mr_monotonic_ns(), ret_error);\n    disconnect",
-           "    mr_status status = MR_OK;\n    (void)ret_error;\n    disconnect",
+           "    mr_status status = mr_intake_tell(intake, mr_monotonic_ns(), ret_error);\n    mr_intake_disconnect",
+           "    mr_status status = MR_OK;\n    (void)ret_error;\n    mr_intake_disconnect",
            "unit pipeline_test"),
-    Mutant("goes on behind a lost sink session", INTAKE,
-           "    if (intake->connected || intake->claimed) {\n        disconnect(intake, 0);\n    }\n}\n\n"
+    Mutant("goes on behind a lost sink session", SESSION,
+           "    if (intake->connected || intake->claimed) {\n        mr_intake_disconnect(intake, 0);\n    }\n}\n\n"
            "static mr_status claim_source", "}\n\nstatic mr_status claim_source", "unit pipeline_test"),
     Mutant("another hash of keys", "src/sink/kafka_place.c", "rd_kafka_msg_partitioner_murmur2(",
            "rd_kafka_msg_partitioner_consistent("),
@@ -92,27 +94,28 @@ MUTANTS = [
     Mutant("believes another cluster", CHECKPOINT, "strcmp(then->system_id, now->system_id) != 0", "false",
            "unit checkpoint_test"),
     Mutant("tells before it is stored", DELIVERY, "if (moved && pipeline->sink->storage != MR_STORES_AFTER) {",
-           "if (moved) {", "unit pipeline_test"),
+           "if (moved) {", "unit stored_position_test"),
     Mutant("ignores what is stored", DELIVERY,
            "    MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));\n",
            "    MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));\n    found = false;\n",
-           "unit pipeline_test"),
+           "unit stored_position_test"),
     Mutant("loads before the stream is its own", DELIVERY,
            "    if (sink->storage != MR_STORES_NOTHING) {\n"
            "        MR_TRY(wait_for_claim(delivery, true, ret_error));\n",
-           "    if (sink->storage != MR_STORES_NOTHING) {\n", "unit pipeline_test"),
-    Mutant("a marker carries too much", INTAKE, "        intake->filling->confirm_lsn = intake->marker_lsn;\n",
-           "        intake->filling->confirm_lsn = intake->marker_lsn + 64;\n", "unit pipeline_test"),
-    Mutant("a marker takes the position back", INTAKE, "if (intake->marked < intake->confirmed) {", "if (false) {",
-           "unit pipeline_test"),
-    Mutant("keeps a claim whose connection has ended", INTAKE, "    if (fds[1].revents == 0) {\n", "    if (true) {\n",
-           "unit pipeline_test"),
-    Mutant("takes another's progress for a gap", INTAKE,
-           "if (status == MR_ERR_HISTORY && stores(intake) && intake->stored_is_stale) {", "if (false) {",
-           "unit pipeline_test"),
+           "    if (sink->storage != MR_STORES_NOTHING) {\n", "unit stored_position_test"),
+    Mutant("a marker carries too much", CONFIRM, "        intake->filling->confirm_lsn = intake->marker_lsn;\n",
+           "        intake->filling->confirm_lsn = intake->marker_lsn + 64;\n", "unit stored_position_test"),
+    Mutant("a marker takes the position back", SESSION, "if (intake->marked < intake->confirmed) {", "if (false) {",
+           "unit stored_position_test"),
+    Mutant("keeps a claim whose connection has ended", SESSION, "    if (fds[1].revents == 0) {\n", "    if (true) {\n",
+           "unit stored_position_test"),
+    Mutant("takes another's progress for a gap", SESSION,
+           "if (status == MR_ERR_HISTORY && mr_intake_stores(intake) && intake->stored_is_stale) {", "if (false) {",
+           "unit stored_position_test"),
     Mutant("stores a position behind its events", DELIVERY,
            "= store(delivery, delivery->sent_lsn, delivery->sent, ret_error);",
-           "= store(delivery, delivery->ack.confirmed, (struct mr_position){0}, ret_error);", "unit pipeline_test"),
+           "= store(delivery, delivery->ack.confirmed, (struct mr_position){0}, ret_error);",
+           "unit stored_position_test"),
     Mutant("commits the events without the position", KAFKA,
            "    MR_ASSERT(!kafka->storing);\n",
            "    MR_ASSERT(!kafka->storing);\n    if (kafka->options.exactly_once) {\n        kafka->storing = true;\n"

@@ -1,0 +1,218 @@
+/* A pipeline whose sink stores the position. */
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "testing/stage.h"
+#include "testing/test.h"
+
+static bool stored(const struct mr_stage *stage, long count)
+{
+    return atomic_load(&stage->stores) >= count;
+}
+
+static bool opened_sessions(const struct mr_stage *stage, long count)
+{
+    return atomic_load(&stage->sessions) >= count;
+}
+
+static void stop_in_order(struct mr_stage *stage)
+{
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_false(stage->stored_went_back);
+    assert_false(stage->loaded_unclaimed);
+}
+
+static void start_storing(struct mr_stage *stage, enum mr_sink_storage storage, mr_lsn end_lsn,
+                          struct mr_position position, const struct mr_step *steps, int count)
+{
+    stage->sink.storage = storage;
+    stage->stored_found = end_lsn != 0;
+    stage->stored = (struct mr_checkpoint){.end_lsn = end_lsn, .position = position};
+    mr_stage_start(stage, steps, count);
+}
+
+static const struct mr_step two_transactions[] = {BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200),
+                                                  ROW("b"),   ROW("c"), COMMIT(210)};
+#define TWO_TRANSACTIONS two_transactions, MR_ARRAY_LEN(two_transactions)
+#define NO_POSITION      ((struct mr_position){0})
+
+static void test_nothing_is_told_before_it_is_stored(void **state)
+{
+    struct mr_stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, mr_stage_delivered, 3);
+    poll(NULL, 0, 50);
+    assert_int_equal(atomic_load(&stage->told), 0);
+    atomic_store(&stage->hold_store, false);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+    assert_int_equal(stage->stored.position.commit_lsn, 0); /* whole transactions only */
+}
+
+/* The stop comes while something is being stored: it ends when that, and what came behind it, is safe. */
+static void test_stop_waits_for_what_is_being_stored(void **state)
+{
+    struct mr_stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, mr_stage_delivered, 3);
+    mr_pipeline_stop(stage->pipeline);
+    poll(NULL, 0, 50);
+    assert_int_equal(atomic_load(&stage->told), 0);
+    atomic_store(&stage->hold_store, false);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    assert_int_equal(atomic_load(&stage->told), 210);
+    assert_int_equal(stage->stored.end_lsn, 210);
+}
+
+/* A second session begins while the first one's position is under way: it reads what became of it. */
+static void test_session_lost_while_storing(void **state)
+{
+    struct mr_stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    atomic_store(&stage->fail_after, 2);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, opened_sessions, 2);
+    atomic_store(&stage->hold_store, false);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+}
+
+static void test_begins_where_it_is_stored(void **state)
+{
+    struct mr_stage *stage = *state;
+    start_storing(stage, MR_STORES_AFTER, 110, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
+    assert_int_equal(stage->known.end_lsn, 110); /* and the server was compared with it */
+}
+
+static void test_begins_inside_a_transaction(void **state)
+{
+    struct mr_stage *stage = *state;
+    start_storing(stage, MR_STORES_WITH, 110, (struct mr_position){200, 1}, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"c"}, 1);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped, 1);
+}
+
+/* Each group of batches is one transaction with the position behind its last change; nothing of it counts before. */
+static void test_position_goes_with_the_events(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200), ROW("b")};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_delivered, 2);
+    mr_stage_wait(stage, mr_stage_told, 110);
+    poll(NULL, 0, 50);
+    pthread_mutex_lock(&stage->lock);
+    assert_int_equal(stage->stored.end_lsn, 110);
+    assert_int_equal(stage->stored.position.commit_lsn, 200);
+    assert_int_equal(stage->stored.position.ordinal, 1);
+    pthread_mutex_unlock(&stage->lock);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_stop(stage->pipeline); /* the transaction's end would never come */
+    mr_pipeline_join(stage->pipeline, &stage->error);
+    assert_int_equal(atomic_load(&stage->told), 110);
+}
+
+static void test_idle_position_is_stored(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {KEEPALIVE(500)};
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 500);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 500);
+}
+
+/* The slot was told less than what is stored, so the server begins further back and says so. */
+static void test_keepalive_takes_no_stored_position_back(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {KEEPALIVE(200), KEEPALIVE(250), BEGIN(400),
+                                           ROW("a"),       COMMIT(410),    KEEPALIVE(300)};
+    start_storing(stage, MR_STORES_AFTER, 300, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 410);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 410);
+}
+
+/* What looks like a gap after the claim was lost may be another instance's progress: it is read anew, once. */
+static void test_lost_claim_reads_the_position_anew(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), LOST,
+                                           BEGIN(200), ROW("b"), COMMIT(210)};
+    atomic_store(&stage->refuse_from, 2);
+    atomic_store(&stage->refuse_to, 3);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->sessions), 2);
+}
+
+/* The connection ends while a sink that is slow to open has the thread: the claim is made anew before anything is read. */
+static void test_claim_that_dies_waiting(void **state)
+{
+    struct mr_stage *stage = *state;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[1]);
+    close(stage->fd);
+    stage->fd = ends[0]; /* readable as ever, and ended */
+    atomic_store(&stage->open_at_claims, 2);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_true(atomic_load(&stage->claims) >= 2);
+    assert_int_equal(atomic_load(&stage->sessions), 1);
+}
+
+static void test_gap_ends_it(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), LOST};
+    atomic_store(&stage->refuse_from, 2);
+    atomic_store(&stage->refuse_to, 1000);
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_ERR_HISTORY);
+    assert_int_equal(atomic_load(&stage->sessions), 2); /* asked once more, not for ever */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_nothing_is_told_before_it_is_stored, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_stop_waits_for_what_is_being_stored, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_session_lost_while_storing, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_begins_where_it_is_stored, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_begins_inside_a_transaction, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_position_goes_with_the_events, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_idle_position_is_stored, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_keepalive_takes_no_stored_position_back,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_lost_claim_reads_the_position_anew, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_claim_that_dies_waiting, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_gap_ends_it, mr_stage_setup, mr_stage_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

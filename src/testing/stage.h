@@ -1,0 +1,122 @@
+/* A whole pipeline for unit tests: a source that plays a script from the position it is opened at, and a sink that
+ * answers when it is told to. What is between them is the real one, with its threads. */
+#ifndef MR_TESTING_STAGE_H
+#define MR_TESTING_STAGE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "pipeline/pipeline.h"
+
+enum mr_step_kind { MR_STEP_ROW, MR_STEP_BEGIN, MR_STEP_COMMIT, MR_STEP_KEEPALIVE, MR_STEP_LOST };
+
+struct mr_step {
+    enum mr_step_kind kind;
+    mr_lsn lsn;    /* begin: commit LSN; commit: end LSN; keepalive: server's end */
+    const char *v; /* row: its value */
+};
+
+enum { MR_STAGE_RECORDS_MAX = 64, MR_STAGE_WAIT_S = 20 };
+
+/* A test sets what it wants otherwise before it starts the pipeline; what is atomic, at any time. */
+struct mr_stage {
+    struct mr_source source;
+    struct mr_sink sink;
+
+    /* Where the script is, and what the source saw. */
+    const struct mr_step *steps;
+    int step_count;
+    int at; /* of the steps */
+    bool in_transaction;
+    struct mr_transaction transaction;
+    uint64_t ordinal;
+    struct mr_column column;
+    struct mr_relation relation;
+    bool lost_once; /* MR_STEP_LOST happens at the first pass only */
+    _Atomic mr_lsn told;
+    _Atomic int opens;
+
+    /* What the sink has, and what it is told to do. */
+    mr_sink_done_fn done;
+    void *done_context;
+    struct mr_batch *held[MR_STAGE_RECORDS_MAX];
+    int held_count;
+    _Atomic int received; /* batches the sink has */
+    _Atomic int
+        release_from; /* holds batches until told: -1 keeps all, n gives back the n-th and later */
+    _Atomic int fail_after; /* the session fails when so many batches have come; 0: never */
+    _Atomic int sessions;
+    bool ending; /* the position of what is held is stored with it: it comes home */
+    pthread_mutex_t lock;
+    char values[MR_STAGE_RECORDS_MAX][16]; /* delivered, in order of sending */
+    _Atomic int value_count;
+
+    /* Of a sink that stores the position; under `lock`. */
+    struct mr_checkpoint stored;
+    bool stored_found;
+    bool stored_went_back;
+    struct mr_checkpoint known; /* what the source was opened with last */
+    _Atomic int stores;
+    _Atomic bool hold_store; /* what is stored is not safe yet */
+    _Atomic int claims;
+    _Atomic int open_at_claims; /* the sink's session begins only after so many */
+    bool loaded_unclaimed;      /* what a stranger goes on storing says nothing */
+    _Atomic int
+        refuse_from; /* from this open on the source speaks of a gap, until `refuse_to`; 0: never */
+    _Atomic int refuse_to;
+
+    /* What the pipeline is made of. */
+    int fd; /* always readable: the script never waits */
+    struct mr_topics topics;
+    struct mr_encode_options encode_options;
+    struct mr_encoder *encoder;
+    struct mr_pipeline_options options;
+    struct mr_pipeline *pipeline;
+    int done_fd;
+    struct mr_error error;
+};
+
+/* cmocka's set-up and teardown of a test whose state is a stage. */
+int mr_stage_setup(void **state);
+int mr_stage_teardown(void **state);
+
+/* Makes the encoder anew, after a change of `encode_options`. */
+void mr_stage_renew_encoder(struct mr_stage *stage);
+
+/* Makes the pipeline with `options` as they are now, and starts it. The steps are the caller's, and stay. */
+void mr_stage_start(struct mr_stage *stage, const struct mr_step *steps, int count);
+
+/* Waits until `condition` holds for `value`; fails the test after MR_STAGE_WAIT_S. */
+void mr_stage_wait(const struct mr_stage *stage,
+                   bool (*condition)(const struct mr_stage *stage, long value), long value);
+
+/* Conditions: PostgreSQL was told of `lsn` or more; the sink has got `count` rows or more. */
+bool mr_stage_told(const struct mr_stage *stage, long lsn);
+bool mr_stage_delivered(const struct mr_stage *stage, long count);
+
+/* Fails the test unless exactly these were delivered, in this order. */
+void mr_stage_assert_values(const struct mr_stage *stage, const char *const *want, int count);
+
+/* Steps of a script. A row and the commit behind it come in one round; each row is a batch of its own. */
+#define BEGIN(lsn_)                                                                                \
+    {                                                                                              \
+        .kind = MR_STEP_BEGIN, .lsn = (lsn_)                                                       \
+    }
+#define ROW(value)                                                                                 \
+    {                                                                                              \
+        .kind = MR_STEP_ROW, .v = (value)                                                          \
+    }
+#define COMMIT(lsn_)                                                                               \
+    {                                                                                              \
+        .kind = MR_STEP_COMMIT, .lsn = (lsn_)                                                      \
+    }
+#define KEEPALIVE(lsn_)                                                                            \
+    {                                                                                              \
+        .kind = MR_STEP_KEEPALIVE, .lsn = (lsn_)                                                   \
+    }
+#define LOST                                                                                       \
+    {                                                                                              \
+        .kind = MR_STEP_LOST                                                                       \
+    }
+
+#endif
