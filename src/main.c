@@ -260,10 +260,11 @@ static void app_wire(struct app *app)
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics, key_columns, app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
-    app->slot =
-        mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
-                                                    .slot = app->config->source.slot,
-                                                    .interval_ms = app->config->slot_interval_ms});
+    app->slot = mr_pg_slot_new(
+        &(struct mr_pg_slot_options){.connection = &app->config->source.connection,
+                                     .slot = app->config->source.slot,
+                                     .interval_ms = app->config->slot_interval_ms,
+                                     .server_stops_ns = &app->source->server_stops_ns});
     app->monitor =
         mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
                                                     .pipeline = app->pipeline,

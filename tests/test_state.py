@@ -4,6 +4,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import threading
 import time
 
 import pytest
@@ -196,6 +198,34 @@ def test_shutdown_of_the_server_is_not_held_up(database, millrace, topic, option
     assert reader.read(1) == []
     assert process.stop() == 0
     assert not [line for line in process.log("source_lost") if "leaving" in line["message"]], times
+
+
+def test_shutdown_of_the_server_is_not_held_up_by_a_backlog(database, millrace):
+    """A server that stops sends all its log first. Whoever reads slowly leaves, and gets the rest later."""
+    rows = 200_000
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace(sink__kafka__brokers=None, pipeline__batches="4", pipeline__batch_size='"64KiB"',
+                       source__postgres__slot_interval='"1s"')
+    process.start(stdout=subprocess.PIPE).streaming()
+    database.run("INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, %s) g", [rows])
+    at_most = threading.Event()  # from then on it is read as quickly as it comes
+    seen = set()
+
+    def read():
+        for line in process.process.stdout:
+            seen.add(json.loads(line)["key"]["id"])
+            if not at_most.is_set() and len(seen) % 50 == 0:
+                time.sleep(0.05)
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    stand("pg-stop", "fast")
+    seen_then = len(seen)
+    at_most.set()
+    stand("pg-start")
+    assert any("leaving" in line["message"] for line in process.log("source_lost"))
+    eventually(lambda: len(seen) == rows, 120, "all rows")
+    assert seen_then < rows, "there was no backlog"
+    assert process.stop() == 0
 
 
 def test_without_state_topic(database, millrace, topic):

@@ -213,8 +213,20 @@ static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
     return status;
 }
 
+/* Servers say so in words only, and in English unless lc_messages says otherwise; then a stop takes as long as the
+ * backlog does. */
+static void note_shutdown(const struct mr_pg_slot *slot, const struct mr_error *error)
+{
+    int64_t none = 0;
+    if (slot->options.server_stops_ns != NULL &&
+        strstr(error->text, "the database system is shutting down") != NULL) {
+        atomic_compare_exchange_strong(slot->options.server_stops_ns, &none, mr_monotonic_ns());
+    }
+}
+
 static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
 {
+    note_shutdown(slot, error);
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);

@@ -1,6 +1,7 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
  * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
+ * Where the reason is that the server shuts down, the source is told: a stream with a backlog does not say so.
  */
 #ifndef MR_SOURCE_PG_SLOT_H
 #define MR_SOURCE_PG_SLOT_H
@@ -51,6 +52,8 @@ struct mr_pg_slot_options {
     const struct mr_pg_options *connection;
     const char *slot;
     uint32_t interval_ms; /* 0: never look */
+    _Atomic int64_t
+        *server_stops_ns; /* told of a shutdown; see struct mr_source; NULL: nobody is */
 };
 
 struct mr_pg_slot;

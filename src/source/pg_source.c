@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "source/pg_identity.h"
 #include "source/pg_payload.h"
@@ -9,6 +10,9 @@
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
+
+/* A server that shuts down sends all its log first. So long it may do that; what is left is safe with it. */
+#define SHUTDOWN_GRACE_NS (INT64_C(2) * 1000000000)
 
 struct pg_source {
     struct mr_source base;
@@ -71,6 +75,7 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
+    atomic_store_explicit(&base->server_stops_ns, 0, memory_order_relaxed);
     return close_if(source, mr_pg_claim(source->conn, source->options.slot, stop_fd, ret_error));
 }
 
@@ -123,6 +128,13 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
                                    struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
+    int64_t stops_ns = atomic_load_explicit(&base->server_stops_ns, memory_order_relaxed);
+    if (MR_UNLIKELY(stops_ns != 0) && mr_monotonic_ns() - stops_ns > SHUTDOWN_GRACE_NS) {
+        return mr_fail(
+            ret_error, MR_ERR_TRANSIENT,
+            "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
+            "it can stop, and coming back for the rest");
+    }
     /* Before it is sent: whether it arrived may never be known. */
     return mr_pg_send_status(source->conn, flushed, ping, ret_error);
 }
