@@ -31,7 +31,7 @@ LATE_SIGNALS = is_linked_with("libtsan")
 AT_EASE = {"frequency": "10"} if LATE_SIGNALS else {}
 
 # libc6-dbg, which scripts/setup.sh installs.
-LIBC_NAMES = os.path.isdir("/usr/lib/debug/.build-id")
+LIBC_NAMES = os.path.isdir("/usr/share/doc/libc6-dbg")
 
 
 def fetch(url, timeout=60):
