@@ -129,11 +129,13 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
     assert profile.total(1, thread="mr-source") > 0
     assert SANITIZED or any(name.startswith("rdk:broker") for name in checked)
     counted = profile.counted()
-    print(profile.frames_named())
+    print(profile.frames_named(), profile.frames_named(("libdw-", "libelf-")))
     assert counted["samples"] > 0
     assert LATE_SIGNALS or counted["rooted"] >= 0.99 * counted["samples"]
     # Debian's libraries are stripped; names come from archives (docs/profiler.md) and libc6-dbg, if there.
-    assert LATE_SIGNALS or profile.frames_named(() if LIBC_NAMES else ("librdkafka.so", "libjemalloc.so", "libc.so")) >= 0.90
+    # The profiler's own naming happens once and weighs only in so short a profile.
+    left_out = ("libdw-", "libelf-") + (() if LIBC_NAMES else ("librdkafka.so", "libjemalloc.so", "libc.so"))
+    assert LATE_SIGNALS or profile.frames_named(left_out) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
     assert "librdkafka" in profile.labelled("stage")
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",
