@@ -179,7 +179,8 @@ def test_a_profile_without_names_gets_them_by_build_id(taken, tmp_path):
     named = tmp_path / "named.pb.gz"
     pprof("-symbolize=force", "-proto", f"-output={named}", BINARY, bare)
     functions = {name for names in Profile(named.read_bytes()).locations.values() for name in names}
-    truth = {name for names in Profile(taken["before"].read_bytes()).locations.values() for name in names}
+    # The outermost at each address: how inlined ones are found depends on the reader's tools.
+    truth = {names[-1] for names in Profile(taken["before"].read_bytes()).locations.values() if names}
     ours = {name for name in truth if name.startswith("mr_")}
     assert ours and len(ours & functions) >= 0.9 * len(ours), ours - functions
 
