@@ -10,7 +10,27 @@ from selenium.webdriver.chrome.service import Service
 
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync",
-             "--disable-dev-shm-usage", "--hide-scrollbars")
+             "--disable-dev-shm-usage", "--hide-scrollbars", "--enable-unsafe-swiftshader")
+
+COUNT_COLOURS = """
+const [shot, done] = arguments;
+const image = new Image();
+image.onerror = () => done(0);
+image.onload = () => {
+  const at = new OffscreenCanvas(image.width, image.height).getContext('2d');
+  at.drawImage(image, 0, 0);
+  const bytes = at.getImageData(0, 0, image.width, image.height).data;
+  const pixels = new Map();
+  for (let i = 0; i < bytes.length; i += 4) {
+    const [red, green, blue] = [bytes[i], bytes[i + 1], bytes[i + 2]];
+    if (Math.max(red, green, blue) - Math.min(red, green, blue) <= 15) continue;
+    const colour = red << 16 | green << 8 | blue;
+    pixels.set(colour, (pixels.get(colour) || 0) + 1);
+  }
+  done([...pixels.values()].filter((count) => count >= 100).length);
+};
+image.src = 'data:image/png;base64,' + shot;
+"""
 
 
 def installed(*names):
@@ -41,6 +61,11 @@ class Browser:
         shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))
+
+
+    def colours(self):
+        """How many colours, greys apart, the window shows on a hundred pixels or more."""
+        return self.driver.execute_async_script(COUNT_COLOURS, self.driver.get_screenshot_as_base64())
 
 
 @contextlib.contextmanager

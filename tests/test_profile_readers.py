@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree
@@ -180,9 +179,10 @@ def test_a_profile_without_names_gets_them_by_build_id(taken, tmp_path):
     named = tmp_path / "named.pb.gz"
     pprof("-symbolize=force", "-proto", f"-output={named}", BINARY, bare)
     functions = {name for names in Profile(named.read_bytes()).locations.values() for name in names}
-    truth = {name for names in Profile(taken["before"].read_bytes()).locations.values() for name in names}
+    # The outermost at each address: how inlined ones are found depends on the reader's tools.
+    truth = {names[-1] for names in Profile(taken["before"].read_bytes()).locations.values() if names}
     ours = {name for name in truth if name.startswith("mr_")}
-    assert ours and len(ours & functions) >= 0.9 * len(ours), ours - functions
+    assert ours and len(ours - functions) <= max(1, 0.1 * len(ours)), ours - functions
 
 
 def functions_of(path):
@@ -233,7 +233,6 @@ def browser(tmp_path):
         yield opened
 
 
-@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_speedscope_draws_every_kind(taken, browser, tmp_path):
     assert os.path.isdir(SPEEDSCOPE), "speedscope is missing; scripts/setup.sh installs it"
     page = tmp_path / "speedscope"
@@ -241,29 +240,23 @@ def test_speedscope_draws_every_kind(taken, browser, tmp_path):
     browser.look(1200, 800)
     browser.driver.get(f"file://{page}/index.html")
     eventually(lambda: browser.run("return document.readyState") == "complete", 30, "the page")
-    browser.screenshot(tmp_path / "empty.png")
-    sizes = {}
-    for name in ("before", "heap", "offcpu"):
-        if name not in taken:
-            continue
+    assert browser.colours() <= 4
+    os.makedirs(RESULTS, exist_ok=True)
+    for name in taken:
         content = base64.b64encode(taken[name].read_bytes()).decode()
         script = page / f"{name}.js"
         script.write_text(f"speedscope.loadFileFromBase64('{name}.pb.gz', '{content}');")
         browser.driver.get("about:blank")
         browser.driver.get(f"file://{page}/index.html#localProfilePath={script}")
         eventually(lambda expected=name: browser.driver.title.startswith(f"{expected}.pb.gz"), 60, "its title")
-        time.sleep(0.3)  # the canvas is drawn in the next frames
-        shot = tmp_path / f"{name}.png"
-        browser.screenshot(shot)
-        sizes[name] = shot.stat().st_size
+        assert "Sandwich" in browser.run("return document.body.innerText")  # the views of a profile
+        # Of the page without a profile, only buttons have a colour.
+        eventually(lambda: browser.colours() > 4, 60, "frames")
+        browser.screenshot(os.path.join(RESULTS, f"speedscope-{name}.png"))
         assert "Something went wrong" not in browser.run("return document.body.innerText")
         assert [entry for entry in browser.errors() if entry["level"] == "SEVERE"] == []
-    print(sizes)
-    assert len(set(sizes.values())) == len(sizes), "each drew something of its own"
-    assert all(size > 20000 for size in sizes.values()), sizes
 
 
-@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_live_page_shows_the_last_minute(database, profiled, browser):
     process = profiled(endpoints="true", recorder="true", frequency="500")
     insert(database, 50000)
@@ -289,7 +282,6 @@ def test_live_page_shows_the_last_minute(database, profiled, browser):
     assert process.stop() == 0
 
 
-@pytest.mark.skipif("MILLRACE_TEST_BROWSERS" not in os.environ, reason="not yet run to its end on a busy machine")
 def test_live_page_says_how_to_see_it(profiled, browser):
     process = profiled(endpoints="true")
     browser.driver.get(process.url + "/")

@@ -30,6 +30,9 @@ LATE_SIGNALS = is_linked_with("libtsan")
 # It also makes unwinding so slow that at 150 Hz the profiler's thread does not catch up with a busy flow.
 AT_EASE = {"frequency": "10"} if LATE_SIGNALS else {}
 
+# libc6-dbg, which scripts/setup.sh installs.
+LIBC_NAMES = os.path.isdir("/usr/share/doc/libc6-dbg")
+
 
 def fetch(url, timeout=60):
     with urllib.request.urlopen(url, timeout=timeout) as answer:
@@ -69,12 +72,12 @@ def cpu_seconds(pid):
     return found
 
 
-def in_background(work):
+def in_background(work, limit_s=120):
     result = []
     thread = threading.Thread(target=lambda: result.append(work()), daemon=True)
     thread.start()
 
-    def finish(limit_s=120):
+    def finish():
         thread.join(limit_s)
         assert result, "it did not end"
         return result[0]
@@ -83,48 +86,56 @@ def in_background(work):
 
 
 def profile_under_load(database, process, seconds):
-    """A profile with all of the load inside it, and what each thread used meanwhile; None: time ran out."""
+    """A profile with all of the load inside it, and the least and most that each thread may have used during it,
+    {name: (s, s)}, by its own clock; None: the load did not end in time, or the machine left the profiler waiting."""
     times = len(process.log("profile_started")) + 1
-    finish = in_background(lambda: fetch(f"{process.url}/pprof/profile/report?seconds={seconds}&frequency=200", seconds + 60))
-    process.wait_for("profile_started", times=times)
-    start = time.monotonic()
     before = cpu_seconds(process.process.pid)
-    while time.monotonic() - start < seconds / 2:
+    finish = in_background(lambda: fetch(f"{process.url}/pprof/profile/report?seconds={seconds}&frequency=200", seconds + 60),
+                           seconds + 60)
+    process.wait_for("profile_started", times=times)
+    began = cpu_seconds(process.process.pid)
+    half = time.monotonic() + seconds / 2
+    while time.monotonic() < half:
         insert(database, 1000 if SANITIZED else 60000)
     delivered(database)
-    in_time = time.monotonic() - start < seconds - 0.5
-    after = cpu_seconds(process.process.pid)
+    ended, ended_s = cpu_seconds(process.process.pid), time.time()
     profile = Profile(finish())
-    used = {name: cpu - before.get(name, 0) for name, cpu in after.items()}
-    return (profile, used) if in_time else None
+    after = cpu_seconds(process.process.pid)
+    counted = profile.counted()
+    print(seconds, counted)
+    if ended_s > profile.start_s + profile.duration_s or counted["lost"] > counted["samples"] / (2 if SANITIZED else 100):
+        return None
+    return profile, {name: (cpu - began.get(name, 0), after.get(name, cpu) - before.get(name, 0))
+                     for name, cpu in ended.items()}
 
 
 def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
     process = profiled(endpoints="true")
     insert(database, 1000)
     delivered(database)
-    result = next(filter(None, (profile_under_load(database, process, seconds) for seconds in (10, 20, 40, 90))))
-    profile, used = result
+    profile, used = next(filter(None, (profile_under_load(database, process, seconds) for seconds in (10, 20, 40, 80))))
     checked = []
-    for name, cpu_s in used.items():
-        if cpu_s < 0.2 or name in ("mr-http", "mr-profiler"):
+    for name, (least_s, most_s) in used.items():
+        if least_s < 0.2 or name in ("mr-http", "mr-profiler"):
             continue
         # A thread of librdkafka takes its final name during its first seconds.
         got_s = profile.total(1, thread=name) / 1e9
-        print(f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s, {got_s / cpu_s:.3f}")
-        slack = (0.2 if SANITIZED else 0.10 if name.startswith("rdk:") else 0.05) * cpu_s + (0.1 if SANITIZED else 0.02)
-        assert abs(got_s - cpu_s) <= slack, f"{name}: {got_s:.3f} s sampled of {cpu_s:.3f} s"
+        print(f"{name}: {got_s:.3f} s sampled of {least_s:.3f} s to {most_s:.3f} s")
+        part = 0.2 if SANITIZED else 0.10 if name.startswith("rdk:") else 0.05
+        slack_s = 0.1 if SANITIZED else 0.02
+        assert (1 - part) * least_s - slack_s <= got_s <= (1 + part) * most_s + slack_s, f"{name}: {got_s:.3f} s sampled"
         checked.append(name)
     # What our own threads use of a small machine in that time may be little; prof_test holds them to 5 %.
     assert profile.total(1, thread="mr-source") > 0
     assert SANITIZED or any(name.startswith("rdk:broker") for name in checked)
     counted = profile.counted()
-    print(counted, profile.frames_named())
+    print(profile.frames_named(), profile.frames_named(("libdw-", "libelf-")))
     assert counted["samples"] > 0
     assert LATE_SIGNALS or counted["rooted"] >= 0.99 * counted["samples"]
-    assert SANITIZED or counted["lost"] == 0  # its rings fill while the slow profiler unwinds
-    # Debian's shared librdkafka and jemalloc are stripped; built with librdkafka's archive, its frames have names too.
-    assert LATE_SIGNALS or profile.frames_named(without=("librdkafka.so", "libjemalloc.so")) >= 0.90
+    # Debian's libraries are stripped; names come from archives (docs/profiler.md) and libc6-dbg, if there.
+    # The profiler's own naming happens once and weighs only in so short a profile.
+    left_out = ("libdw-", "libelf-") + (() if LIBC_NAMES else ("librdkafka.so", "libjemalloc.so", "libc.so"))
+    assert LATE_SIGNALS or profile.frames_named(left_out) >= 0.90
     # A stage that takes little may have no sample; which function belongs to which is src/flame's to test.
     assert "librdkafka" in profile.labelled("stage")
     assert profile.labelled("stage") <= {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge",

@@ -434,15 +434,25 @@ mr_status mr_profiler_session_begin(uint32_t frequency_hz)
     }
     pthread_mutex_lock(&state.lock);
     bool busy = state.session_open || state.stop;
-    if (!busy) {
-        state.session_open = true;
-        state.session_hz = frequency_hz;
-        mr_profile_init(&state.session, MR_PROFILE_CPU);
-        state.session_start_ns = mr_monotonic_ns();
-        pthread_cond_signal(&state.wake);
+    if (busy) {
+        pthread_mutex_unlock(&state.lock);
+        return MR_FULL;
     }
+    state.session_open = true;
+    state.session_hz = frequency_hz;
+    mr_profile_init(&state.session, MR_PROFILE_CPU);
+    /* It begins when the timers run: on a busy machine the thread that sets them may come late. */
+    while (state.session_open && !state.stop && state.hz < frequency_hz) {
+        pthread_cond_signal(&state.wake);
+        pthread_cond_wait(&state.drained, &state.lock);
+    }
+    bool ended = !state.session_open || state.stop;
+    mr_profile_done(&state.session); /* what was seen at another frequency meanwhile */
+    mr_profile_init(&state.session, MR_PROFILE_CPU);
+    state.session_start_ns = mr_monotonic_ns();
+    state.session_open = !ended;
     pthread_mutex_unlock(&state.lock);
-    return busy ? MR_FULL : MR_OK;
+    return ended ? MR_ERR_USAGE : MR_OK;
 }
 
 void mr_profiler_session_end(struct mr_profile *ret)

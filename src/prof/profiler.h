@@ -40,8 +40,8 @@ bool mr_profiler_is_running(void);
 
 /* ---- one profile on demand ---- */
 
-/* Begins to collect a CPU profile. MR_FULL: somebody else does; one at a time. MR_ERR_USAGE: the profiler
- * does not run. */
+/* Begins to collect a CPU profile and waits until sampling runs. MR_FULL: somebody else does; one at a time.
+ * MR_ERR_USAGE: the profiler does not run. */
 mr_status mr_profiler_session_begin(uint32_t frequency_hz);
 
 /* Ends it. The profile is the caller's, who calls mr_profile_done. */
