@@ -141,7 +141,8 @@ class DebeziumSubject:
         self.port = free_port()
         self.process = None
         self.looked = 0.0  # at the tasks, monotonic
-        self.log_path = os.path.join(os.environ.get("MILLRACE_PEER_LOGS", scene.folder), f"debezium-{scene.seed}.log")
+        self.log_path = os.path.join(os.environ.get("MILLRACE_PEER_LOGS", scene.folder),
+                                     f"debezium-{scene.seed}-{scene.delivery}.log")
         self._prepare()
 
     def _prepare(self):
