@@ -97,6 +97,7 @@ binary_under_test() {
     export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/release/millrace}
     [ -x "$MILLRACE_BIN" ] ||
         die "$MILLRACE_BIN is missing; build it with: cmake --preset release && cmake --build --preset release"
+    MILLRACE_BIN=$(realpath "$MILLRACE_BIN")
 }
 
 # own_stand NAME PORT: a stand of the caller's own, three ports from PORT on.
