@@ -121,8 +121,8 @@ static const char *reason_of(enum mr_state state)
         [MR_STATE_WAITING_FOR_SINK] =
             "the sink takes no records; rows wait in PostgreSQL until it does",
         [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
-        [MR_STATE_POISON] = "one change can't be passed on; it is tried three times, then millrace "
-                            "ends with exit code 65; the log says which and why",
+        [MR_STATE_POISON] =
+            "one change can't be passed on; tried three times, then exit 65; the log says why",
     };
     return reasons[state];
 }

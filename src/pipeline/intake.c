@@ -165,7 +165,8 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
     mr_intake_update_confirmed(intake);
     if (!intake->connected) {
         /* Of a stream that never began there is nothing new to tell. */
-        if (intake->confirmed == intake->told || intake->confirmed == 0 || !intake->ever_connected) {
+        if (intake->confirmed == intake->told || intake->confirmed == 0 ||
+            !intake->ever_connected) {
             return MR_OK;
         }
         return mr_fail(
