@@ -42,6 +42,7 @@ struct kafka_sink {
     uint32_t send_at;      /* records of the batch at hand that are produced already */
     bool told_unreachable; /* said once, until something is delivered again */
     bool failed;
+    bool judged; /* it failed because of a refused record, and what that means is settled */
     struct mr_error failure; /* the first of this session, or the one that no new session mends */
 
     /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
@@ -81,7 +82,8 @@ static mr_status explain(const struct kafka_sink *kafka, rd_kafka_resp_err_t err
                    rd_kafka_err2name(err), remedy[0] == '\0' ? "" : "; ", remedy);
 }
 
-static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
+/* Whether this is now what the session ended with. */
+static bool session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                          const char *text)
 {
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
@@ -89,10 +91,12 @@ static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
     mr_status status = explain(kafka, err, topic, text, &failure);
     /* What a refused record brings about (a transaction in the wrong state, what is purged) may be told before it. */
     bool cause = status != MR_ERR_TRANSIENT && kafka->failure.status == MR_ERR_TRANSIENT;
-    if (!kafka->failed || cause) {
-        kafka->failed = true;
-        kafka->failure = failure;
+    if (kafka->failed && (kafka->judged || !cause)) {
+        return false;
     }
+    kafka->failed = true;
+    kafka->failure = failure;
+    return true;
 }
 
 /* A record that Kafka refused: which one it was, and what that means for the next session. `alone`: it was the only
@@ -100,11 +104,11 @@ static void session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
 static void record_refused(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                            const struct mr_record *record, bool alone)
 {
-    bool first = !kafka->failed;
-    session_fail(kafka, err, record->topic->name, text);
-    if (!first || kafka->failure.status != MR_ERR_POISON) {
+    if (!session_fail(kafka, err, record->topic->name, text) ||
+        kafka->failure.status != MR_ERR_POISON) {
         return;
     }
+    kafka->judged = true;
     bool too_large = err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
     if (too_large && !alone && kafka->options.batch_bytes > BATCH_BYTES_MIN) {
         kafka->options.batch_bytes /= 2;
@@ -235,6 +239,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->done_context = context;
     kafka->stop_fd = stop_fd;
     kafka->failed = false;
+    kafka->judged = false;
     kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
     kafka->storing = false;
@@ -451,7 +456,7 @@ static const struct mr_record *record_of(const rd_kafka_message_t *message)
 
 static void report_failed(struct kafka_sink *kafka, const rd_kafka_message_t *message, bool alone)
 {
-    const struct mr_record *record = kafka->failed ? NULL : record_of(message);
+    const struct mr_record *record = kafka->judged ? NULL : record_of(message);
     const char *text = rd_kafka_err2str(message->err);
     if (record == NULL) {
         session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt), text);
