@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_topics.h"
@@ -17,6 +18,9 @@ enum {
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
     TAIL_FACTOR = 32, /* and by how much more each time */
 };
+
+/* A transaction of millrace's lasts a minute at most. */
+#define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
 
 /* ---- the record ---- */
 
@@ -110,8 +114,8 @@ struct loader {
     mr_kafka_serve_fn serve;
     void *context;
     bool found;
-    bool told_waiting;
-    bool unreadable; /* the newest record is of a form that is not known */
+    int64_t waiting_ns; /* monotonic; since when an open transaction is waited for, 0: none is */
+    bool unreadable;    /* the newest record is of a form that is not known */
     struct mr_checkpoint state;
 };
 
@@ -216,6 +220,29 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
     loader->unreadable = !mr_state_parse(message->payload, message->len, &loader->state);
 }
 
+/* Told once, and given up behind the time that a transaction may last: then it hangs, or our reader does. */
+static mr_status wait_for_open_transaction(struct loader *loader, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (loader->waiting_ns == 0) {
+        loader->waiting_ns = now_ns;
+        mr_log(MR_LOG_INFO, "state_wait",
+               "another pipeline's transaction is open; waiting for its end (a minute at most) to "
+               "read the position behind it",
+               MR_LOG_STR("topic", loader->options->state_topic));
+    }
+    if (now_ns - loader->waiting_ns < OPEN_TRANSACTION_NS) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_TRANSIENT,
+        "Kafka topic \"%s\", which keeps the position, can't be read to its end: a "
+        "transaction in it has been open for longer than one of millrace's may last; trying anew, "
+        "and if "
+        "it stays, \"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
+        loader->options->state_topic);
+}
+
 /* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
  * pipeline that is still open hold the end back: it is waited for. */
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
@@ -231,17 +258,15 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         rd_kafka_message_t *message = rd_kafka_consumer_poll(loader->consumer, POLL_MS);
         if (message == NULL) {
             status = loader->serve(loader->context, ret_error);
+            if (status == MR_OK && loader->waiting_ns != 0) {
+                status = wait_for_open_transaction(loader, ret_error);
+            }
             continue;
         }
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at_end = message->offset >= high;
-            if (!at_end && !loader->told_waiting) {
-                loader->told_waiting = true;
-                mr_log(MR_LOG_INFO, "state_wait",
-                       "another pipeline's transaction is open; waiting for its end (a minute at "
-                       "most) to read the "
-                       "position behind it",
-                       MR_LOG_STR("topic", loader->options->state_topic));
+            if (!at_end) {
+                status = wait_for_open_transaction(loader, ret_error);
             }
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             take_record(loader, message);
