@@ -485,9 +485,10 @@ int main(int argc, char **argv)
 #if defined(__GLIBC__) && !defined(MILLRACE_HAS_JEMALLOC)
     /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly any of them allocates. */
     mallopt(M_ARENA_MAX, 2);
-    /* What a large row took is given back at once. Left alone, glibc keeps up to 64 MiB after the first one. */
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 2 << 20);
+    /* What a large row took is given back at once; left alone, glibc moves the limit up to 32 MiB behind the first one.
+     * What is smaller stays: asking for the pages of librdkafka's requests again and again costs half of all CPU. */
+    mallopt(M_MMAP_THRESHOLD, 4 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
