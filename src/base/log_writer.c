@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 enum {
     SLOTS = 256, /* a power of two: 1 MiB, of which pages are touched as they are used */
@@ -156,15 +155,11 @@ void mr_log_start(void)
     atomic_store(&stopping, false);
     sem_init(&filled, 0, 0);
     sem_init(&ended, 0, 0);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    if (pthread_create(&thread, NULL, writer_main, NULL) == 0) {
+    if (mr_thread_create(&thread, writer_main, NULL) == 0) {
         pthread_detach(thread); /* one that hangs in a write can't be joined */
         atomic_store(&running, true);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void mr_log_stop(void)

@@ -80,14 +80,11 @@ static struct mr_datum text(const char *value)
 static const struct mr_datum null = {.kind = MR_DATUM_NULL};
 static const struct mr_datum unchanged = {.kind = MR_DATUM_UNCHANGED};
 
-static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
-                             const struct mr_datum *before, const struct mr_datum *after,
-                             uint8_t *bytes, size_t size)
+static struct mr_change change_of(const struct fixture *fixture, enum mr_op op,
+                                  enum mr_tuple_kind before_kind, const struct mr_datum *before,
+                                  const struct mr_datum *after)
 {
-    if (fixture->encoder == NULL) {
-        fixture_open(fixture);
-    }
-    struct mr_change change = {
+    return (struct mr_change){
         .op = op,
         .lsn = 0x1F00,
         .position = {.commit_lsn = 0x2000, .ordinal = 3},
@@ -96,6 +93,16 @@ static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tup
         .before = {.kind = before_kind, .values = before},
         .after = {.kind = after == NULL ? MR_TUPLE_NONE : MR_TUPLE_NEW, .values = after},
     };
+}
+
+static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
+                             const struct mr_datum *before, const struct mr_datum *after,
+                             uint8_t *bytes, size_t size)
+{
+    if (fixture->encoder == NULL) {
+        fixture_open(fixture);
+    }
+    struct mr_change change = change_of(fixture, op, before_kind, before, after);
     struct mr_buffer buffer = mr_buffer_init(bytes, size);
     return mr_encode_change(fixture->encoder, &change, &buffer, fixture->records, &fixture->count,
                             &fixture->error);
@@ -106,15 +113,7 @@ static mr_status encode_placed(struct fixture *fixture, enum mr_op op,
                                enum mr_tuple_kind before_kind, const struct mr_datum *before,
                                const struct mr_datum *after, size_t limit)
 {
-    struct mr_change change = {
-        .op = op,
-        .lsn = 0x1F00,
-        .position = {.commit_lsn = 0x2000, .ordinal = 3},
-        .transaction = &fixture->transaction,
-        .relation = &fixture->relation,
-        .before = {.kind = before_kind, .values = before},
-        .after = {.kind = after == NULL ? MR_TUPLE_NONE : MR_TUPLE_NEW, .values = after},
-    };
+    struct mr_change change = change_of(fixture, op, before_kind, before, after);
     struct mr_item item = {.change = &change};
     struct mr_oversize_case oversize = {.bytes = 9999, .limit = limit, .reason = "message_max"};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "prof/continuous.h"
 #include "prof/heap.h"
 #include "prof/push.h"
@@ -341,18 +341,6 @@ static void init_conditions(void)
     pthread_condattr_destroy(&attributes);
 }
 
-/* Stop signals are the main thread's. */
-static int create_thread(void)
-{
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&state.thread, NULL, profiler_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr_error *ret_error)
 {
     MR_ASSERT(!state.running);
@@ -373,7 +361,7 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
     uint32_t delay_s = options->interval_s > 2 * START_DELAY_S ? START_DELAY_S : 0;
     mr_profile_init(&state.interval, MR_PROFILE_CPU);
     state.interval_start_ns = now_ns + delay_s * INT64_C(1000000000);
-    int failed = create_thread();
+    int failed = mr_thread_create(&state.thread, profiler_main, NULL);
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the profiler's thread can't be started: %s",
                        strerror(failed));

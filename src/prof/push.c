@@ -3,7 +3,6 @@
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "prof/threads.h"
 
 enum {
@@ -194,13 +194,7 @@ mr_status mr_push_start(const char *url, const char *name, struct mr_error *ret_
     state.name = name;
     state.stop = false;
     atomic_store(&state.give_up_ns, 0);
-    /* Stop signals are the main thread's. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&state.thread, NULL, push_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = mr_thread_create(&state.thread, push_main, NULL);
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM,
                        "a thread for profiling.push_url can't be started: %s", strerror(failed));
