@@ -1,5 +1,6 @@
 """A database, topics and configurations on the stand, for the benchmarks."""
 
+import json
 import os
 import re
 import subprocess
@@ -36,6 +37,13 @@ ROWS_PER_TRANSACTION = 10000
 
 def dsn(database):
     return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
+
+
+def write_json(path, figures):
+    """What --json asks for; nothing without a path."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=2)
 
 
 def peak_rss(pid):

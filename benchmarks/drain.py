@@ -1,7 +1,6 @@
 """The work behind drain.sh: one backlog, two readers, alternating rounds, ratios."""
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -11,7 +10,7 @@ import uuid
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_stand import Stand, dsn
+from bench_stand import Stand, dsn, write_json
 
 
 class Bench(Stand):
@@ -136,9 +135,7 @@ def main():
         bench.close()
     figures = summary(arguments, peers, ours, first)
     print_summary(figures)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+    write_json(arguments.json, figures)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The work behind latency.sh: an open-loop writer, a consumer, percentiles."""
 
 import argparse
-import json
 import os
 import threading
 import time
@@ -9,7 +8,7 @@ import time
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_stand import INSERT, Stand, dsn
+from bench_stand import INSERT, Stand, dsn, write_json
 
 ROWS_PER_TRANSACTION = 10
 WARM_UP_S = 2
@@ -90,9 +89,7 @@ def main():
                "max_ms": waits[-1] * 1000}
     print(f"{figures['records']} records at {figures['rate']}/s, commit to consumer: "
           + ", ".join(f"{key[:-3]} {value:.1f} ms" for key, value in figures.items() if key.endswith("_ms")))
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+    write_json(arguments.json, figures)
 
 
 if __name__ == "__main__":

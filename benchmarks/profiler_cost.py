@@ -1,7 +1,6 @@
 """The work behind profiler-cost.sh: one backlog drained without and with the continuous profiler, in pairs."""
 
 import argparse
-import json
 import os
 import random
 import re
@@ -12,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 
-from bench_stand import dsn, peak_rss
+from bench_stand import dsn, peak_rss, write_json
 from drain import Bench
 
 ACCOUNT = ("millrace_profiler_samples_total", "millrace_profiler_lost_samples_total",
@@ -144,9 +143,7 @@ def main():
         bench.close()
     figures = summary(arguments, plain, profiled)
     print_summary(figures)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+    write_json(arguments.json, figures)
 
 
 if __name__ == "__main__":
