@@ -186,6 +186,14 @@ static void kafka_close(struct mr_sink *sink)
         return;
     }
     rd_kafka_queue_io_event_enable(kafka->queue, -1, NULL, 0);
+    /* A client that is about to add a partition to its transaction while it goes away aborts the process (2.0.2);
+     * one that has given the transaction up adds none. */
+    if (kafka->in_transaction) {
+        rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, 0);
+        if (error != NULL) {
+            rd_kafka_error_destroy(error); /* nobody waits for its end */
+        }
+    }
     /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */
     rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     mr_kafka_topics_done(&kafka->topics);

@@ -82,19 +82,11 @@ class MillraceSubject:
         self.scene.millrace_ended(code)
         return code
 
-    def is_known_end(self, code):
-        """Debian's librdkafka 2.0.2 may abort while a transactional producer is destroyed that could not reach Kafka;
-        docs/reliability.md speaks of it. It is counted, and its transaction must not be seen, as after a kill."""
-        if code == -signal.SIGABRT and any("rdkafka_txnmgr.c" in line for line in self.millrace.lines[-3:]):
-            self.counts["aborts of librdkafka"] += 1
-            return True
-        return code in ORDERLY
-
     def revive(self):
         """A bug that ends millrace is found here."""
         if self.millrace.process.poll() is not None:
             code = self.ended()
-            assert self.is_known_end(code), f"millrace ended with {code}:\n{self.said()}"
+            assert code in ORDERLY, f"millrace ended with {code}:\n{self.said()}"
             self.counts["ends of its own"] += 1
             self.start()
 
@@ -108,7 +100,7 @@ class MillraceSubject:
         self.millrace.wait_for("started", 60)  # from then on it listens to signals
         self.millrace.process.send_signal(signal.SIGTERM)
         code = self.ended()
-        assert self.is_known_end(code), f"SIGTERM ended with {code}:\n{self.said()}"
+        assert code in ORDERLY, f"SIGTERM ended with {code}:\n{self.said()}"
         self.start()
 
     def signal(self, number):

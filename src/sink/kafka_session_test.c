@@ -1,5 +1,4 @@
-/* A broker that refuses the first request to a partition and takes the next one, as one does that is only just
- * making the partition. librdkafka then takes the first for delivered; the sink must not. */
+/* Ends of the sink's sessions that librdkafka gets wrong, against a broker of the test's own. */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <poll.h>
@@ -11,7 +10,7 @@
 #include "sink/sink.h"
 #include "testing/test.h"
 
-enum { LIMIT_S = 30, PRODUCE = 0 /* Kafka's number of that request */ };
+enum { LIMIT_S = 30, SESSIONS = 50, PRODUCE = 0 /* Kafka's number of that request */ };
 
 struct fixture {
     rd_kafka_t *client;
@@ -52,7 +51,7 @@ static mr_status serve(struct fixture *fixture)
     return fixture->sink->ops->poll(fixture->sink, &error);
 }
 
-static void send_one(struct fixture *fixture)
+static struct mr_batch *send_one(struct fixture *fixture)
 {
     struct mr_batch *batch = one_record(fixture);
     struct mr_error error = {0};
@@ -63,6 +62,7 @@ static void send_one(struct fixture *fixture)
         assert_int_equal(serve(fixture), MR_OK);
     }
     assert_int_equal(status, MR_OK);
+    return batch;
 }
 
 /* Until so many are done or the session has failed. */
@@ -77,7 +77,15 @@ static mr_status serve_until(struct fixture *fixture, unsigned done)
     return status;
 }
 
-static int setup(void **state)
+static void open_session(struct fixture *fixture)
+{
+    struct mr_error error = {0};
+    assert_int_equal(
+        fixture->sink->ops->open(fixture->sink, batch_done, fixture, fixture->wake_fd, -1, &error),
+        MR_OK);
+}
+
+static int setup_with(void **state, bool exactly_once)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
@@ -91,15 +99,24 @@ static int setup(void **state)
         .message_bytes_max = 1000000,
         .partitions = 1,
         .replication = 1,
+        .exactly_once = exactly_once,
+        .state_name = "p",
     };
     fixture->sink = mr_kafka_sink_new(&options);
     mr_pool_init(&fixture->pool, 4, 65536, 65536);
-    struct mr_error error = {0};
-    assert_int_equal(
-        fixture->sink->ops->open(fixture->sink, batch_done, fixture, fixture->wake_fd, -1, &error),
-        MR_OK);
+    open_session(fixture);
     *state = fixture;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, false);
+}
+
+static int setup_exactly_once(void **state)
+{
+    return setup_with(state, true);
 }
 
 static int teardown(void **state)
@@ -115,6 +132,8 @@ static int teardown(void **state)
     return 0;
 }
 
+/* A broker that is only just making a partition refuses the first request to it and takes the next one. librdkafka then
+ * takes the first for delivered; the sink must not. */
 static void test_a_delivery_nobody_answered_for_is_none(void **state)
 {
     struct fixture *fixture = *state;
@@ -130,11 +149,26 @@ static void test_a_delivery_nobody_answered_for_is_none(void **state)
     assert_true(fixture->done < 3);
 }
 
+/* librdkafka is then about to add a partition to it, and aborted the process. */
+static void test_a_session_may_end_as_its_transaction_begins(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int i = 0; i < SESSIONS; i++) {
+        struct mr_batch *batch = send_one(fixture);
+        fixture->sink->ops->close(fixture->sink);
+        mr_pool_release(&fixture->pool, batch);
+        open_session(fixture);
+    }
+    assert_int_equal(fixture->done, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_a_session_may_end_as_its_transaction_begins,
+                                        setup_exactly_once, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
