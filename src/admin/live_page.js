@@ -377,6 +377,7 @@ async function turn() {
   try {
     const [status, history] = await Promise.all(
       [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
+    if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all anew with the next turn
     takeRows(history);
     for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawEvents, drawLinks, drawFlame]) draw(status);
     drawStrip();

@@ -127,15 +127,16 @@ static const char *reason_of(enum mr_state state)
     return reasons[state];
 }
 
-static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                          int64_t now_ns)
 {
     enum mr_state state = state_of(now);
     if (state != monitor->state) {
         monitor->state = state;
-        monitor->state_since_ms = now->time_ms;
+        monitor->state_since_ns = now_ns;
     }
     now->state = state;
-    now->state_since_ms = monitor->state_since_ms;
+    now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
     now->ready = state == MR_STATE_STREAMING;
     snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
     now->bottleneck = monitor->bottleneck;
@@ -146,24 +147,40 @@ static mr_lsn highest(mr_lsn a, mr_lsn b)
     return a > b ? a : b;
 }
 
+/* How long ago the newest confirmed commit was. A clock that was set, or is not the server's, may say less than
+ * has passed since it was confirmed. */
+static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                             int64_t now_ns)
+{
+    if (now->pipeline.commit_us_confirmed != monitor->commit_us) {
+        monitor->commit_us = now->pipeline.commit_us_confirmed;
+        monitor->commit_confirmed_ns = now_ns;
+    }
+    int64_t by_clock_ns = now->time_ms * 1000000 - monitor->commit_us * 1000;
+    int64_t passed_ns = now_ns - monitor->commit_confirmed_ns;
+    return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
+}
+
 /* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
  * nothing was left to confirm. */
-static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
     mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
     now->confirmed_lsn = confirmed;
     now->lag_bytes = now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
-    int64_t now_us = now->time_ms * 1000;
     if (now->lag_bytes == 0 && confirmed != 0) {
-        monitor->caught_up_us = now_us;
+        monitor->caught_up_ns = now_ns;
     }
-    int64_t since_us = pipeline->commit_us_confirmed > monitor->caught_up_us
-                           ? pipeline->commit_us_confirmed
-                           : monitor->caught_up_us;
-    bool known = since_us != 0 && since_us < now_us;
-    now->lag_seconds = known ? (double)(now_us - since_us) / 1e6 : 0;
+    int64_t age_ns = INT64_MAX;
+    if (pipeline->commit_us_confirmed != 0) {
+        age_ns = commit_age_ns(monitor, now, now_ns);
+    }
+    if (monitor->caught_up_ns != 0 && now_ns - monitor->caught_up_ns < age_ns) {
+        age_ns = now_ns - monitor->caught_up_ns;
+    }
+    now->lag_seconds = age_ns != INT64_MAX ? (double)age_ns / 1e9 : 0;
 }
 
 static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
@@ -181,17 +198,18 @@ static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapsho
 void mr_monitor_look(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *now = monitor->now;
+    int64_t now_ns = mr_monotonic_ns();
     now->time_ms = wall_ms();
-    now->uptime_ms = now->time_ms - monitor->begin_ms;
+    now->uptime_ms = (now_ns - monitor->begin_ns) / 1000000;
     now->pipeline = mr_pipeline_stats(monitor->options.pipeline);
     look_at_sink(monitor, now);
     if (monitor->options.slot != NULL) {
         mr_pg_slot_view(monitor->options.slot, &now->slot);
     }
     look_at_tables(monitor, now);
-    look_at_state(monitor, now);
-    look_at_lag(monitor, now);
-    look_for_stall(monitor, now, mr_monotonic_ns());
+    look_at_state(monitor, now, now_ns);
+    look_at_lag(monitor, now, now_ns);
+    look_for_stall(monitor, now, now_ns);
     mr_process_read(&now->process);
     const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
     mr_histogram_read(&meter->flush, &now->flush);
@@ -271,6 +289,11 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
     mr_histogram_since(&mark->latency, &before->latency, &latency);
     double seconds = (double)(mark->time_ns - before->time_ns) / 1e9;
     const struct mr_pipeline_stats *is = &mark->pipeline;
+    uint64_t count = monitor->sample_count;
+    if (count > 0 && monitor->samples[(count - 1) % MR_MONITOR_SAMPLES].time_ms > now->time_ms) {
+        monitor->sample_count =
+            0; /* the clock was set back: who asks by time would find the wrong ones */
+    }
     monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
         .time_ms = now->time_ms,
         .changes_rate = (float)((double)grown(is->changes, was->changes) / seconds),
@@ -328,8 +351,8 @@ struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
 {
     struct mr_monitor *monitor = MR_NEW(struct mr_monitor);
     monitor->options = *options;
-    monitor->begin_ms = wall_ms();
-    monitor->state_since_ms = monitor->begin_ms;
+    monitor->begin_ns = mr_monotonic_ns();
+    monitor->state_since_ns = monitor->begin_ns;
     monitor->now = MR_NEW(struct mr_monitor_snapshot);
     monitor->text_size = TEXT_SIZE_FIRST / 2;
     monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

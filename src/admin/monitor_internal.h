@@ -20,7 +20,7 @@ struct mr_monitor_mark {
 
 struct mr_monitor {
     struct mr_monitor_options options;
-    int64_t begin_ms;
+    int64_t begin_ns;
     pthread_t thread;
     bool started;
     int stop_fd;
@@ -32,15 +32,17 @@ struct mr_monitor {
 
     pthread_mutex_t lock; /* over all that follows */
     struct mr_monitor_sample samples[MR_MONITOR_SAMPLES];
-    uint64_t sample_count; /* ever */
+    uint64_t sample_count; /* since the start, or since the clock was set back */
     struct mr_monitor_mark mark;
     struct mr_monitor_snapshot *now; /* the one that sampling and /metrics work on */
     enum mr_state state;
-    int64_t state_since_ms;
+    int64_t state_since_ns;
     enum mr_stage bottleneck;
-    int64_t caught_up_us; /* when all was confirmed last; 0: not seen yet */
-    uint64_t acked;       /* count of acknowledgements last seen to move, */
-    int64_t acked_ns;     /* and when */
+    int64_t caught_up_ns;        /* when all was confirmed last; 0: not seen yet */
+    int64_t commit_us;           /* time of the newest confirmed commit, */
+    int64_t commit_confirmed_ns; /* and when it was first seen to be that */
+    uint64_t acked;              /* count of acknowledgements last seen to move, */
+    int64_t acked_ns;            /* and when */
     double write_seconds;
     size_t text_size; /* of the last /metrics */
 };

@@ -170,9 +170,9 @@ void mr_log_stop(void)
     atomic_store(&stopping, true);
     sem_post(&filled);
     struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
+    clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += STOP_MS / 1000;
-    while (sem_timedwait(&ended, &limit) != 0 && errno == EINTR) {
+    while (sem_clockwait(&ended, CLOCK_MONOTONIC, &limit) != 0 && errno == EINTR) {
     }
     atomic_store(&running, false);
 }

@@ -67,6 +67,9 @@ static void give_back(struct delivery *delivery, struct mr_batch *batch)
 static void tell(struct delivery *delivery, struct progress progress)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
+    if (progress.sequence != 0) {
+        delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
+    }
     delivery->told = progress;
     atomic_store(&pipeline->confirmed, progress.lsn);
     atomic_store(&pipeline->delivered, progress.sequence);
@@ -89,7 +92,6 @@ static void batch_done(void *context, struct mr_batch *batch)
     }
     mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
     delivery->group_open[batch->group]--;
-    delivery->attempt = 0;
     if (MR_UNLIKELY(delivery->poison.failures > 0) &&
         delivery->ack.confirmed > delivery->poison.position.commit_lsn) {
         delivery->poison = (struct mr_poison){0};
@@ -371,18 +373,15 @@ static bool back_off(struct delivery *delivery, mr_status status)
     uint32_t most_ms = pipeline->options.backoff_max_ms;
     uint32_t wait_ms = status == MR_ERR_POISON ? mr_poison_pause_ms(&delivery->poison, most_ms)
                                                : mr_backoff_ms(delivery->attempt++, most_ms);
-    while (!must_leave(pipeline)) {
-        int ready = poll(fds, 2, (int)wait_ms);
-        if (ready == 0) {
-            return true;
-        }
-        if (fds[0].revents != 0) {
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)wait_ms * 1000000;
+    int64_t left_ns;
+    while (!must_leave(pipeline) && (left_ns = end_ns - mr_monotonic_ns()) > 0) {
+        if (poll(fds, 2, (int)(left_ns / 1000000) + 1) > 0 && fds[0].revents != 0) {
             return false;
         }
         mr_wake_clear(pipeline->sink_wake);
-        wait_ms = wait_ms / 2 + 1;
     }
-    return false;
+    return !must_leave(pipeline);
 }
 
 /* A transactional sink fences whoever else writes, and what is stored may change for as long as somebody else has the

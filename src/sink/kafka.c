@@ -48,7 +48,7 @@ struct kafka_sink {
     /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
     struct mr_sink_counts counts;
     _Atomic bool connected;
-    _Atomic int64_t unreachable_ms; /* since when, by the wall clock; 0: reachable */
+    _Atomic int64_t unreachable_ns; /* since when, by the monotonic clock; 0: reachable */
     _Atomic(char *) statistics;
     _Atomic bool session_is_new;
     struct mr_sink_client client; /* the viewer's */
@@ -534,7 +534,7 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
     if (!kafka->told_unreachable) {
         kafka->told_unreachable = true;
-        atomic_store(&kafka->unreachable_ms, mr_wall_ns() / 1000000);
+        atomic_store(&kafka->unreachable_ns, mr_monotonic_ns());
         mr_log(MR_LOG_WARN, "kafka_unreachable", error.text);
     }
 }
@@ -561,7 +561,7 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
         rd_kafka_event_destroy(event);
     }
     if (!kafka->told_unreachable) {
-        atomic_store_explicit(&kafka->unreachable_ms, 0, memory_order_relaxed);
+        atomic_store_explicit(&kafka->unreachable_ns, 0, memory_order_relaxed);
     }
     MR_TRY(session_status(kafka, ret_error));
     return kafka->ending && kafka->unreported == 0 ? end_transaction(kafka, ret_error) : MR_OK;
@@ -589,10 +589,10 @@ static void take_statistics(struct kafka_sink *kafka)
 /* Once a broker was called unreachable, only a delivery or a report of a broker that is up says otherwise. */
 static bool is_reachable(const struct kafka_sink *kafka)
 {
-    int64_t since_ms = atomic_load_explicit(&kafka->unreachable_ms, memory_order_relaxed);
-    bool up = since_ms == 0;
+    int64_t since_ns = atomic_load_explicit(&kafka->unreachable_ns, memory_order_relaxed);
+    bool up = since_ns == 0;
     for (uint32_t i = 0; i < kafka->client.broker_count; i++) {
-        up = up || (kafka->client.brokers[i].up && kafka->client.time_ms > since_ms);
+        up = up || (kafka->client.brokers[i].up && kafka->client.time_ns > since_ns);
     }
     return up;
 }

@@ -86,6 +86,12 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                  "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
                  "max.message.bytes");
         return MR_ERR_POISON;
+    case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "records carry the time of their commit, the stored position that of this "
+                 "machine: set the clock that is wrong, or raise the topic's "
+                 "message.timestamp.after.max.ms (an hour by default)");
+        return MR_ERR_TRANSIENT;
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
     case RD_KAFKA_RESP_ERR_INVALID_RECORD:
         return MR_ERR_POISON;

@@ -64,7 +64,7 @@ bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret)
     }
     *ret = (struct mr_sink_client){
         .known = true,
-        .time_ms = (int64_t)number(root, "time") * 1000,
+        .time_ns = (int64_t)number(root, "ts") * 1000,
         .queue_messages = count(root, "msg_cnt"),
         .queue_bytes = count(root, "msg_size"),
         .pending_events = count(root, "replyq"),

@@ -40,7 +40,7 @@ struct mr_sink_broker {
 /* The Kafka client's statistics, of its last report. */
 struct mr_sink_client {
     bool known;      /* a report has come in this session */
-    int64_t time_ms; /* of the report, since 1970 */
+    int64_t time_ns; /* of the report, by the monotonic clock */
     uint64_t queue_messages;
     uint64_t queue_bytes;
     uint64_t pending_events;
