@@ -164,6 +164,8 @@ mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error
         pipeline->on_open(pipeline->on_open_context);
     }
     mr_log(MR_LOG_INFO, "source_connected", "streaming from PostgreSQL",
-           MR_LOG_LSN("start", intake->confirmed));
+           MR_LOG_LSN("start", intake->confirmed),
+           MR_LOG_LSN("sent_commit_lsn", intake->appended.commit_lsn),
+           MR_LOG_INT("sent_ordinal", intake->appended.ordinal));
     return MR_OK;
 }

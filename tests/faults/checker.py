@@ -245,17 +245,28 @@ class Checker:
         """Of each transaction all ordinals from 1 on, once each, under one transaction id."""
         if "ordinals of transactions" in self.report.unjudged:
             return
-        merged = heapq.merge(*(zip(partition.commits, partition.places, partition.xids)
-                               for table in self.tables for partition in self.partitions[table]))
+        partitions = [partition for table in self.tables for partition in self.partitions[table]]
+        merged = heapq.merge(*(zip(partition.commits, partition.places, partition.xids, itertools.repeat(number),
+                                   partition.offsets) for number, partition in enumerate(partitions)))
         for commit, changes in itertools.groupby(merged, key=lambda change: change[0]):
-            ordinals, xids = set(), set()
-            for _, place, xid in changes:
-                ordinals.add(place >> 4)
+            ordinals, xids = {}, set()
+            for _, place, xid, number, offset in changes:
+                ordinals[place >> 4] = f"{partitions[number].name}[{partitions[number].number}] offset {offset}"
                 xids.add(xid)
             if len(ordinals) != max(ordinals) or min(ordinals) != 1:
-                self.report.wrong("transaction with a gap", f"commit {commit:X}", max(ordinals) - len(ordinals))
+                self.report.wrong("transaction with a gap", f"commit {commit:X} {self._gaps(ordinals)}",
+                                  max(ordinals) - len(ordinals))
             if len(xids) != 1:
                 self.report.wrong("mixed transactions", f"commit {commit:X}")
+
+    @staticmethod
+    def _gaps(ordinals):
+        """What is missing between which records."""
+        there, gaps = sorted(ordinals), []
+        for before, after in zip([0, *there], there):
+            if after != before + 1:
+                gaps.append(f"{before + 1} to {after - 1} between {ordinals.get(before)} and {ordinals[after]}")
+        return f"of {there[-1]}: {'; '.join(gaps[:10])}"
 
     def check_parts(self):
         """A delete is followed by its tombstone; a changed key is delete, tombstone, create of one position."""

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 # pylint: disable=wrong-import-position
@@ -244,6 +245,16 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         if self.subject is not None:
             print(f"--- the subject's last lines\n{self.subject.said(lines)}", file=sys.stderr)
 
+    def keep(self, folder):
+        """For whoever looks what went wrong: all that millrace said, and the brokers' files once they are closed."""
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        with open(os.path.join(folder, "millrace.log"), "w", encoding="utf-8") as file:
+            file.writelines(self.subject.log)
+        for broker in getattr(self.broker, "nodes", [self.broker]):
+            broker.keep_in = folder
+        print(f"logs and brokers' files: {folder}", file=sys.stderr)
+
     def close(self):
         """Leaves the stand as it was, whatever happened."""
         for busy in (self.workload, self.clients):
@@ -289,6 +300,8 @@ def run(arguments):
                       arguments.profiler)
         scene.storm(arguments.minutes * 60, arguments.every)
         report = scene.check()
+        if report.problems:
+            scene.keep(os.path.join(ROOT, "build", f"storm-{arguments.seed}"))
     except BaseException:
         if scene is not None:
             scene.tell_what_was_said()

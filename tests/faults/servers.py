@@ -105,6 +105,7 @@ class Broker:
         if self.proxy:
             self.proxied = f"127.0.0.1:{self.proxy.port}"
         self.process = None
+        self.keep_in = None  # a folder that gets its files in the end
         self.started = 0.0  # when it began to serve, monotonic
 
     def configure(self, nodes):
@@ -212,6 +213,8 @@ class Broker:
             self.proxy.close()
         if self.disk:
             self.disk.close()
+        if self.keep_in:
+            shutil.copytree(self.folder, os.path.join(self.keep_in, f"broker-{self.number}"), dirs_exist_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
