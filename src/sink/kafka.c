@@ -29,6 +29,8 @@ enum {
     BATCH_BYTES_MIN = 1024,
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
     RETRY_MS = 20,
+    COMMIT_MS = 10000,    /* then its outcome counts as unknown */
+    UNSETTLED_MS = 30000, /* behind a commit: until then its markers may not be written */
 };
 
 struct kafka_sink {
@@ -61,6 +63,8 @@ struct kafka_sink {
     /* The open transaction (exactly once). */
     bool in_transaction;
     bool ending;            /* its state record is sent; it ends once all is reported */
+    int64_t commit_ns;      /* since when its commit is tried; 0: it is not */
+    int64_t committed_ns;   /* when the one before was; 0: none of this session */
     uint64_t unreported;    /* records of it */
     struct mr_batch *first; /* its batches, in order */
     struct mr_batch **last;
@@ -253,6 +257,8 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->storing = false;
     kafka->in_transaction = false;
     kafka->ending = false;
+    kafka->commit_ns = 0;
+    kafka->committed_ns = 0;
     kafka->unreported = 0;
     kafka->first = NULL;
     kafka->last = &kafka->first;
@@ -383,12 +389,53 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
 
 /* ---- the state record ---- */
 
+/* Gives the topic a record of ours, and the end of a transaction that is given up. It ends whatever the brokers have
+ * left open there of an earlier session: they think it has ended, so nothing else will. What that held comes again. */
+static mr_status end_hanging(struct kafka_sink *kafka, struct mr_error *ret_error)
+{
+    static const char nobody[] = "";
+    mr_status status;
+    while ((status = begin(kafka, ret_error)) == MR_FULL) {
+        MR_TRY(serve(kafka, ret_error));
+    }
+    MR_TRY(status);
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(nobody, 0),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)nobody, 0), RD_KAFKA_V_END);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return session_status(kafka, ret_error);
+    }
+    for (kafka->unreported = 1; kafka->unreported > 0;) {
+        MR_TRY(serve(kafka, ret_error));
+    }
+    rd_kafka_error_t *error;
+    while ((error = rd_kafka_abort_transaction(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        MR_TRY(serve(kafka, ret_error));
+    }
+    kafka->in_transaction = false;
+    mr_log(MR_LOG_WARN, "state_ended",
+           "Kafka had left a transaction open in the topic that keeps the position, although it "
+           "had ended; it is given up, and what it held comes again",
+           MR_LOG_STR("topic", kafka->options.state_topic));
+    return MR_OK;
+}
+
 static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *ret_error)
 {
     struct kafka_sink *kafka = kafka_of(sink);
+    bool hangs;
+    mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, serve, kafka,
+                                           ret_found, ret_state, &hangs, ret_error);
+    if (!hangs) {
+        return status;
+    }
+    MR_TRY(end_hanging(kafka, ret_error));
     return mr_kafka_state_load(kafka->producer, &kafka->options, serve, kafka, ret_found, ret_state,
-                               ret_error);
+                               &hangs, ret_error);
 }
 
 static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *state,
@@ -426,10 +473,18 @@ static bool kafka_storing(const struct mr_sink *sink)
  * session; the next one reads what became of it. */
 static mr_status end_transaction(struct kafka_sink *kafka, struct mr_error *ret_error)
 {
+    int64_t now_ns = mr_monotonic_ns();
+    kafka->commit_ns = kafka->commit_ns == 0 ? now_ns : kafka->commit_ns;
     rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
     if (error != NULL) {
+        if (now_ns - kafka->commit_ns > COMMIT_MS * INT64_C(1000000)) {
+            session_fail(kafka, rd_kafka_error_code(error), NULL,
+                         "a transaction's commit is not answered; reading what became of it");
+        }
         return transaction_failed(kafka, error, ret_error);
     }
+    kafka->commit_ns = 0;
+    kafka->committed_ns = mr_monotonic_ns();
     kafka->in_transaction = false;
     kafka->ending = false;
     kafka->storing = false;
@@ -510,6 +565,17 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
     }
 }
 
+/* Whether a broker that goes away now may leave a transaction half ended: it has answered the commit before it writes
+ * the markers, and brokers of 4.3 skip those of partitions that have no leader at that moment (KAFKA-20734). The next
+ * transaction of a partition then decides, and one that is given up takes the other with it. So no more are committed
+ * in this session; the next one reads how far the position has come, and begins there. */
+static bool is_unsettled(const struct kafka_sink *kafka)
+{
+    return kafka->in_transaction ||
+           (kafka->committed_ns != 0 &&
+            mr_monotonic_ns() - kafka->committed_ns < UNSETTLED_MS * INT64_C(1000000));
+}
+
 static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -527,7 +593,7 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
         session_fail(kafka, err, NULL, reason);
         return;
     }
-    if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH) {
+    if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH || is_unsettled(kafka)) {
         session_fail(kafka, err, NULL, text);
         return; /* it is counted there */
     }

@@ -115,15 +115,18 @@ struct loader {
     void *context;
     bool found;
     int64_t waiting_ns; /* monotonic; since when an open transaction is waited for, 0: none is */
+    int64_t looked_at;  /* where the one begins of which it was found out whose it is */
     bool unreadable;    /* the newest record is of a form that is not known */
+    bool hangs;         /* one of this pipeline is open although it has ended */
     struct mr_checkpoint state;
 };
 
-static mr_status consumer_new(struct loader *loader, struct mr_error *ret_error)
+static mr_status consumer_new(const struct loader *loader, const char *isolation,
+                              rd_kafka_t **ret_consumer, struct mr_error *ret_error)
 {
-    static const struct mr_kafka_property fixed[] = {
+    const struct mr_kafka_property fixed[] = {
         {"group.id", "millrace-state"}, /* asked for by the library; nothing is joined or stored */
-        {"enable.auto.commit", "false"},      {"isolation.level", "read_committed"},
+        {"enable.auto.commit", "false"},      {"isolation.level", isolation},
         {"enable.partition.eof", "true"},     {"auto.offset.reset", "error"},
         {"fetch.wait.max.ms", "10"},          {"queued.max.messages.kbytes", "1024"},
         {"fetch.message.max.bytes", "65536"},
@@ -143,13 +146,22 @@ static mr_status consumer_new(struct loader *loader, struct mr_error *ret_error)
         return status;
     }
     rd_kafka_conf_set_log_cb(conf, NULL);
-    loader->consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
-    if (loader->consumer == NULL) {
+    *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
+    if (*ret_consumer == NULL) {
         rd_kafka_conf_destroy(conf);
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
     }
-    rd_kafka_poll_set_consumer(loader->consumer);
+    rd_kafka_poll_set_consumer(*ret_consumer);
     return MR_OK;
+}
+
+static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = offset;
+    rd_kafka_resp_err_t err = rd_kafka_assign(consumer, part);
+    rd_kafka_topic_partition_list_destroy(part);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 static void create_topic(struct loader *loader)
@@ -211,15 +223,54 @@ static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high
     }
 }
 
-static void take_record(struct loader *loader, const rd_kafka_message_t *message)
+static bool is_of_pipeline(const struct loader *loader, const rd_kafka_message_t *message)
 {
     size_t len = strlen(loader->options->state_name);
-    if (message->key_len != len || memcmp(message->key, loader->options->state_name, len) != 0 ||
-        message->payload == NULL) {
+    return message->key_len == len && memcmp(message->key, loader->options->state_name, len) == 0;
+}
+
+static void take_record(struct loader *loader, const rd_kafka_message_t *message)
+{
+    if (!is_of_pipeline(loader, message) || message->payload == NULL) {
         return;
     }
     loader->found = true;
     loader->unreadable = !mr_state_parse(message->payload, message->len, &loader->state);
+}
+
+/* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the producer that began
+ * it was fenced, which ended all it had open. */
+static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_error *ret_error)
+{
+    rd_kafka_t *reader;
+    MR_TRY(consumer_new(loader, "read_uncommitted", &reader, ret_error));
+    assign(loader, reader, offset);
+    mr_status status = MR_OK;
+    for (bool known = false; !known && status == MR_OK;) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(reader, POLL_MS);
+        if (message == NULL) {
+            status = loader->serve(loader->context, ret_error);
+            continue;
+        }
+        known = message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+        loader->hangs =
+            message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_of_pipeline(loader, message);
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_destroy_flags(reader, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    loader->looked_at = offset;
+    return status;
+}
+
+static mr_status hanging(const struct loader *loader, struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_TRANSIENT,
+        "Kafka topic \"%s\", which keeps the position, can't be read to its end: a "
+        "transaction in it has been open for longer than one of millrace's may last; trying anew, "
+        "and if it stays, \"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
+        loader->options->state_topic);
 }
 
 /* Told once, and given up behind the time that a transaction may last: then it hangs, or our reader does. */
@@ -236,13 +287,19 @@ static mr_status wait_for_open_transaction(struct loader *loader, struct mr_erro
     if (now_ns - loader->waiting_ns < OPEN_TRANSACTION_NS) {
         return MR_OK;
     }
-    return mr_fail(
-        ret_error, MR_ERR_TRANSIENT,
-        "Kafka topic \"%s\", which keeps the position, can't be read to its end: a "
-        "transaction in it has been open for longer than one of millrace's may last; trying anew, "
-        "and if "
-        "it stays, \"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
-        loader->options->state_topic);
+    return hanging(loader, ret_error);
+}
+
+/* The end of what is committed is at `offset`. */
+static mr_status open_transaction(struct loader *loader, int64_t offset, struct mr_error *ret_error)
+{
+    if (loader->options->exactly_once && loader->looked_at != offset) {
+        MR_TRY(look_whose(loader, offset, ret_error));
+        if (loader->hangs) {
+            return hanging(loader, ret_error);
+        }
+    }
+    return wait_for_open_transaction(loader, ret_error);
 }
 
 /* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
@@ -250,11 +307,7 @@ static mr_status wait_for_open_transaction(struct loader *loader, struct mr_erro
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
                            struct mr_error *ret_error)
 {
-    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = from;
-    rd_kafka_resp_err_t err = rd_kafka_assign(loader->consumer, part);
-    rd_kafka_topic_partition_list_destroy(part);
-    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    assign(loader, loader->consumer, from);
     mr_status status = MR_OK;
     for (bool at_end = false; !at_end && status == MR_OK;) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(loader->consumer, POLL_MS);
@@ -268,7 +321,7 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at_end = message->offset >= high;
             if (!at_end) {
-                status = wait_for_open_transaction(loader, ret_error);
+                status = open_transaction(loader, message->offset, ret_error);
             }
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             take_record(loader, message);
@@ -301,13 +354,19 @@ static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
 
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
                               mr_kafka_serve_fn serve, void *context, bool *ret_found,
-                              struct mr_checkpoint *ret_state, struct mr_error *ret_error)
+                              struct mr_checkpoint *ret_state, bool *ret_hangs,
+                              struct mr_error *ret_error)
 {
-    struct loader loader = {
-        .options = options, .producer = producer, .serve = serve, .context = context};
-    MR_TRY(consumer_new(&loader, ret_error));
+    struct loader loader = {.options = options,
+                            .producer = producer,
+                            .serve = serve,
+                            .context = context,
+                            .looked_at = -1};
+    *ret_hangs = false;
+    MR_TRY(consumer_new(&loader, "read_committed", &loader.consumer, ret_error));
     mr_status status = read_newest(&loader, ret_error);
     rd_kafka_destroy_flags(loader.consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    *ret_hangs = loader.hangs;
     MR_TRY(status);
     if (loader.unreadable) {
         return mr_fail(
