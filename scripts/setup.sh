@@ -12,7 +12,8 @@
 #
 # Run it as root or as a user with sudo. Jars, venv and PostgreSQL 16-18 go to
 # MILLRACE_TOOLS_DIR, by default MILLRACE_STAND_DIR, by default <repo>/.stand (for root in a
-# repository that other users can't reach: a folder in /var/lib). What apt, Maven, pip and npm
+# repository that other users can't reach: a folder in /var/lib). MILLRACE_KAFKA_VERSION is another
+# Kafka than the one of scripts/kafka/pom.xml. What apt, Maven, pip and npm
 # say is shown only when they fail.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh disable=SC1091
@@ -103,13 +104,14 @@ hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 
 install_kafka() {
     local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key
-    key=$(hash_of "$pom")
+    key=$(hash_of "$pom")${MILLRACE_KAFKA_VERSION:-}
     if stamp_is kafka "$key" && compgen -G "$libs/kafka_2.13-*.jar" >/dev/null; then return 0; fi
     progress "fetching Kafka's jars"
     rm -rf "$TOOLS_DIR/kafka"
     mkdir -p "$libs"
     # A folder of its own for the build files: the repo stays clean.
-    quietly mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime -DoutputDirectory="$libs" ||
+    quietly mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime -DoutputDirectory="$libs" \
+        ${MILLRACE_KAFKA_VERSION:+"-Dkafka.version=$MILLRACE_KAFKA_VERSION"} ||
         die "Kafka's jars can't be fetched: see above; Maven's settings are in ~/.m2/settings.xml"
     chmod -R a+rX "$TOOLS_DIR/kafka"
     stamp_write kafka "$key"

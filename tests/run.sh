@@ -2,7 +2,7 @@
 # Usage: tests/run.sh [pytest's arguments]
 #
 # System tests: the built binary against a real PostgreSQL and a real Kafka, which get a
-# stand of their own (own folder, own ports) and are removed afterwards.
+# stand of their own (own folder, own ports: runs with other ports go side by side) and are removed afterwards.
 # For example: tests/run.sh -k sigterm
 #
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
@@ -30,7 +30,7 @@ case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 port=${MILLRACE_TEST_PORT:-19190}
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
 binary_under_test
-own_stand stand-test "$port"
+own_stand "stand-test-$port" "$port"
 export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_SECURE_PORT=$((port + 3))
 export MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_PROXIED_PORT=$((port + 4))
 export MILLRACE_STAND_PROXY_PORT=$((port + 5))
