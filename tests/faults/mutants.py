@@ -13,6 +13,7 @@ COPY = os.path.join(ROOT, "build", "mutants")
 
 # What must catch a mutant: the ledger under a short storm, system tests by name, or a unit test.
 STORM = "storm"
+STORMS = 5  # at most: whether a short one meets the bug is up to chance
 
 
 @dataclasses.dataclass
@@ -39,7 +40,8 @@ MUTANTS = [
     Mutant("confirms a transaction at its begin", EVENTS,
            "    intake->in_transaction = true;\n    intake->transaction_lsn",
            "    mr_intake_mark(intake, transaction->commit_lsn + 1);\n"
-           "    intake->in_transaction = true;\n    intake->transaction_lsn"),
+           "    intake->in_transaction = true;\n    intake->transaction_lsn",
+           "test_state.py::test_exactly_once_inside_a_large_transaction"),
     Mutant("confirms the newest acknowledged batch", "src/pipeline/ack.c",
            "    entry->done = true;\n    bool moved = false;\n    while (ack->oldest < ack->next && "
            "ack_entry(ack, ack->oldest)->done) {",
@@ -209,11 +211,14 @@ def try_mutant(mutant):
         file.write(text.replace(mutant.old, mutant.new))
     try:
         build("millrace", *(mutant.check.split()[1:] if mutant.check.startswith("unit") else []))
-        try:
-            result = run_check(mutant.check)
-        except subprocess.TimeoutExpired:
-            return "it never ends"
-        return cause(result.stdout) if result.returncode != 0 else None
+        for _ in range(STORMS if mutant.check == STORM else 1):
+            try:
+                result = run_check(mutant.check)
+            except subprocess.TimeoutExpired:
+                return "it never ends"
+            if result.returncode != 0:
+                return cause(result.stdout)
+        return None
     finally:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
