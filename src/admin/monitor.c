@@ -291,8 +291,8 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
     const struct mr_pipeline_stats *is = &mark->pipeline;
     uint64_t count = monitor->sample_count;
     if (count > 0 && monitor->samples[(count - 1) % MR_MONITOR_SAMPLES].time_ms > now->time_ms) {
-        monitor->sample_count =
-            0; /* the clock was set back: who asks by time would find the wrong ones */
+        /* The clock was set back: who asks by time would find the wrong ones. */
+        monitor->sample_count = 0;
     }
     monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
         .time_ms = now->time_ms,

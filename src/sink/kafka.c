@@ -389,25 +389,36 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
 
 /* ---- the state record ---- */
 
+/* Sends a record to the state topic. Without an opaque: that is how its report is told from an event's. */
+static mr_status produce_state(struct kafka_sink *kafka, const char *key, const char *value,
+                               size_t value_len, struct mr_error *ret_error)
+{
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, strlen(key)),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)value, value_len), RD_KAFKA_V_END);
+    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        return MR_FULL;
+    }
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return session_status(kafka, ret_error);
+    }
+    kafka->unreported++;
+    return MR_OK;
+}
+
 /* Gives the topic a record of ours, and the end of a transaction that is given up. It ends whatever the brokers have
  * left open there of an earlier session: they think it has ended, so nothing else will. What that held comes again. */
 static mr_status end_hanging(struct kafka_sink *kafka, struct mr_error *ret_error)
 {
-    static const char nobody[] = "";
     mr_status status;
     while ((status = begin(kafka, ret_error)) == MR_FULL) {
         MR_TRY(serve(kafka, ret_error));
     }
     MR_TRY(status);
-    rd_kafka_resp_err_t err = rd_kafka_producev(
-        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
-        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(nobody, 0),
-        RD_KAFKA_V_VALUE((void *)(uintptr_t)nobody, 0), RD_KAFKA_V_END);
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
-        return session_status(kafka, ret_error);
-    }
-    for (kafka->unreported = 1; kafka->unreported > 0;) {
+    MR_TRY(produce_state(kafka, "", "", 0, ret_error)); /* the queue of a new session has room */
+    while (kafka->unreported > 0) {
         MR_TRY(serve(kafka, ret_error));
     }
     rd_kafka_error_t *error;
@@ -443,22 +454,9 @@ static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *s
 {
     struct kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(!kafka->storing);
-    const char *name = kafka->options.state_name;
     char text[MR_STATE_TEXT_MAX];
     size_t len = mr_state_format(state, text);
-    /* Without an opaque: that is how its report is told from a record's. */
-    rd_kafka_resp_err_t err = rd_kafka_producev(
-        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
-        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(name, strlen(name)),
-        RD_KAFKA_V_VALUE(text, len), RD_KAFKA_V_END);
-    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        return MR_FULL;
-    }
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
-        return session_status(kafka, ret_error);
-    }
-    kafka->unreported++;
+    MR_TRY(produce_state(kafka, kafka->options.state_name, text, len, ret_error));
     kafka->storing = true;
     kafka->ending = kafka->options.exactly_once;
     return MR_OK;

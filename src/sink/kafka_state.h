@@ -21,8 +21,9 @@ typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error
 
 /* Makes sure that the topic exists, and reads the newest record of the pipeline, committed ones only. Waits for the
  * broker for as long as `serve` says MR_OK. Uses a consumer of its own, and `producer` to create the topic.
- * `*ret_hangs`: it failed because a
- * transaction of this pipeline's own is open there, although `producer` has ended all of them (exactly once). */
+ * 
+ * `*ret_hangs`: it failed because a transaction of this pipeline's own is open there, although `producer` has ended all
+ * of them (exactly once). */
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
                               mr_kafka_serve_fn serve, void *context, bool *ret_found,
                               struct mr_checkpoint *ret_state, bool *ret_hangs,

@@ -251,21 +251,25 @@ class Checker:
         for commit, changes in itertools.groupby(merged, key=lambda change: change[0]):
             ordinals, xids = {}, set()
             for _, place, xid, number, offset in changes:
-                ordinals[place >> 4] = f"{partitions[number].name}[{partitions[number].number}] offset {offset}"
+                ordinals[place >> 4] = number, offset
                 xids.add(xid)
             if len(ordinals) != max(ordinals) or min(ordinals) != 1:
-                self.report.wrong("transaction with a gap", f"commit {commit:X} {self._gaps(ordinals)}",
+                self.report.wrong("transaction with a gap", f"commit {commit:X} {self._gaps(ordinals, partitions)}",
                                   max(ordinals) - len(ordinals))
             if len(xids) != 1:
                 self.report.wrong("mixed transactions", f"commit {commit:X}")
 
     @staticmethod
-    def _gaps(ordinals):
-        """What is missing between which records."""
+    def _gaps(ordinals, partitions):
+        """What is missing between which records; `ordinals`: ordinal -> number of the partition, and offset."""
+        def where(ordinal):
+            number, offset = ordinals[ordinal]
+            return f"{partitions[number].name}[{partitions[number].number}] offset {offset}"
+
         there, gaps = sorted(ordinals), []
         for before, after in zip([0, *there], there):
             if after != before + 1:
-                gaps.append(f"{before + 1} to {after - 1} between {ordinals.get(before)} and {ordinals[after]}")
+                gaps.append(f"{before + 1} to {after - 1} between {before and where(before)} and {where(after)}")
         return f"of {there[-1]}: {'; '.join(gaps[:10])}"
 
     def check_parts(self):

@@ -251,7 +251,7 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         os.makedirs(folder)
         with open(os.path.join(folder, "millrace.log"), "w", encoding="utf-8") as file:
             file.writelines(self.subject.log)
-        for broker in getattr(self.broker, "nodes", [self.broker]):
+        for broker in self.broker.nodes if self.clustered() else [self.broker]:
             broker.keep_in = folder
         print(f"logs and brokers' files: {folder}", file=sys.stderr)
 
