@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/log_writer.h"
 
 static enum mr_log_level log_level = MR_LOG_INFO;
@@ -98,24 +99,39 @@ static void append_json(struct mr_buffer *line, enum mr_log_level level, const c
     append_text(line, "}\n");
 }
 
+/* What a terminal would obey becomes blank: control characters, DEL, C1 (U+0080 to U+009F), and bytes that are not UTF-8. */
+static void make_printable(uint8_t *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t size = mr_utf8_sequence(text + at, len - at);
+        bool control = size == 1 && (text[at] < 0x20 || text[at] == 0x7f);
+        bool c1 = size == 2 && text[at] == 0xc2 && text[at + 1] < 0xa0;
+        size = size == 0 ? 1 : size;
+        if (control || c1 || (size == 1 && text[at] >= 0x80)) {
+            memset(text + at, ' ', size);
+        }
+        at += size;
+    }
+}
+
 static void append_plain(struct mr_buffer *line, enum mr_log_level level, const char *event,
                          const char *sentence, const struct mr_log_field *fields)
 {
+    uint8_t *begin = line->at;
     append_time(line);
     append_text(line, " ");
     append_text(line, level_names[level]);
     append_text(line, " ");
     append_text(line, event);
     append_text(line, ": ");
-    for (const char *c = sentence; *c != '\0'; c++) {
-        mr_buffer_append(line, (unsigned char)*c < 0x20 ? " " : c, 1);
-    }
+    append_text(line, sentence);
     for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
         append_text(line, " ");
         append_text(line, fields->name);
         append_text(line, "=");
         append_value(line, fields);
     }
+    make_printable(begin, (size_t)(line->at - begin));
     append_text(line, "\n");
 }
 

@@ -1,6 +1,12 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <stddef.h>
+
+static const struct mr_thread_hooks *hooks;
+
+_Thread_local volatile struct mr_thread_work mr_thread_work
+    __attribute__((tls_model("initial-exec")));
 
 int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context)
 {
@@ -11,4 +17,23 @@ int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *c
     int failed = pthread_create(ret_thread, NULL, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
+}
+
+void mr_thread_hook(const struct mr_thread_hooks *wanted)
+{
+    hooks = wanted;
+}
+
+void mr_thread_begin(enum mr_thread_role role, const char *name)
+{
+    if (hooks != NULL) {
+        hooks->begin(role, name);
+    }
+}
+
+void mr_thread_end(void)
+{
+    if (hooks != NULL) {
+        hooks->end();
+    }
 }

@@ -1,4 +1,4 @@
-/* Threads that leave signals to the main thread. */
+/* Threads: they leave signals to the main thread, and say who they are and what they work for, to whoever looks. */
 #ifndef MR_BASE_THREAD_H
 #define MR_BASE_THREAD_H
 
@@ -7,5 +7,50 @@
 /* pthread_create for a thread in which every signal is blocked, so that those that ask for a stop reach the main
  * thread; 0 or pthread_create's error. Any thread. */
 int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context);
+
+/* What a thread is for. */
+enum mr_thread_role {
+    MR_THREAD_MAIN,
+    MR_THREAD_SOURCE,
+    MR_THREAD_SINK,
+    MR_THREAD_KAFKA, /* librdkafka's own */
+    MR_THREAD_HTTP,
+    MR_THREAD_MONITOR,
+    MR_THREAD_PROFILER,
+    MR_THREAD_ROLES
+};
+
+/* Who looks at threads, if anyone does: the profiler. Both are called in the thread itself. */
+struct mr_thread_hooks {
+    void (*begin)(enum mr_thread_role role, const char *name);
+    void (*end)(void);
+};
+
+/* For threads that begin after this; before the first of them starts. `hooks` must live as long as they do. */
+void mr_thread_hook(const struct mr_thread_hooks *hooks);
+
+/* The calling thread makes itself known; `name` is copied (15 bytes). In the thread's first function: stacks are
+ * followed up to this call's frame and a little beyond. Again: no effect. Without hooks: nothing. */
+void mr_thread_begin(enum mr_thread_role role, const char *name);
+
+/* The last that the thread does of note. Without a begin: no effect. */
+void mr_thread_end(void);
+
+/* What the calling thread works for; a signal handler in it may read this at any moment. */
+struct mr_thread_work {
+    const char *schema;
+    const char *table; /* NULL: nothing in particular */
+};
+extern _Thread_local volatile struct mr_thread_work mr_thread_work
+    __attribute__((tls_model("initial-exec")));
+
+/* The table that the calling thread works for, until the next call; the texts must live until then. NULL:
+ * none. Three stores. */
+static inline void mr_thread_table(const char *schema, const char *table)
+{
+    mr_thread_work.table = NULL; /* the handler may come in between */
+    mr_thread_work.schema = schema;
+    mr_thread_work.table = table;
+}
 
 #endif

@@ -1,0 +1,25 @@
+/* The stages of the flow. Every place that names one uses these words: metrics, labels of samples, flame graphs, the
+ * bottleneck, the command line, the documents. */
+#ifndef MR_BASE_STAGE_H
+#define MR_BASE_STAGE_H
+
+enum mr_stage {
+    MR_STAGE_NONE,
+    /* In the order of the flow. */
+    MR_STAGE_RECEIVE, /* PostgreSQL, the socket, libpq */
+    MR_STAGE_DECODE,  /* pgoutput, relations */
+    MR_STAGE_ENCODE,  /* keys and values as JSON */
+    MR_STAGE_PRODUCE, /* from a full batch to librdkafka's queue; record headers */
+    MR_STAGE_FLUSH, /* from that queue to the broker's answer: requests, compression, the socket */
+    MR_STAGE_ACKNOWLEDGE, /* delivery reports, the window, what PostgreSQL is told */
+    /* Beside the flow. */
+    MR_STAGE_MALLOC, /* of CPU time: the allocator, whoever calls it */
+    MR_STAGE_HTTP,
+    MR_STAGE_PROFILER,
+    MR_STAGE_OTHER,
+    MR_STAGES
+};
+
+const char *mr_stage_name(enum mr_stage stage); /* "none", "receive", "decode", … */
+
+#endif

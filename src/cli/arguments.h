@@ -1,0 +1,26 @@
+/* What the command line asks for. */
+#ifndef MR_CLI_ARGUMENTS_H
+#define MR_CLI_ARGUMENTS_H
+
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+struct mr_arguments {
+    enum mr_cli_command command;
+    const char *config_path;
+    const char *address; /* of the millrace to ask */
+    const char *topic;   /* help, reference; NULL: none was named */
+    bool ready;
+    uint64_t stop_after;
+    mr_lsn skip_commit_lsn;
+    struct mr_ask_profile profile;
+    struct mr_record_options record;
+    bool diff;
+    const char *files[2]; /* what is compared */
+};
+
+/* Strings stay in `argv`, whose operands are moved behind the options. What is wrong is told on standard error
+ * (MR_ERR_USAGE). MR_END: --help or --version, answered already. */
+mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret);
+
+#endif

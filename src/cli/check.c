@@ -1,0 +1,111 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "profiler/profiling.h"
+#include "sink/kafka_check.h"
+#include "source/pg_setup.h"
+
+struct report {
+    FILE *to;
+    mr_status worst;
+    unsigned errors;
+    unsigned warnings;
+};
+
+/* mr_finding_fn */
+static void print_finding(void *context, enum mr_finding_level level, mr_status status,
+                          const char *subject, const char *finding, const char *remedy)
+{
+    struct report *report = context;
+    /* An error's text names its subject itself. What it says of it beyond that, such as host and port, is not cut. */
+    size_t said = strlen(subject);
+    const char *rest = strncmp(finding, subject, said) == 0 ? finding + said : "";
+    static const char connection[] = " connection: ";
+    bool named = false;
+    if (strncmp(rest, connection, sizeof(connection) - 1) == 0) {
+        finding = rest + sizeof(connection) - 1;
+    } else if (strncmp(rest, ": ", 2) == 0) {
+        finding = rest + 2;
+    } else {
+        named = rest[0] == ' ';
+    }
+    static const char *const marks[] = {[MR_FINDING_OK] = "ok     ",
+                                        [MR_FINDING_WARNING] = "warning",
+                                        [MR_FINDING_ERROR] = "error  "};
+    fprintf(report->to, "%s  %s%s%s\n", marks[level], named ? "" : subject, named ? "" : ": ",
+            finding);
+    if (remedy != NULL) {
+        fprintf(report->to, "         remedy: %s\n", remedy);
+    }
+    report->warnings += level == MR_FINDING_WARNING;
+    report->errors += level == MR_FINDING_ERROR;
+    if (level == MR_FINDING_ERROR && report->worst == MR_OK) {
+        report->worst = status;
+    }
+}
+
+static void check_kafka(const struct mr_config *config, struct report *report)
+{
+    const struct mr_encode_options *encode = &config->encode;
+    char **topics = MR_NEW_ARRAY(char *, encode->route_count + 1);
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        const struct mr_route *route = &encode->routes[i];
+        topics[i] = route->topic != NULL
+                        ? MR_STRDUP(route->topic)
+                        : mr_topic_name(encode->topic_prefix, route->schema, route->table);
+    }
+    uint32_t count = encode->route_count;
+    if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
+        topics[count++] = MR_STRDUP(encode->dead_letter_topic);
+    }
+    mr_kafka_check(&config->kafka, (const char *const *)topics, count, print_finding, report);
+    for (uint32_t i = 0; i < count; i++) {
+        free(topics[i]);
+    }
+    free(topics);
+}
+
+static void check_file(const char *path, struct report *report)
+{
+    char *copy = MR_STRDUP(path);
+    bool there = access(path, F_OK) == 0;
+    /* Opened as the run opens it, but never made. */
+    int fd = there ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK) : -1;
+    bool good = there ? fd >= 0 || errno == ENXIO : access(dirname(copy), W_OK | X_OK) == 0;
+    if (good) {
+        print_finding(report, MR_FINDING_OK, MR_OK, path,
+                      there ? "can be written" : "does not exist; will be created", NULL);
+    } else {
+        print_finding(report, MR_FINDING_ERROR, MR_ERR_CONFIG, path, strerror(errno),
+                      "set sink.file.path to a file that this user may write");
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(copy);
+}
+
+mr_status mr_check(const struct mr_config *config, FILE *to)
+{
+    struct report report = {.to = to, .worst = MR_OK};
+    struct mr_error error;
+    if (mr_profiling_check(config, &error) != MR_OK) {
+        print_finding(&report, MR_FINDING_ERROR, error.status, "profiling", error.text, NULL);
+    }
+    mr_pg_check(&config->source, print_finding, &report);
+    if (config->file.path != NULL && strcmp(config->file.path, "-") != 0) {
+        check_file(config->file.path, &report);
+    }
+    if (config->sink_kind == MR_SINK_KAFKA) {
+        check_kafka(config, &report);
+    }
+    fprintf(to, "%u %s, %u %s\n", report.errors, report.errors == 1 ? "error" : "errors",
+            report.warnings, report.warnings == 1 ? "warning" : "warnings");
+    return report.worst;
+}

@@ -1,0 +1,51 @@
+/* The subcommands, a file each; main.c calls them. Main thread. */
+#ifndef MR_CLI_CLI_H
+#define MR_CLI_CLI_H
+
+#include <stdio.h>
+
+#include "admin/http.h"
+#include "config/config.h"
+#include "record/record.h"
+
+/* `millrace run`: streams until SIGTERM, or until all has failed that is tried again. */
+mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
+
+/* SIGTERM and SIGINT come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
+int mr_cli_signals(void);
+
+/* `millrace record`: until a signal, or what the options say. Prints to standard error. */
+mr_status mr_cli_record(const struct mr_config *config, const struct mr_record_options *options);
+
+/* `millrace check`: prints every finding at once, with its remedy, and changes nothing. Answers the status of the
+ * worst: MR_OK when the stream could start. */
+mr_status mr_check(const struct mr_config *config, FILE *to);
+
+/* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
+bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to);
+
+/* `millrace status`: the state of a running millrace, once. */
+mr_status mr_ask_status(const struct mr_http_options *server, FILE *to, struct mr_error *ret_error);
+
+/* `millrace top`: the state, drawn again each second until SIGINT or a "q"; goes on while millrace is away. */
+void mr_ask_top(const struct mr_http_options *server, FILE *to);
+
+enum mr_ask_profile_kind { MR_ASK_PROFILE_CPU, MR_ASK_PROFILE_HEAP };
+
+struct mr_ask_profile {
+    enum mr_ask_profile_kind kind;
+    uint32_t seconds;   /* 0: 10; of a heap profile: what is there now, in place of a difference */
+    uint32_t frequency; /* 0: the server's default */
+    const char *out; /* file name, its ending is added; NULL: one with the time, in this folder */
+};
+
+/* `millrace profile`: takes a profile of a running millrace. Writes <out>.pb.gz and <out>.svg, prints the stages, and shows the picture where there is a display.
+ * MR_ERR_TRANSIENT: nobody answers. */
+mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
+                         FILE *to, struct mr_error *ret_error);
+
+/* `millrace profile --diff`: the same of two files, each pprof or folded text: writes <out>.svg, coloured by what changed. */
+mr_status mr_ask_profile_diff(const char *before, const char *after, const char *out, FILE *to,
+                              struct mr_error *ret_error);
+
+#endif

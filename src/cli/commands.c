@@ -1,0 +1,41 @@
+#include "cli/commands.h"
+
+#include <string.h>
+
+#define OF(id) (1u << MR_COMMAND_##id)
+#define OF_ALL UINT32_MAX
+
+const struct mr_cli_command_text mr_cli_commands[] = {
+#define MR_COMMAND(id, name, operands, summary, text)                                              \
+    [MR_COMMAND_##id] = {name, operands, summary, text},
+#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
+#define MR_EXIT_CODE(code, text)
+#include "cli/commands.def"
+#undef MR_COMMAND
+#undef MR_CLI_OPTION
+};
+
+const struct mr_cli_option_text mr_cli_options[] = {
+#define MR_COMMAND(id, name, operands, summary, text)
+#define MR_CLI_OPTION(id, name, letter, argument, commands, text)                                  \
+    [MR_CLI_##id] = {name, letter, argument, commands, text},
+#include "cli/commands.def"
+#undef MR_CLI_OPTION
+#undef MR_EXIT_CODE
+};
+
+const struct mr_exit_code_text mr_exit_codes[] = {
+#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
+#define MR_EXIT_CODE(code, text) {code, text},
+#include "cli/commands.def"
+    {0, ""},
+};
+
+enum mr_cli_command mr_cli_command_find(const char *name)
+{
+    enum mr_cli_command command = 0;
+    while (command < MR_COMMAND_COUNT && strcmp(mr_cli_commands[command].name, name) != 0) {
+        command++;
+    }
+    return command;
+}

@@ -1,0 +1,54 @@
+/* The command line as it is declared (commands.def), for whoever parses it or tells of it. Values only. */
+#ifndef MR_CLI_COMMANDS_H
+#define MR_CLI_COMMANDS_H
+
+#include <stdint.h>
+
+enum mr_cli_command {
+#define MR_COMMAND(id, name, operands, summary, text) MR_COMMAND_##id,
+#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
+#define MR_EXIT_CODE(code, text)
+#include "cli/commands.def"
+#undef MR_COMMAND
+#undef MR_CLI_OPTION
+    MR_COMMAND_COUNT
+};
+
+enum mr_cli_option {
+#define MR_COMMAND(id, name, operands, summary, text)
+#define MR_CLI_OPTION(id, name, letter, argument, commands, text) MR_CLI_##id,
+#include "cli/commands.def"
+#undef MR_COMMAND
+#undef MR_CLI_OPTION
+#undef MR_EXIT_CODE
+    MR_CLI_OPTION_COUNT
+};
+
+struct mr_cli_command_text {
+    const char *name;
+    const char *operands;
+    const char *summary;
+    const char *text;
+};
+
+struct mr_cli_option_text {
+    const char *name;
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: none */
+    uint32_t commands;    /* bit of each command that takes it */
+    const char *text;
+};
+
+struct mr_exit_code_text {
+    int code;
+    const char *text;
+};
+
+extern const struct mr_cli_command_text mr_cli_commands[MR_COMMAND_COUNT];
+extern const struct mr_cli_option_text mr_cli_options[MR_CLI_OPTION_COUNT];
+extern const struct mr_exit_code_text mr_exit_codes[]; /* ends with an empty text */
+
+/* The command of that name; MR_COMMAND_COUNT: there is none. */
+enum mr_cli_command mr_cli_command_find(const char *name);
+
+#endif

@@ -1,0 +1,112 @@
+/* Texts for a terminal of 80 columns. */
+#include "cli/help.h"
+
+#include <string.h>
+
+#include "config/config.h"
+
+enum { WIDTH = 80, OPTION_COLUMN = 26 };
+
+/* Words of `text`, from column `at` on, broken before the terminal's edge; further lines begin at `indent`. */
+static void print_wrapped(FILE *to, const char *text, int at, int indent)
+{
+    while (*text != '\0') {
+        int word = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + word > WIDTH) {
+            fprintf(to, "\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            fputc(' ', to);
+            at++;
+        }
+        fprintf(to, "%.*s", word, text);
+        at += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', to);
+}
+
+/* `label` in a column of its own, its text beside it, or below where the label is wide. */
+static void print_row(FILE *to, const char *label, int column, const char *text)
+{
+    int used = fprintf(to, "  %s", label);
+    if (used + 2 > column) {
+        fprintf(to, "\n%*s", column, "");
+    } else {
+        fprintf(to, "%*s", column - used, "");
+    }
+    print_wrapped(to, text, column, column);
+}
+
+static void print_option(FILE *to, enum mr_cli_option option)
+{
+    const struct mr_cli_option_text *text = &mr_cli_options[option];
+    char label[64];
+    char letter[] = "-x, ";
+    letter[1] = text->letter;
+    snprintf(label, sizeof(label), "%s--%s%s%s", text->letter != 0 ? letter : "    ", text->name,
+             text->argument != NULL ? " " : "", text->argument != NULL ? text->argument : "");
+    print_row(to, label, OPTION_COLUMN, text->text);
+}
+
+void mr_help_print(FILE *to)
+{
+    fputs("millrace " MR_VERSION ": streams row changes from PostgreSQL to Kafka\n\n"
+          "usage: millrace [COMMAND] [OPTION]…\n\n",
+          to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        print_row(to, mr_cli_commands[command].name, 13, mr_cli_commands[command].summary);
+    }
+    fputs("\nmillrace --config FILE streams. millrace COMMAND --help has a command's options,\n"
+          "millrace help options those of the configuration file, millrace help exit-codes\n"
+          "what an end meant.\n",
+          to);
+}
+
+void mr_help_print_command(enum mr_cli_command command, FILE *to)
+{
+    const struct mr_cli_command_text *text = &mr_cli_commands[command];
+    fprintf(to, "usage: millrace %s%s%s [OPTION]…\n\n", text->name,
+            text->operands[0] == '\0' ? "" : " ", text->operands);
+    print_wrapped(to, text->text, 0, 0);
+    fputc('\n', to);
+    for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+        if ((mr_cli_options[option].commands >> command & 1) != 0) {
+            print_option(to, option);
+        }
+    }
+}
+
+static void print_exit_codes(FILE *to)
+{
+    for (const struct mr_exit_code_text *code = mr_exit_codes; code->text[0] != '\0'; code++) {
+        char label[16];
+        snprintf(label, sizeof(label), "%3d", code->code);
+        print_row(to, label, 8, code->text);
+    }
+}
+
+mr_status mr_help_print_topic(const char *topic, FILE *to)
+{
+    if (topic == NULL) {
+        mr_help_print(to);
+        return MR_OK;
+    }
+    if (strcmp(topic, "options") == 0) {
+        mr_config_print_options(to);
+        return MR_OK;
+    }
+    if (strcmp(topic, "exit-codes") == 0) {
+        print_exit_codes(to);
+        return MR_OK;
+    }
+    enum mr_cli_command command = mr_cli_command_find(topic);
+    if (command == MR_COMMAND_COUNT) {
+        fprintf(stderr, "millrace: no help about \"%s\"; a command, options, or exit-codes\n",
+                topic);
+        return MR_ERR_USAGE;
+    }
+    mr_help_print_command(command, to);
+    return MR_OK;
+}

@@ -1,0 +1,297 @@
+#include "cli/cli.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "admin/client.h"
+#include "profiler/draw/flame.h"
+#include "profiler/file.h"
+#include "profiler/pprof_read.h"
+
+enum {
+    SECONDS_DEFAULT = 10,
+    GRACE_MS = 30000, /* for naming what was seen, on a busy machine */
+    HTTP_OK = 200,
+    HTTP_UNAUTHORIZED = 401,
+    HTTP_FORBIDDEN = 403,
+    HTTP_NOT_FOUND = 404,
+    FILE_MAX = 256 * 1024 * 1024,
+};
+
+static const struct {
+    const char *word;
+    const char *path;
+    const char *title;
+} kinds[] = {
+    [MR_ASK_PROFILE_CPU] = {"profile", "/pprof/profile/report", "CPU"},
+    [MR_ASK_PROFILE_HEAP] = {"heap", "/pprof/heap/report", "Heap"},
+};
+
+/* ---- files ---- */
+
+/* Where the two files go: a folder, and a name without ending. */
+struct place {
+    char folder[PATH_MAX];
+    char name[NAME_MAX];
+};
+
+static bool strip(char *name, const char *ending)
+{
+    size_t len = strlen(name);
+    size_t ending_len = strlen(ending);
+    bool has = len > ending_len && strcmp(name + len - ending_len, ending) == 0;
+    if (has) {
+        name[len - ending_len] = '\0';
+    }
+    return has;
+}
+
+static mr_status choose_place(const char *out, const char *word, struct place *ret,
+                              struct mr_error *ret_error)
+{
+    if (out == NULL) {
+        time_t now = time(NULL);
+        struct tm local;
+        char when[32];
+        strftime(when, sizeof(when), "%Y-%m-%d-%H_%M_%S", localtime_r(&now, &local));
+        snprintf(ret->folder, sizeof(ret->folder), ".");
+        snprintf(ret->name, sizeof(ret->name), "%s-%s", word, when);
+        return MR_OK;
+    }
+    const char *slash = strrchr(out, '/');
+    const char *name = slash == NULL ? out : slash + 1;
+    size_t folder_len = slash == NULL ? 0 : (size_t)(slash - out);
+    if (name[0] == '\0' || strlen(name) >= sizeof(ret->name) || folder_len >= PATH_MAX) {
+        return mr_fail(ret_error, MR_ERR_USAGE, "--out wants the name of a file, not \"%s\"", out);
+    }
+    snprintf(ret->folder, sizeof(ret->folder), "%.*s", folder_len == 0 ? 1 : (int)folder_len,
+             slash == NULL ? "." : out);
+    snprintf(ret->name, sizeof(ret->name), "%s", name);
+    if (!strip(ret->name, ".svg")) {
+        strip(ret->name, ".pb.gz");
+    }
+    return MR_OK;
+}
+
+static mr_status write_file(const struct place *place, const char *ending, const void *bytes,
+                            size_t len, FILE *to, struct mr_error *ret_error)
+{
+    char name[NAME_MAX + 16];
+    snprintf(name, sizeof(name), "%s%s", place->name, ending);
+    MR_TRY(mr_file_write_whole(place->folder, name, bytes, len, ret_error));
+    fprintf(to, "wrote %s/%s\n", place->folder, name);
+    return MR_OK;
+}
+
+/* A person at a desktop sees it at once; a script, a server or a container has no display and no surprise. */
+static void show(const struct place *place)
+{
+    if (getenv("DISPLAY") == NULL && getenv("WAYLAND_DISPLAY") == NULL) {
+        return;
+    }
+    char path[sizeof(place->folder) + sizeof(place->name) + 8];
+    snprintf(path, sizeof(path), "%s/%s.svg", place->folder, place->name);
+    char *const arguments[] = {(char *)(uintptr_t) "xdg-open", path, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t child;
+    (void)posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+}
+
+static mr_status draw(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
+                      const struct place *place, FILE *to, struct mr_error *ret_error)
+{
+    mr_flame_print_stages(flame, drawing->colour == MR_FLAME_BY_CHANGE, to);
+    size_t len;
+    char *picture = mr_flame_svg(flame, drawing, &len);
+    mr_status status = write_file(place, ".svg", picture, len, to, ret_error);
+    free(picture);
+    if (status == MR_OK) {
+        show(place);
+    }
+    return status;
+}
+
+/* ---- a running millrace ---- */
+
+static mr_status refused(const char *path, long http_status, const char *body,
+                         struct mr_error *ret_error)
+{
+    if (http_status == HTTP_UNAUTHORIZED) {
+        return mr_fail(ret_error, MR_ERR_AUTH,
+                       "millrace wants a user name and a password for %s; give its configuration "
+                       "with --config",
+                       path);
+    }
+    if (http_status == HTTP_NOT_FOUND) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "millrace serves no profiles; set endpoints = true under [profiling] and "
+                       "start it again");
+    }
+    /* {"error":"…"}: the sentence is for people. */
+    cJSON *answer = cJSON_Parse(body);
+    const cJSON *error = cJSON_GetObjectItemCaseSensitive(answer, "error");
+    if (cJSON_IsString(error)) {
+        mr_status status = http_status == HTTP_FORBIDDEN ? MR_ERR_CONFIG
+                           : http_status < 500           ? MR_ERR_USAGE
+                                                         : MR_ERR_TRANSIENT;
+        mr_error_set(ret_error, status, "%s", error->valuestring);
+        cJSON_Delete(answer);
+        return status;
+    }
+    cJSON_Delete(answer);
+    return mr_fail(ret_error, http_status < 500 ? MR_ERR_USAGE : MR_ERR_TRANSIENT,
+                   "millrace answers %s with HTTP status %ld: %.*s", path, http_status,
+                   (int)strcspn(body, "\n"), body);
+}
+
+static mr_status fetch(const struct mr_http_options *server, const struct mr_ask_profile *wish,
+                       char **ret_body, size_t *ret_len, struct mr_error *ret_error)
+{
+    uint32_t seconds = wish->seconds;
+    if (seconds == 0 && wish->kind != MR_ASK_PROFILE_HEAP) {
+        seconds = SECONDS_DEFAULT;
+    }
+    char path[128];
+    int len = snprintf(path, sizeof(path), "%s?seconds=%" PRIu32, kinds[wish->kind].path, seconds);
+    if (wish->frequency != 0) {
+        snprintf(path + len, sizeof(path) - (size_t)len, "&frequency=%" PRIu32, wish->frequency);
+    }
+    long http_status = 0;
+    char *body = NULL;
+    MR_TRY(mr_client_get(server, path, (long)seconds * 1000 + GRACE_MS, &body, ret_len,
+                         &http_status, ret_error));
+    if (http_status != HTTP_OK) {
+        mr_status status = refused(kinds[wish->kind].path, http_status, body, ret_error);
+        free(body);
+        return status;
+    }
+    *ret_body = body;
+    return MR_OK;
+}
+
+mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
+                         FILE *to, struct mr_error *ret_error)
+{
+    struct place place;
+    MR_TRY(choose_place(wish->out, kinds[wish->kind].word, &place, ret_error));
+    char *body;
+    size_t len;
+    MR_TRY(fetch(server, wish, &body, &len, ret_error));
+    struct mr_flame *flame = mr_flame_new();
+    struct mr_pprof_about about;
+    mr_status status = mr_pprof_read(body, len, flame, MR_FLAME_BEFORE, &about, ret_error);
+    if (status == MR_OK) {
+        status = write_file(&place, ".pb.gz", body, len, to, ret_error);
+    }
+    if (status == MR_OK) {
+        char subtitle[120];
+        snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s", about.value, about.unit,
+                 (double)about.duration_ns / 1e9);
+        struct mr_flame_drawing drawing = {
+            .title = kinds[wish->kind].title, .subtitle = subtitle, .unit = about.unit};
+        status = draw(flame, &drawing, &place, to, ret_error);
+    }
+    mr_flame_free(flame);
+    free(body);
+    return status;
+}
+
+/* ---- two files ---- */
+
+static mr_status read_file(const char *path, char **ret_bytes, size_t *ret_len,
+                           struct mr_error *ret_error)
+{
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL) {
+        return mr_fail(ret_error, MR_ERR_USAGE, "\"%s\" can't be read: %s", path, strerror(errno));
+    }
+    size_t room = 64 * 1024;
+    size_t len = 0;
+    char *bytes = NULL;
+    do {
+        room *= 2;
+        bytes = MR_REALLOC(bytes, room);
+        len += fread(bytes + len, 1, room - len, file);
+    } while (len == room && room < FILE_MAX);
+    bool whole = len < room && !ferror(file);
+    fclose(file);
+    if (!whole) {
+        free(bytes);
+        return mr_fail(ret_error, MR_ERR_USAGE, "\"%s\" can't be read, or is too long", path);
+    }
+    *ret_bytes = bytes;
+    *ret_len = len;
+    return MR_OK;
+}
+
+/* Folded text is lines; a pprof is compressed. */
+static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
+                          char *ret_unit, size_t unit_size, struct mr_error *ret_error)
+{
+    char *bytes;
+    size_t len;
+    MR_TRY(read_file(path, &bytes, &len, ret_error));
+    bool is_text = memchr(bytes, '\0', len) == NULL;
+    mr_status status = MR_OK;
+    if (is_text) {
+        mr_flame_add_folded(flame, side, bytes, len);
+        snprintf(ret_unit, unit_size, "samples");
+        if (mr_flame_total(flame, side) == 0) {
+            status = mr_fail(ret_error, MR_ERR_USAGE, "it holds no folded stacks");
+        }
+    } else {
+        struct mr_pprof_about about;
+        status = mr_pprof_read(bytes, len, flame, side, &about, ret_error);
+        snprintf(ret_unit, unit_size, "%s", status == MR_OK ? about.unit : "");
+    }
+    free(bytes);
+    if (status != MR_OK) {
+        struct mr_error reason = *ret_error;
+        return mr_fail(ret_error, status, "\"%s\": %.900s", path, reason.text);
+    }
+    return MR_OK;
+}
+
+mr_status mr_ask_profile_diff(const char *before, const char *after, const char *out, FILE *to,
+                              struct mr_error *ret_error)
+{
+    struct place place;
+    MR_TRY(choose_place(out, "diff", &place, ret_error));
+    struct mr_flame *flame = mr_flame_new();
+    char units[2][32];
+    mr_status status =
+        add_file(before, flame, MR_FLAME_BEFORE, units[0], sizeof(units[0]), ret_error);
+    if (status == MR_OK) {
+        status = add_file(after, flame, MR_FLAME_AFTER, units[1], sizeof(units[1]), ret_error);
+    }
+    if (status == MR_OK && strcmp(units[0], units[1]) != 0) {
+        status = mr_fail(ret_error, MR_ERR_USAGE,
+                         "\"%s\" counts %s and \"%s\" %s; only profiles of one kind compare",
+                         before, units[0], after, units[1]);
+    }
+    if (status == MR_OK) {
+        char subtitle[400];
+        snprintf(subtitle, sizeof(subtitle), "red grew, blue shrank, from %.150s to %.150s", before,
+                 after);
+        struct mr_flame_drawing drawing = {.title = "What changed",
+                                           .subtitle = subtitle,
+                                           .unit = units[1],
+                                           .side = MR_FLAME_AFTER,
+                                           .colour = MR_FLAME_BY_CHANGE};
+        status = draw(flame, &drawing, &place, to, ret_error);
+    }
+    mr_flame_free(flame);
+    return status;
+}

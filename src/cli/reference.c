@@ -1,0 +1,276 @@
+/* Pages for manuals and shells, made from the declarations.
+ *
+ * man(7) for the pages; the programmable completions of bash (its manual, "Programmable Completion"), zsh (zshcompsys) and
+ * fish (complete). */
+#include <string.h>
+
+#include "cli/help.h"
+#include "config/config.h"
+#include "metrics/metrics.h"
+
+/* man(7) wants a date; that of the last change to what the pages say. */
+#define MR_MAN_DATE "2026-11-22"
+
+static const char *const parts[] = {"config", "metrics", "man", "man-config",
+                                    "bash",   "zsh",     "fish"};
+
+static bool takes(enum mr_cli_command command, enum mr_cli_option option)
+{
+    return (mr_cli_options[option].commands >> command & 1) != 0;
+}
+
+/* ---- manual pages ---- */
+
+/* Text for roff: what it would read as its own is escaped. */
+static void put_roff(FILE *to, const char *text)
+{
+    if (*text == '.' || *text == '\'') {
+        fputs("\\&", to);
+    }
+    for (; *text != '\0'; text++) {
+        if (*text == '\\') {
+            fputs("\\e", to);
+        } else if (*text == '-') {
+            fputs("\\-", to);
+        } else {
+            fputc(*text, to);
+        }
+    }
+}
+
+static void put_roff_line(FILE *to, const char *text)
+{
+    put_roff(to, text);
+    fputc('\n', to);
+}
+
+static void put_man_option(FILE *to, enum mr_cli_option option)
+{
+    const struct mr_cli_option_text *text = &mr_cli_options[option];
+    fputs(".TP\n", to);
+    if (text->letter != 0) {
+        fprintf(to, "\\fB\\-%c\\fR, ", text->letter);
+    }
+    fputs("\\fB\\-\\-", to);
+    put_roff(to, text->name);
+    fputs("\\fR", to);
+    if (text->argument != NULL) {
+        fprintf(to, " \\fI%s\\fR", text->argument);
+    }
+    fputc('\n', to);
+    put_roff_line(to, text->text);
+}
+
+static void print_man(FILE *to)
+{
+    fputs(".TH MILLRACE 1 \"" MR_MAN_DATE "\" \"millrace " MR_VERSION "\" \"User Commands\"\n"
+          ".SH NAME\nmillrace \\- streams row changes from PostgreSQL to Kafka\n"
+          ".SH SYNOPSIS\n.B millrace\n[\\fICOMMAND\\fR] [\\fIOPTION\\fR]...\n.SH COMMANDS\n",
+          to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        const struct mr_cli_command_text *text = &mr_cli_commands[command];
+        fprintf(to, ".SS \"%s%s%s\"\n", text->name, text->operands[0] == '\0' ? "" : " ",
+                text->operands);
+        put_roff_line(to, text->text);
+        for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+            if (takes(command, option) && option != MR_CLI_HELP && option != MR_CLI_VERSION) {
+                put_man_option(to, option);
+            }
+        }
+    }
+    fputs(".SH OPTIONS OF ALL COMMANDS\n", to);
+    put_man_option(to, MR_CLI_HELP);
+    put_man_option(to, MR_CLI_VERSION);
+    fputs(".SH EXIT STATUS\n", to);
+    for (const struct mr_exit_code_text *code = mr_exit_codes; code->text[0] != '\0'; code++) {
+        fprintf(to, ".TP\n.B %d\n", code->code);
+        put_roff_line(to, code->text);
+    }
+    fputs(".SH FILES\n.TP\n.I /etc/millrace/config.toml\nwhat the systemd unit of the packages "
+          "reads\n"
+          ".SH SEE ALSO\n.BR millrace.toml (5)\n",
+          to);
+}
+
+static void put_man_config(void *context, const char *path, const char *fallback, const char *text)
+{
+    FILE *to = context;
+    fputs(".TP\n.B ", to);
+    put_roff(to, path);
+    if (fallback[0] != '\0') {
+        fputs(" \\fR(", to);
+        put_roff(to, fallback);
+        fputc(')', to);
+    }
+    fputc('\n', to);
+    put_roff_line(to, text);
+}
+
+static void print_man_config(FILE *to)
+{
+    fputs(".TH MILLRACE.TOML 5 \"" MR_MAN_DATE "\" \"millrace " MR_VERSION "\" \"File Formats\"\n"
+          ".SH NAME\nmillrace.toml \\- configuration of millrace\n"
+          ".SH DESCRIPTION\nA TOML file, named by \\fBmillrace \\-\\-config\\fR \\fIFILE\\fR. "
+          "A key with dots stands in the table of its first parts. The default is in parentheses.\n"
+          ".SH OPTIONS\n",
+          to);
+    mr_config_each_option(put_man_config, to);
+    fputs(".SH SEE ALSO\n.BR millrace (1)\n", to);
+}
+
+/* ---- completions ---- */
+
+static void put_command_names(FILE *to, const char *between)
+{
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        fprintf(to, "%s%s", command == 0 ? "" : between, mr_cli_commands[command].name);
+    }
+}
+
+static void put_parts(FILE *to)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(parts); i++) {
+        fprintf(to, "%s%s", i == 0 ? "" : " ", parts[i]);
+    }
+}
+
+static void print_bash(FILE *to)
+{
+    fputs("# Completion of millrace for bash.\n_millrace()\n{\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} "
+          "command=run words i\n"
+          "    for ((i = 1; i < COMP_CWORD; i++)); do\n        case ${COMP_WORDS[i]} in\n          "
+          "  ",
+          to);
+    put_command_names(to, " | ");
+    fputs(") command=${COMP_WORDS[i]}; break ;;\n        esac\n    done\n    case $previous in\n"
+          "        --config | -c | --out | -o) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+          "        reference) COMPREPLY=($(compgen -W \"",
+          to);
+    put_parts(to);
+    fputs("\" -- \"$word\")); return ;;\n        help) COMPREPLY=($(compgen -W \"", to);
+    put_command_names(to, " ");
+    fputs(" options exit-codes\" -- \"$word\")); return ;;\n    esac\n    case $command in\n", to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        fprintf(to, "        %s) words=\"", mr_cli_commands[command].name);
+        for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+            if (takes(command, option)) {
+                fprintf(to, "--%s ", mr_cli_options[option].name);
+            }
+        }
+        fputs("\" ;;\n", to);
+    }
+    fputs("    esac\n    case $word in\n        -*) COMPREPLY=($(compgen -W \"$words\" -- "
+          "\"$word\")) ;;\n"
+          "        *) if [ \"$COMP_CWORD\" -eq 1 ]; then COMPREPLY=($(compgen -W \"",
+          to);
+    put_command_names(to, " ");
+    fputs("\" -- \"$word\")); else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n"
+          "    esac\n}\ncomplete -F _millrace millrace\n",
+          to);
+}
+
+/* A text inside single quotes of a shell; brackets and colons mean something to zsh's _arguments. */
+static void put_quoted(FILE *to, const char *text, const char *special)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\'') {
+            fputs("'\\''", to);
+        } else {
+            fprintf(to, "%s%c", strchr(special, *text) != NULL ? "\\" : "", *text);
+        }
+    }
+}
+
+static void print_zsh(FILE *to)
+{
+    fputs("#compdef millrace\n# Completion of millrace for zsh.\n_millrace() {\n"
+          "    local -a commands=(\n",
+          to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        fprintf(to, "        '%s:", mr_cli_commands[command].name);
+        put_quoted(to, mr_cli_commands[command].summary, "");
+        fputs("'\n", to);
+    }
+    fputs("    )\n    if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then\n"
+          "        _describe command commands\n        return\n    fi\n    case $words[2] in\n",
+          to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        fprintf(to, "        %s) shift words; ((CURRENT--)); _arguments",
+                mr_cli_commands[command].name);
+        for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+            const struct mr_cli_option_text *text = &mr_cli_options[option];
+            if (takes(command, option)) {
+                fprintf(to, " \\\n            '--%s%s[", text->name, text->argument ? "=" : "");
+                put_quoted(to, text->text, "[]:");
+                fprintf(to, "]%s%s%s'", text->argument ? ":" : "",
+                        text->argument ? text->argument : "",
+                        text->argument && strcmp(text->argument, "FILE") == 0 ? ":_files" : "");
+            }
+        }
+        if (command == MR_COMMAND_REFERENCE) {
+            fputs(" \\\n            ':part:(", to);
+            put_parts(to);
+            fputs(")'", to);
+        } else {
+            fputs(" \\\n            '*:file:_files'", to);
+        }
+        fputs(" ;;\n", to);
+    }
+    fputs("        *) _files ;;\n    esac\n}\n_millrace \"$@\"\n", to);
+}
+
+static void print_fish(FILE *to)
+{
+    fputs("# Completion of millrace for fish.\n", to);
+    for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+        fprintf(to, "complete -c millrace -n __fish_use_subcommand -f -a %s -d '",
+                mr_cli_commands[command].name);
+        put_quoted(to, mr_cli_commands[command].summary, "\\");
+        fputs("'\n", to);
+    }
+    for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+        const struct mr_cli_option_text *text = &mr_cli_options[option];
+        fprintf(to, "complete -c millrace");
+        if (text->commands != UINT32_MAX) {
+            fputs(" -n '__fish_seen_subcommand_from", to);
+            for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
+                if (takes(command, option)) {
+                    fprintf(to, " %s", mr_cli_commands[command].name);
+                }
+            }
+            fputs("'", to);
+        }
+        if (text->letter != 0) {
+            fprintf(to, " -s %c", text->letter);
+        }
+        fprintf(to, " -l %s%s -d '", text->name, text->argument != NULL ? " -r" : "");
+        put_quoted(to, text->text, "\\");
+        fputs("'\n", to);
+    }
+    fputs("complete -c millrace -n '__fish_seen_subcommand_from reference' -f -a '", to);
+    put_parts(to);
+    fputs("'\n", to);
+}
+
+mr_status mr_reference_print(const char *part, FILE *to)
+{
+    static void (*const print[])(FILE * to) = {mr_config_print_reference,
+                                               mr_metrics_print_reference,
+                                               print_man,
+                                               print_man_config,
+                                               print_bash,
+                                               print_zsh,
+                                               print_fish};
+    _Static_assert(MR_ARRAY_LEN(print) == MR_ARRAY_LEN(parts), "a function for each part");
+    for (size_t i = 0; i < MR_ARRAY_LEN(parts); i++) {
+        if (part != NULL && strcmp(part, parts[i]) == 0) {
+            print[i](to);
+            return MR_OK;
+        }
+    }
+    fputs("millrace: reference wants one of: ", stderr);
+    put_parts(stderr);
+    fputs("\n", stderr);
+    return MR_ERR_USAGE;
+}

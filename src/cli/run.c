@@ -1,0 +1,247 @@
+/* Wiring and signals; the only file that knows every module. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "admin/monitor.h"
+#include "admin/pages.h"
+#include "cli/cli.h"
+#include "cli/versions.h"
+#include "profiler/profiling.h"
+
+enum {
+    MONITOR_SAMPLE_MS = 1000,
+    LEAVE_MS = 5000, /* after its deadline, a stop waits for nobody */
+};
+
+/* ---- wiring ---- */
+
+struct app {
+    struct mr_config *config;
+    struct mr_source *source;
+    struct mr_sink *sink;
+    struct mr_topics topics;
+    struct mr_encoder *encoder;
+    struct mr_pipeline *pipeline;
+    struct mr_table_counts *table_counts;
+    struct mr_pg_slot *slot;
+    struct mr_monitor *monitor;
+    struct mr_http *http; /* NULL: not wanted */
+    struct mr_pages pages;
+    char *configuration; /* behind `pages` */
+};
+
+/* The database's name is known once the source is open. */
+static void source_opened(void *context)
+{
+    struct app *app = context;
+    mr_encoder_set_database(app->encoder, mr_pg_source_database(app->source));
+}
+
+static struct mr_sink *make_sink(const struct mr_config *config)
+{
+    switch (config->sink_kind) {
+    case MR_SINK_KAFKA:
+        return mr_kafka_sink_new(&config->kafka);
+    case MR_SINK_DISCARD:
+        return mr_discard_sink_new();
+    case MR_SINK_STDOUT:
+    case MR_SINK_FILE:
+        break;
+    }
+    return mr_file_sink_new(&config->file);
+}
+
+static void app_wire(struct app *app)
+{
+    app->source = mr_pg_source_new(&app->config->source);
+    app->sink = make_sink(app->config);
+    app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
+    app->config->encode.counts = app->table_counts;
+    app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
+    app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
+                                    source_opened, app);
+    app->slot = mr_pg_slot_new(
+        &(struct mr_pg_slot_options){.connection = &app->config->source.connection,
+                                     .slot = app->config->source.slot,
+                                     .interval_ms = app->config->slot_interval_ms,
+                                     .server_stops_ns = &app->source->server_stops_ns});
+    app->monitor =
+        mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
+                                                    .pipeline = app->pipeline,
+                                                    .sink = app->sink,
+                                                    .tables = app->table_counts,
+                                                    .slot = app->slot,
+                                                    .more_metrics = mr_profiling_metrics});
+}
+
+static void http_wire(struct app *app)
+{
+    if (!app->config->http.enabled) {
+        return;
+    }
+    app->configuration = mr_config_json(app->config);
+    app->http = mr_http_new(&app->config->http);
+    app->pages = (struct mr_pages){.monitor = app->monitor,
+                                   .http = app->http,
+                                   .slot = app->config->source.slot,
+                                   .publication = app->config->source.publication,
+                                   .sink = app->sink->ops->name,
+                                   .configuration = app->configuration};
+    mr_pages_add(app->http, &app->pages);
+}
+
+/* What only looks. Started before the pipeline and stopped behind it, so that it sees the whole run. */
+static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_slot_start(app->slot, ret_error));
+    MR_TRY(mr_monitor_start(app->monitor, ret_error));
+    return app->http == NULL ? MR_OK : mr_http_start(app->http, ret_error);
+}
+
+static void watchers_stop(struct app *app)
+{
+    mr_http_free(app->http);
+    mr_monitor_stop(app->monitor);
+    mr_pg_slot_stop(app->slot);
+}
+
+static void app_free(struct app *app)
+{
+    free(app->configuration);
+    mr_monitor_free(app->monitor);
+    mr_pg_slot_free(app->slot);
+    mr_pipeline_free(app->pipeline);
+    mr_encoder_free(app->encoder);
+    mr_table_counts_free(app->table_counts);
+    app->sink->ops->free(app->sink);
+    mr_pg_source_free(app->source);
+    mr_topics_done(&app->topics);
+}
+
+/* ---- running ---- */
+
+int mr_cli_signals(void)
+{
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* A thread can be where nobody reaches it: libpq counts as many iterations of SCRAM as the server names, and a resolver
+ * may be silent. All that is not confirmed comes again, so the process may leave at any time. */
+static void *leave_main(void *context)
+{
+    int wait_ms = (int)(intptr_t)context;
+    poll(NULL, 0, wait_ms);
+    int code = mr_status_exit_code(MR_ERR_DEADLINE);
+    mr_log(MR_LOG_ERROR, "stopped",
+           "a thread did not end within pipeline.shutdown_deadline, and is left behind; nothing is "
+           "lost, but some rows will come twice after the next start",
+           MR_LOG_INT("exit_code", code));
+    mr_log_stop();
+    _exit(code);
+}
+
+static void leave_after(uint32_t wait_ms)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, leave_main, (void *)(intptr_t)wait_ms) == 0) {
+        pthread_detach(thread);
+    }
+}
+
+/* Passes stop signals on until the pipeline has ended. The second one leaves no time for anything. */
+static void wait_for_end(struct mr_pipeline *pipeline, uint32_t deadline_ms, int signal_fd,
+                         int done_fd)
+{
+    struct pollfd fds[2] = {
+        {.fd = done_fd, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    while (fds[0].revents == 0) {
+        if (poll(fds, 2, -1) < 0) {
+            continue;
+        }
+        struct signalfd_siginfo info;
+        while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+            mr_log(MR_LOG_INFO, "stopping", "asked to stop: delivering what was read",
+                   MR_LOG_INT("signal", info.ssi_signo));
+            mr_pipeline_stop(pipeline);
+            leave_after(deadline_ms + LEAVE_MS);
+            deadline_ms = 0;
+        }
+    }
+}
+
+/* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. */
+static void log_end(const struct mr_pipeline *pipeline, mr_status status,
+                    const struct mr_error *error)
+{
+    struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
+    bool good = status == MR_OK;
+    mr_log(MR_LOG_INFO, good ? "stopped" : "totals",
+           good ? "everything read is delivered and confirmed" : "what this run has done",
+           MR_LOG_INT("exit_code", mr_status_exit_code(status)),
+           MR_LOG_INT("changes", stats.changes), MR_LOG_INT("records", stats.records),
+           MR_LOG_INT("acknowledged", stats.records_acked), MR_LOG_INT("skipped", stats.skipped),
+           MR_LOG_INT("transactions", stats.transactions),
+           MR_LOG_INT("reconnects", stats.reconnects), MR_LOG_INT("rebuilds", stats.rebuilds),
+           MR_LOG_INT("allocations", mr_alloc_count()),
+           MR_LOG_INT("backpressure_ms", stats.backpressure_ns / 1000000),
+           MR_LOG_LSN("confirmed", stats.confirmed_lsn));
+    if (!good) {
+        mr_log(MR_LOG_ERROR, "stopped", error->text,
+               MR_LOG_INT("exit_code", mr_status_exit_code(status)));
+    }
+}
+
+mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
+{
+    struct app own = {.config = config};
+    struct app *app = &own;
+    int signal_fd = mr_cli_signals();
+    int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (signal_fd < 0 || done_fd < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
+    }
+    mr_log_start();
+    app_wire(app);
+    http_wire(app);
+    struct mr_versions versions = mr_versions();
+    mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
+           MR_LOG_STR("slot", app->config->source.slot),
+           MR_LOG_STR("publication", app->config->source.publication),
+           MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
+           MR_LOG_STR("librdkafka", versions.librdkafka),
+           MR_LOG_STR("allocator", versions.allocator));
+    mr_status status = mr_profiling_begin(app->config, app->http, app->monitor, ret_error);
+    if (status == MR_OK) {
+        status = watchers_start(app, ret_error);
+    }
+    if (status == MR_OK) {
+        status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
+    }
+    if (status == MR_OK) {
+        wait_for_end(app->pipeline, app->config->pipeline.shutdown_deadline_ms, signal_fd, done_fd);
+        status = mr_pipeline_join(app->pipeline, ret_error);
+    }
+    watchers_stop(app);
+    mr_profiling_end();
+    log_end(app->pipeline, status, ret_error);
+    app_free(app);
+    close(done_fd);
+    close(signal_fd);
+    mr_log_stop();
+    return status;
+}

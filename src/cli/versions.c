@@ -1,0 +1,31 @@
+#include "cli/versions.h"
+
+#include <stddef.h>
+
+#include "sink/sink.h"
+#include "source/pg_conn.h"
+
+/* jemalloc's, when it is linked or preloaded. */
+int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)
+    __attribute__((weak));
+
+struct mr_versions mr_versions(void)
+{
+    struct mr_versions versions = {.allocator = "libc"};
+    int libpq = mr_pg_library_version();
+    snprintf(versions.libpq, sizeof(versions.libpq), "%d.%d", libpq / 10000, libpq % 10000);
+    snprintf(versions.librdkafka, sizeof(versions.librdkafka), "%s", mr_kafka_library_version());
+    const char *jemalloc;
+    size_t len = sizeof(jemalloc);
+    if (mallctl != NULL && mallctl("version", &jemalloc, &len, NULL, 0) == 0) {
+        snprintf(versions.allocator, sizeof(versions.allocator), "jemalloc %s", jemalloc);
+    }
+    return versions;
+}
+
+void mr_versions_print(FILE *to)
+{
+    struct mr_versions versions = mr_versions();
+    fprintf(to, "millrace " MR_VERSION "\nlibpq %s\nlibrdkafka %s\nallocator %s\n", versions.libpq,
+            versions.librdkafka, versions.allocator);
+}

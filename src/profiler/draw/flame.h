@@ -1,0 +1,102 @@
+/* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out.
+ *
+ * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be
+ * compared (before and after). It works on memory only: no files, no clock, libc only. Whoever made it
+ * owns it and uses it from one thread at a time. Its size is bounded whatever comes in: what exceeds a
+ * limit is counted at the deepest frame that could be kept, so totals always hold.
+ *
+ * A frame is a name: "function" of the program itself, "function [libfoo.so.1]" of a library,
+ * "[libfoo.so.1]" where only the library is known, "function [kernel]" of the kernel, "[encode]" to
+ * say the stage outright (flame/stage.h). The first frame of a stack is its root, usually the thread.
+ */
+#ifndef MR_FLAME_FLAME_H
+#define MR_FLAME_FLAME_H
+
+#include <stdio.h>
+
+#include "base/base.h"
+#include "profiler/draw/stage.h"
+
+struct mr_flame;
+
+enum { MR_FLAME_DEPTH_MAX = 256, MR_FLAME_NAME_MAX = 400 };
+
+/* Which of the two profiles a stack belongs to; one profile alone is BEFORE. */
+typedef enum mr_flame_side {
+    MR_FLAME_BEFORE,
+    MR_FLAME_AFTER,
+} mr_flame_side;
+
+struct mr_flame *mr_flame_new(void);
+void mr_flame_free(struct mr_flame *flame);
+
+/* Adds `value` to the stack of `count` names, root first. Names are copied, cut at MR_FLAME_NAME_MAX
+ * bytes. */
+void mr_flame_add(struct mr_flame *flame, mr_flame_side side, const mr_slice *names, size_t count,
+                  uint64_t value);
+
+/* Adds folded text: lines of "root;frame;leaf 12". Answers how many lines were no such thing. */
+size_t mr_flame_add_folded(struct mr_flame *flame, mr_flame_side side, const char *text,
+                           size_t len);
+
+/* Sum of the values of one side. */
+uint64_t mr_flame_total(const struct mr_flame *flame, mr_flame_side side);
+
+/* The stacks of one side as folded text, sorted. The caller frees it; `ret_len` may be NULL. */
+char *mr_flame_folded(const struct mr_flame *flame, mr_flame_side side, size_t *ret_len);
+
+/* ---- drawing ---- */
+
+typedef enum mr_flame_colour {
+    MR_FLAME_BY_STAGE,
+    MR_FLAME_BY_LIBRARY,
+    MR_FLAME_BY_NAME,
+    MR_FLAME_BY_CHANGE, /* red: grew, blue: shrank; both profiles scaled to one total */
+} mr_flame_colour;
+
+struct mr_flame_drawing {
+    const char *title;    /* NULL: "Flame graph" */
+    const char *subtitle; /* NULL: none */
+    const char *unit;     /* NULL: "samples" */
+    const char *search;   /* regular expression marked when the graph opens; NULL: none */
+    unsigned width;       /* pixels, 0: 1200; clamped to 300…20000 */
+    unsigned height;      /* pixels of the whole picture, 0: as high as the stacks need */
+    double min_width;     /* narrower frames (pixels) are left out, 0: 0.2 */
+    mr_flame_side side;   /* whose values make the widths */
+    mr_flame_colour colour;
+    bool inverted; /* roots at the top */
+};
+
+/* The picture. The caller frees it; `ret_len` may be NULL. */
+char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
+                   size_t *ret_len);
+
+/* ---- tables ---- */
+
+struct mr_flame_function {
+    mr_slice name; /* of the flame graph */
+    enum mr_stage stage;
+    uint64_t self[2];  /* where it was on top, by side */
+    uint64_t total[2]; /* where it was on the stack at all, once a stack */
+};
+
+/* One row a function, largest self value of both sides first. The caller frees the array. */
+struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_t *ret_count);
+
+/* Values by stage: a stack belongs to the stage of its deepest frame that names one. */
+void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
+                     uint64_t ret_values[MR_STAGES]);
+
+/* The same as a table of shares for people; `compared`: of both sides, and how they differ. */
+void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to);
+
+/* How much of a side is fit for reading. */
+struct mr_flame_quality {
+    uint64_t total;
+    uint64_t named;  /* the leaf is a function and not only an address or a library */
+    uint64_t rooted; /* the stack reaches a thread's first function (start_thread, clone, _start) */
+};
+
+struct mr_flame_quality mr_flame_quality(const struct mr_flame *flame, mr_flame_side side);
+
+#endif

@@ -1,0 +1,337 @@
+#include "profiler/draw/flame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profiler/draw/perf_script.h"
+#include "testing/test.h"
+
+static struct mr_flame *flame_of(const char *before, const char *after)
+{
+    struct mr_flame *flame = mr_flame_new();
+    assert_int_equal(mr_flame_add_folded(flame, MR_FLAME_BEFORE, before, strlen(before)), 0);
+    if (after != NULL) {
+        assert_int_equal(mr_flame_add_folded(flame, MR_FLAME_AFTER, after, strlen(after)), 0);
+    }
+    return flame;
+}
+
+static void test_folded_round_trip_merges_and_sorts(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = flame_of("t;b 2\nt;a;c 3\n\nt;b 4\r\nt 1", NULL);
+    assert_int_equal(mr_flame_total(flame, MR_FLAME_BEFORE), 10);
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(folded, "t 1\nt;a;c 3\nt;b 6\n");
+    free(folded);
+    mr_flame_free(flame);
+}
+
+static void test_folded_counts_wrong_lines(void **state)
+{
+    (void)state;
+    const char *text = "a;b\na;b x\n 5x\na 9999999999999999999999\nfine one 3\n";
+    struct mr_flame *flame = mr_flame_new();
+    assert_int_equal(mr_flame_add_folded(flame, MR_FLAME_BEFORE, text, strlen(text)), 4);
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(folded, "fine one 3\n");
+    free(folded);
+    mr_flame_free(flame);
+}
+
+static void test_names_cannot_break_folded_text(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = mr_flame_new();
+    mr_flame_add(flame, MR_FLAME_BEFORE, (mr_slice[]){MR_SLICE("a;b"), MR_SLICE("c\nd 5")}, 2, 7);
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(folded, "a:b;c d 5 7\n");
+    free(folded);
+    mr_flame_free(flame);
+}
+
+static void test_depth_and_names_are_bounded(void **state)
+{
+    (void)state;
+    enum { DEPTH = 5000 };
+    static mr_slice names[DEPTH];
+    static uint8_t huge[100000];
+    memset(huge, 'x', sizeof(huge));
+    for (int i = 0; i < DEPTH; i++) {
+        names[i] = (mr_slice){.data = huge, .len = sizeof(huge)};
+    }
+    struct mr_flame *flame = mr_flame_new();
+    mr_flame_add(flame, MR_FLAME_BEFORE, names, DEPTH, 11);
+    mr_flame_add(flame, MR_FLAME_BEFORE, names, 0, 2);
+    assert_int_equal(mr_flame_total(flame, MR_FLAME_BEFORE), 13);
+    size_t len;
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, &len);
+    assert_in_range(len, 1, (MR_FLAME_NAME_MAX + 1) * MR_FLAME_DEPTH_MAX + 10);
+    free(folded);
+    char *svg = mr_flame_svg(flame, &(struct mr_flame_drawing){0}, &len);
+    assert_int_equal(len, strlen(svg));
+    free(svg);
+    mr_flame_free(flame);
+}
+
+static char *svg_of(const struct mr_flame *flame, struct mr_flame_drawing drawing)
+{
+    return mr_flame_svg(flame, &drawing, NULL);
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("\"%s\" is missing in:\n%s", part, text);
+    }
+}
+
+static void assert_has_not(const char *text, const char *part)
+{
+    if (strstr(text, part) != NULL) {
+        fail_msg("\"%s\" is in:\n%s", part, text);
+    }
+}
+
+static void test_svg_escapes_everything_from_outside(void **state)
+{
+    (void)state;
+    struct mr_flame *flame =
+        flame_of("<script>alert(1)</script>;\"x\" onload='y'&]]> \x01\xff\xef\xbf\xbe 5", NULL);
+    char *svg = svg_of(
+        flame, (struct mr_flame_drawing){
+                   .title = "</title><a&\"'", .subtitle = "<b>", .unit = "<u>", .search = "\"<q>"});
+    assert_has_not(svg, "<script>alert");
+    assert_has(svg, "&lt;script&gt;alert(1)&lt;/script&gt;");
+    assert_has(svg,
+               "&quot;x&quot; onload=&#39;y&#39;&amp;]]&gt; \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    assert_has(svg, "&lt;/title&gt;&lt;a&amp;&quot;&#39;");
+    assert_has(svg, "&lt;b&gt;");
+    assert_has(svg, "&lt;u&gt;");
+    assert_has(svg, "data-search=\"&quot;&lt;q&gt;\"");
+    assert_has_not(svg, "\x01");
+    free(svg);
+    mr_flame_free(flame);
+}
+
+static void test_svg_frames_widths_and_tooltips(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = flame_of("mr-source;mr_encode_change 30\nmr-source;PQgetCopyData "
+                                      "[libpq.so.5] 69\nmr-source;tiny 1\n",
+                                      NULL);
+    char *svg = svg_of(flame, (struct mr_flame_drawing){.width = 1020, .min_width = 12});
+    assert_has(svg, "width=\"1020\"");
+    assert_has(svg,
+               "data-b=\"0\" data-n=\"69\" data-d=\"2\" data-f=\"PQgetCopyData [libpq.so.5]\"");
+    assert_has(svg, "<title>mr_encode_change (30 samples, 30.00 %, itself 30.00 %; stage encode)");
+    assert_has(svg, "x=\"700.00\" y=\"58\" width=\"300.00\"");
+    assert_has_not(svg, "tiny"); /* 10 pixels */
+    assert_has(svg, "encode 30.0 %");
+    assert_has(svg, "receive 70.0 %");
+    free(svg);
+    svg = svg_of(flame, (struct mr_flame_drawing){
+                            .inverted = true, .height = 2000, .colour = MR_FLAME_BY_LIBRARY});
+    assert_has(svg, "height=\"2000\"");
+    assert_has(svg, "hsl(");
+    free(svg);
+    svg = svg_of(flame, (struct mr_flame_drawing){.colour = MR_FLAME_BY_NAME, .width = 1});
+    assert_has(svg, "width=\"300\"");
+    free(svg);
+    mr_flame_free(flame);
+}
+
+static void test_svg_of_nothing_is_a_picture(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = mr_flame_new();
+    char *svg = svg_of(flame, (struct mr_flame_drawing){0});
+    assert_has(svg, "no samples");
+    assert_has(svg, "</svg>");
+    free(svg);
+    mr_flame_free(flame);
+}
+
+static void test_difference_is_of_shares(void **state)
+{
+    (void)state;
+    /* Twice the samples and the same shares but for 20 points. */
+    struct mr_flame *flame =
+        flame_of("t;same 50\nt;less 30\nt;more 20\n", "t;same 100\nt;less 20\nt;more 80\n");
+    char *svg = svg_of(
+        flame, (struct mr_flame_drawing){.colour = MR_FLAME_BY_CHANGE, .side = MR_FLAME_AFTER});
+    assert_has(svg, "change +20.00 points)</title><rect x=\"128.00\" y=\"58\" width=\"472.00\" "
+                    "height=\"15\" fill=\"rgb(255,60,60)\"");
+    assert_has(svg, "change -20.00 points");
+    assert_has(svg, "fill=\"rgb(60,60,255)\"");
+    assert_has(svg, "change +0.00 points");
+    assert_has(svg, "rgb(240,240,240)");
+    free(svg);
+    mr_flame_free(flame);
+}
+
+static void test_functions_count_recursion_once(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = flame_of("t;f;f;g 4\nt;g;f 6\n", "t;g 1\n");
+    size_t count;
+    struct mr_flame_function *rows = mr_flame_functions(flame, &count);
+    assert_int_equal(count, 3);
+    assert_true(mr_slice_equal(rows[0].name, MR_SLICE("f")));
+    assert_int_equal(rows[0].self[0], 6);
+    assert_int_equal(rows[0].total[0], 10);
+    assert_true(mr_slice_equal(rows[1].name, MR_SLICE("g")));
+    assert_int_equal(rows[1].self[0], 4);
+    assert_int_equal(rows[1].total[0], 10);
+    assert_int_equal(rows[1].self[1], 1);
+    free(rows);
+    mr_flame_free(flame);
+}
+
+static void test_stage_is_the_deepest_that_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stack;
+        enum mr_stage stage;
+    } cases[] = {
+        {"mr-source;start_thread;mr_intake_main", MR_STAGE_RECEIVE},
+        {"mr-monitor;start_thread;poll", MR_STAGE_OTHER},
+        {"mr-http-slow;start_thread;MHD_run", MR_STAGE_HTTP},
+        {"mr-source;mr_intake_main;mr_pg_receive;PQgetCopyData [libpq.so.5.15];recv",
+         MR_STAGE_RECEIVE},
+        {"mr-source;mr_pgoutput_decode", MR_STAGE_DECODE},
+        {"mr-source;mr_pgoutput_decode;on_change;mr_encode_change;memcpy [libc.so.6]",
+         MR_STAGE_ENCODE},
+        {"mr-source;mr_encode_change;malloc [libjemalloc.so.2]", MR_STAGE_MALLOC},
+        {"mr-sink;kafka_send;rd_kafka_produceva [librdkafka.so.1]", MR_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;on_report", MR_STAGE_ACKNOWLEDGE},
+        {"rdk:broker1;start_thread;[librdkafka.so.1];writev", MR_STAGE_FLUSH},
+        {"x;[encode];y", MR_STAGE_ENCODE},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        char line[200];
+        snprintf(line, sizeof(line), "%s 3", cases[i].stack);
+        struct mr_flame *flame = flame_of(line, NULL);
+        uint64_t values[MR_STAGES];
+        mr_flame_stages(flame, MR_FLAME_BEFORE, values);
+        if (values[cases[i].stage] != 3) {
+            fail_msg("%s is not %s", cases[i].stack, mr_stage_name(cases[i].stage));
+        }
+        mr_flame_free(flame);
+    }
+}
+
+static void test_quality_names_and_roots(void **state)
+{
+    (void)state;
+    struct mr_flame *flame =
+        flame_of("t;clone3 [libc.so.6];start_thread [libc.so.6];f 5\n"
+                 "t;[libx.so];f 1\nt;start_thread;[libx.so] 2\nt;_start;0x7f 1\n"
+                 "t;startle;g 1\nt;__libc_start_main@@GLIBC_2.34 [libc.so.6];h 1\n",
+                 NULL);
+    struct mr_flame_quality quality = mr_flame_quality(flame, MR_FLAME_BEFORE);
+    assert_int_equal(quality.total, 11);
+    assert_int_equal(quality.named, 8);
+    assert_int_equal(quality.rooted, 9);
+    mr_flame_free(flame);
+}
+
+static void test_perf_script_is_folded(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "# comment",
+        "mr-source  4242 ",
+        "\t    7f01 __memcpy_avx+0x10 (/usr/lib/x86_64-linux-gnu/libc.so.6)",
+        "\t    5501 mr_encode_change+0x1d (/opt/millrace)",
+        "\t    7f02 start_thread+0x2 (/usr/lib/x86_64-linux-gnu/libc.so.6)",
+        "",
+        "     rdk:broker1  4243 ",
+        "\tffffffff81 do_syscall_64+0x5 ([kernel.kallsyms])",
+        "\tffffffff82 nft_do_chain+0x5 ([nf_tables])",
+        "\t    7f03 [unknown] (/usr/lib/librdkafka.so.1)",
+        "\t    7f04 [unknown] ([unknown])",
+        "\t    7f05 std::vector<int (*)(char)>::at(int)+0x5 (/opt/x.so)",
+        "",
+        "odd name 3  4244/4245 ",
+        "\t    7f06 f (inlined)",
+        "broken frame",
+        "",
+        "mr-source  4242 ",
+        "\t    7f01 __memcpy_avx+0x18 (/usr/lib/x86_64-linux-gnu/libc.so.6)",
+        "\t    5501 mr_encode_change+0x2d (/opt/millrace)",
+        "\t    7f02 start_thread+0x2 (/usr/lib/x86_64-linux-gnu/libc.so.6)",
+    };
+    struct mr_flame *flame = mr_flame_new();
+    struct mr_perf_script *script = mr_perf_script_new(flame, MR_FLAME_BEFORE, "millrace");
+    for (size_t i = 0; i < MR_ARRAY_LEN(lines); i++) {
+        mr_perf_script_line(script, lines[i], strlen(lines[i]));
+    }
+    assert_int_equal(mr_perf_script_done(script), 5);
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(
+        folded,
+        "broken frame 1\n"
+        "mr-source;start_thread [libc.so.6];mr_encode_change;__memcpy_avx [libc.so.6] 2\n"
+        "odd name 3;f [inlined] 1\n"
+        "rdk:broker1;std::vector<int (*)(char)>::at(int) [x.so];[unknown];[librdkafka.so.1];"
+        "nft_do_chain [kernel];do_syscall_64 [kernel] 1\n");
+    free(folded);
+    mr_flame_free(flame);
+}
+
+/* Cut anywhere, it must neither crash nor lose the total. */
+static void test_perf_script_cut_at_every_byte(void **state)
+{
+    (void)state;
+    static const char line[] = "\t    7f05 std::at(int)+0x5 (/opt/x.so)";
+    for (size_t len = 0; len < sizeof(line); len++) {
+        struct mr_flame *flame = mr_flame_new();
+        struct mr_perf_script *script = mr_perf_script_new(flame, MR_FLAME_BEFORE, "millrace");
+        mr_perf_script_line(script, "t 1", 3);
+        mr_perf_script_line(script, line, len);
+        assert_int_equal(mr_perf_script_done(script), 1);
+        assert_int_equal(mr_flame_total(flame, MR_FLAME_BEFORE), 1);
+        mr_flame_free(flame);
+    }
+}
+
+static void test_large_graph_stays_small(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = mr_flame_new();
+    for (int i = 0; i < 10000; i++) {
+        char line[200];
+        int len = snprintf(line, sizeof(line), "t%d;outer_function_%d;f%d;g%d;h%d 1", i % 3, i % 7,
+                           i % 100, i % 1000, i);
+        assert_int_equal(mr_flame_add_folded(flame, MR_FLAME_BEFORE, line, (size_t)len), 0);
+    }
+    size_t len;
+    char *svg = mr_flame_svg(flame, &(struct mr_flame_drawing){0}, &len);
+    assert_in_range(len, 10000, 2000000);
+    free(svg);
+    mr_flame_free(flame);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folded_round_trip_merges_and_sorts),
+        cmocka_unit_test(test_folded_counts_wrong_lines),
+        cmocka_unit_test(test_names_cannot_break_folded_text),
+        cmocka_unit_test(test_depth_and_names_are_bounded),
+        cmocka_unit_test(test_svg_escapes_everything_from_outside),
+        cmocka_unit_test(test_svg_frames_widths_and_tooltips),
+        cmocka_unit_test(test_svg_of_nothing_is_a_picture),
+        cmocka_unit_test(test_difference_is_of_shares),
+        cmocka_unit_test(test_functions_count_recursion_once),
+        cmocka_unit_test(test_stage_is_the_deepest_that_is_named),
+        cmocka_unit_test(test_quality_names_and_roots),
+        cmocka_unit_test(test_perf_script_is_folded),
+        cmocka_unit_test(test_perf_script_cut_at_every_byte),
+        cmocka_unit_test(test_large_graph_stays_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

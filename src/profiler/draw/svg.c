@@ -1,0 +1,339 @@
+/* The picture: every frame a rectangle that stands without the script, so that it shows as an image too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profiler/draw/script.h"
+#include "profiler/draw/text.h"
+#include "profiler/draw/tree.h"
+
+enum {
+    FRAME_HEIGHT = 16,
+    FRAME_HEIGHT_MIN = 4,
+    MARGIN = 10,
+    HEAD_HEIGHT = 58,
+    FOOT_HEIGHT = 44,
+    WIDTH_DEFAULT = 1200,
+    WIDTH_MIN = 300,
+    WIDTH_MAX = 20000,
+    CHARACTER_WIDTH = 7,
+    COLOUR_MAX = 32,
+};
+
+struct canvas {
+    const struct mr_flame *flame;
+    const struct mr_flame_drawing *drawing;
+    struct mr_text out;
+    const char *unit;
+    double scale; /* pixels a value */
+    double min_width;
+    uint64_t total[2];
+    unsigned width, height;
+    unsigned frame_height;
+    unsigned depth; /* of the deepest frame that is drawn */
+};
+
+static uint64_t node_width(const struct canvas *canvas, uint32_t node)
+{
+    return canvas->flame->nodes[node].total[canvas->drawing->side];
+}
+
+static bool is_drawn(const struct canvas *canvas, uint32_t node)
+{
+    uint64_t width = node_width(canvas, node);
+    return width > 0 && (double)width * canvas->scale >= canvas->min_width;
+}
+
+static unsigned deepest(const struct canvas *canvas)
+{
+    unsigned depth = 0;
+    for (uint32_t i = 0; i < canvas->flame->node_count; i++) {
+        if (is_drawn(canvas, i) && canvas->flame->nodes[i].depth > depth) {
+            depth = canvas->flame->nodes[i].depth;
+        }
+    }
+    return depth;
+}
+
+/* ---- colours ---- */
+
+/* A warm tone that depends on the name alone, so that two pictures agree. */
+static void colour_by_text(mr_slice text, unsigned hue, char ret_colour[COLOUR_MAX])
+{
+    uint32_t hash = 2166136261U;
+    for (size_t i = 0; i < text.len; i++) {
+        hash = (hash ^ text.data[i]) * 16777619U;
+    }
+    hash ^= hash >> 15;
+    snprintf(ret_colour, COLOUR_MAX, "hsl(%u,%u%%,%u%%)", (hue + hash % 40) % 360,
+             60 + hash / 64 % 25, 62 + hash / 4096 % 12);
+}
+
+/* The library of "function [library]", the kernel, or ours: one hue each. */
+static void colour_by_library(mr_slice name, char ret_colour[COLOUR_MAX])
+{
+    const uint8_t *open = name.len > 0 ? memrchr(name.data, '[', name.len) : NULL;
+    if (open == NULL || name.data[name.len - 1] != ']') {
+        colour_by_text(name, 20, ret_colour);
+        return;
+    }
+    mr_slice library = {.data = open, .len = (size_t)(name.data + name.len - open)};
+    unsigned hue = 80;
+    for (size_t i = 0; i < library.len; i++) {
+        hue = (hue * 31 + library.data[i]) % 1000;
+    }
+    colour_by_text(name, 80 + hue % 7 * 35, ret_colour);
+}
+
+static double share(uint64_t value, uint64_t total)
+{
+    return total == 0 ? 0 : (double)value / (double)total;
+}
+
+/* How much of all the frame gained (or lost), after minus before, each as a share of its own total. */
+static double node_change(const struct canvas *canvas, uint32_t node)
+{
+    const struct mr_flame_node *at = &canvas->flame->nodes[node];
+    return share(at->total[1], canvas->total[1]) - share(at->total[0], canvas->total[0]);
+}
+
+/* Five points of all are the full colour; less than a thousandth is none. */
+static void colour_by_change(double change, char ret_colour[COLOUR_MAX])
+{
+    double strength = (change < 0 ? -change : change) / 0.05;
+    strength = strength > 1 ? 1 : strength;
+    unsigned pale = strength < 0.02 ? 240 : (unsigned)(225 - 165 * strength);
+    if (strength < 0.02) {
+        snprintf(ret_colour, COLOUR_MAX, "rgb(240,240,240)");
+    } else if (change > 0) {
+        snprintf(ret_colour, COLOUR_MAX, "rgb(255,%u,%u)", pale, pale);
+    } else {
+        snprintf(ret_colour, COLOUR_MAX, "rgb(%u,%u,255)", pale, pale);
+    }
+}
+
+static void node_colour(const struct canvas *canvas, uint32_t node, mr_slice name,
+                        char ret_colour[COLOUR_MAX])
+{
+    switch (canvas->drawing->colour) {
+    case MR_FLAME_BY_CHANGE:
+        colour_by_change(node_change(canvas, node), ret_colour);
+        return;
+    case MR_FLAME_BY_LIBRARY:
+        colour_by_library(name, ret_colour);
+        return;
+    case MR_FLAME_BY_NAME:
+        colour_by_text(name, 10, ret_colour);
+        return;
+    case MR_FLAME_BY_STAGE:
+        break;
+    }
+    snprintf(ret_colour, COLOUR_MAX, "%s", mr_flame_stage_colour(canvas->flame->nodes[node].stage));
+}
+
+/* ---- frames ---- */
+
+/* As much of the name as the width holds; not within a UTF-8 sequence. */
+static mr_slice fitting(mr_slice name, double width)
+{
+    size_t room = width < 6 ? 0 : (size_t)((width - 6) / CHARACTER_WIDTH);
+    if (room < 3) {
+        return (mr_slice){0};
+    }
+    if (name.len > room) {
+        name.len = room - 2;
+        while (name.len > 0 && (name.data[name.len] & 0xc0) == 0x80) {
+            name.len--;
+        }
+    }
+    return name;
+}
+
+static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
+{
+    const struct mr_flame_node *at = &canvas->flame->nodes[node];
+    mr_flame_side side = canvas->drawing->side;
+    struct mr_text *out = &canvas->out;
+    mr_text_string(out, "<title>");
+    mr_flame_text_xml(out, name);
+    mr_text_format(out, " (%llu ", (unsigned long long)at->total[side]);
+    mr_flame_text_xml(out, mr_slice_of(canvas->unit));
+    mr_text_format(out, ", %.2f %%, itself %.2f %%",
+                   100 * share(at->total[side], canvas->total[side]),
+                   100 * share(at->self[side], canvas->total[side]));
+    if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
+        mr_text_format(out, "; change %+.2f points", 100 * node_change(canvas, node));
+    } else {
+        mr_text_format(out, "; stage %s", mr_stage_name(at->stage));
+    }
+    mr_text_string(out, ")</title>");
+}
+
+static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
+{
+    const struct mr_flame_node *at = &canvas->flame->nodes[node];
+    mr_slice name =
+        node == MR_FLAME_ROOT ? MR_SLICE("all") : mr_flame_name_of(canvas->flame, at->name);
+    double x = MARGIN + (double)begin * canvas->scale;
+    double width = (double)node_width(canvas, node) * canvas->scale;
+    unsigned row = canvas->drawing->inverted ? at->depth : canvas->depth - at->depth;
+    unsigned y = HEAD_HEIGHT + row * canvas->frame_height;
+    char colour[COLOUR_MAX];
+    node_colour(canvas, node, name, colour);
+    struct mr_text *out = &canvas->out;
+    mr_text_format(out, "<g data-b=\"%llu\" data-n=\"%llu\" data-d=\"%u\" data-f=\"",
+                   (unsigned long long)begin, (unsigned long long)node_width(canvas, node),
+                   at->depth);
+    mr_flame_text_xml(out, name);
+    mr_text_string(out, "\">");
+    write_tooltip(canvas, node, name);
+    mr_text_format(out, "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%u\" fill=\"%s\"/>", x,
+                   y, width, canvas->frame_height - 1, colour);
+    mr_slice shown = canvas->frame_height < 12 ? (mr_slice){0} : fitting(name, width);
+    if (shown.len > 0) {
+        mr_text_format(out, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
+        mr_flame_text_xml(out, shown);
+        mr_text_string(out, shown.len < name.len ? "..</text>" : "</text>");
+    }
+    mr_text_string(out, "</g>\n");
+}
+
+/* Depth is bounded by MR_FLAME_DEPTH_MAX. */
+static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
+{
+    if (!is_drawn(canvas, node)) {
+        return;
+    }
+    write_frame(canvas, node, begin);
+    size_t count;
+    uint32_t *children = mr_flame_children(canvas->flame, node, &count);
+    for (size_t i = 0; i < count; i++) {
+        write_subtree(canvas, children[i], begin);
+        begin += node_width(canvas, children[i]);
+    }
+    free(children);
+}
+
+/* ---- around them ---- */
+
+static void write_legend(struct canvas *canvas)
+{
+    struct mr_text *out = &canvas->out;
+    unsigned y = canvas->height - 12;
+    unsigned x = MARGIN;
+    if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
+        mr_text_format(out,
+                       "<text x=\"%u\" y=\"%u\">red: more than before, blue: less, grey: the "
+                       "same (each profile as shares of its own total)</text>\n",
+                       x, y);
+        return;
+    }
+    if (canvas->drawing->colour != MR_FLAME_BY_STAGE) {
+        return;
+    }
+    uint64_t values[MR_STAGES];
+    mr_flame_stages(canvas->flame, canvas->drawing->side, values);
+    for (int stage = MR_STAGE_NONE + 1; stage < MR_STAGES; stage++) {
+        bool is_beside = stage == MR_STAGE_HTTP || stage == MR_STAGE_PROFILER;
+        if (is_beside && values[stage] == 0) {
+            continue; /* the line is full */
+        }
+        mr_text_format(out,
+                       "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%s\"/>"
+                       "<text x=\"%u\" y=\"%u\">%s %.1f %%</text>\n",
+                       x, y - 10, mr_flame_stage_colour(stage), x + 15, y, mr_stage_name(stage),
+                       100 * share(values[stage], canvas->total[canvas->drawing->side]));
+        x += 125;
+    }
+}
+
+static void write_attribute(struct mr_text *out, const char *name, const char *value)
+{
+    mr_text_format(out, " %s=\"", name);
+    mr_flame_text_xml(out, mr_slice_of(value));
+    mr_text_string(out, "\"");
+}
+
+static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
+                       const char *attributes, const char *text)
+{
+    mr_text_format(out, "<text id=\"%s\" x=\"%u\" y=\"%u\"%s>", id, x, y, attributes);
+    mr_flame_text_xml(out, mr_slice_of(text));
+    mr_text_string(out, "</text>\n");
+}
+
+static void write_head(struct canvas *canvas)
+{
+    const struct mr_flame_drawing *drawing = canvas->drawing;
+    struct mr_text *out = &canvas->out;
+    mr_text_format(
+        out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%u\" height=\"%u\" "
+        "viewBox=\"0 0 %u %u\" data-left=\"%d\" data-room=\"%u\" data-total=\"%llu\"",
+        canvas->width, canvas->height, canvas->width, canvas->height, MARGIN,
+        canvas->width - 2 * MARGIN, (unsigned long long)canvas->total[drawing->side]);
+    write_attribute(out, "data-search", drawing->search == NULL ? "" : drawing->search);
+    mr_text_format(out,
+                   ">\n<style>%s</style>\n"
+                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdfb\"/>\n",
+                   mr_flame_style);
+    write_text(out, "title", canvas->width / 2, 22, "",
+               drawing->title == NULL ? "Flame graph" : drawing->title);
+    write_text(out, "subtitle", canvas->width / 2, 42, " text-anchor=\"middle\"",
+               drawing->subtitle == NULL ? "" : drawing->subtitle);
+    write_text(out, "reset", MARGIN, 22, " class=\"off\"", "reset zoom");
+    write_text(out, "search", canvas->width - MARGIN, 22, " class=\"button\" text-anchor=\"end\"",
+               "search");
+    write_text(out, "matched", canvas->width - MARGIN, 42, " text-anchor=\"end\"", "");
+    write_text(out, "details", MARGIN, canvas->height - 30, "", "");
+}
+
+static unsigned clamp(unsigned value, unsigned low, unsigned high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static void canvas_measure(struct canvas *canvas)
+{
+    const struct mr_flame_drawing *drawing = canvas->drawing;
+    canvas->width =
+        clamp(drawing->width == 0 ? WIDTH_DEFAULT : drawing->width, WIDTH_MIN, WIDTH_MAX);
+    canvas->min_width = drawing->min_width > 0 ? drawing->min_width : 0.2;
+    uint64_t total = canvas->total[drawing->side];
+    canvas->scale = total == 0 ? 0 : (double)(canvas->width - 2 * MARGIN) / (double)total;
+    canvas->depth = deepest(canvas);
+    unsigned rows = canvas->depth + 1;
+    canvas->frame_height = FRAME_HEIGHT;
+    if (drawing->height > HEAD_HEIGHT + FOOT_HEIGHT) {
+        canvas->frame_height = clamp((drawing->height - HEAD_HEIGHT - FOOT_HEIGHT) / rows,
+                                     FRAME_HEIGHT_MIN, 2 * FRAME_HEIGHT);
+    }
+    unsigned need = HEAD_HEIGHT + rows * canvas->frame_height + FOOT_HEIGHT;
+    canvas->height = need > drawing->height ? need : drawing->height;
+}
+
+char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
+                   size_t *ret_len)
+{
+    struct canvas canvas = {
+        .flame = flame,
+        .drawing = drawing,
+        .unit = drawing->unit == NULL ? "samples" : drawing->unit,
+        .total = {mr_flame_total(flame, MR_FLAME_BEFORE), mr_flame_total(flame, MR_FLAME_AFTER)},
+    };
+    canvas_measure(&canvas);
+    write_head(&canvas);
+    mr_text_string(&canvas.out, "<g id=\"frames\">\n");
+    write_subtree(&canvas, MR_FLAME_ROOT, 0);
+    mr_text_string(&canvas.out, "</g>\n");
+    if (canvas.total[drawing->side] == 0) {
+        write_text(&canvas.out, "empty", MARGIN, HEAD_HEIGHT + 12, "", "no samples");
+    }
+    write_legend(&canvas);
+    mr_text_format(&canvas.out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", mr_flame_script);
+    if (ret_len != NULL) {
+        *ret_len = canvas.out.len;
+    }
+    return canvas.out.data;
+}

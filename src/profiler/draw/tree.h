@@ -1,0 +1,48 @@
+/* The tree behind a flame graph, for the writers of this folder. One thread. */
+#ifndef MR_FLAME_TREE_H
+#define MR_FLAME_TREE_H
+
+#include "profiler/draw/flame.h"
+
+enum { MR_FLAME_ROOT = 0, MR_FLAME_NONE = UINT32_MAX };
+
+struct mr_flame_node {
+    uint32_t name; /* index of a name; the root has none */
+    uint32_t parent;
+    uint32_t child; /* the first, or NONE */
+    uint32_t next;  /* sibling, or NONE */
+    uint16_t depth; /* 0: the root */
+    uint8_t stage;
+    uint64_t self[2];
+    uint64_t total[2];
+};
+
+struct mr_flame_name {
+    uint32_t at; /* in `bytes` */
+    uint32_t len;
+};
+
+/* Open addressing; a slot holds an index + 1, 0 is free. */
+struct mr_flame_index {
+    uint32_t *slots;
+    size_t size; /* a power of two */
+    size_t used;
+};
+
+struct mr_flame {
+    struct mr_flame_node *nodes;
+    size_t node_count, node_size;
+    struct mr_flame_name *names;
+    size_t name_count, name_size;
+    uint8_t *bytes;
+    size_t byte_count, byte_size;
+    struct mr_flame_index nodes_by_name; /* by parent and name */
+    struct mr_flame_index names_by_text;
+};
+
+mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
+
+/* The children of a node in order of their names; the caller frees the array (NULL when none). */
+uint32_t *mr_flame_children(const struct mr_flame *flame, uint32_t node, size_t *ret_count);
+
+#endif

@@ -1,0 +1,295 @@
+#include "profiler/heap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* jemalloc's, when the program is linked with it. */
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
+    __attribute__((weak));
+
+enum { THREADS_MAX = 256, DUMP_MAX = 256 * 1024 * 1024 };
+
+static bool read_flag(const char *name)
+{
+    bool value = false;
+    size_t len = sizeof(value);
+    return mallctl != NULL && mallctl(name, &value, &len, NULL, 0) == 0 && value;
+}
+
+mr_status mr_heap_available(struct mr_error *ret_error)
+{
+    if (mallctl == NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "heap profiles need jemalloc, and this millrace was built without it; "
+                       "build with -DMILLRACE_JEMALLOC=ON");
+    }
+    if (!read_flag("config.prof") || !read_flag("opt.prof")) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "jemalloc was started without heap profiling; take prof:false out of the "
+                       "environment variable MALLOC_CONF, or use a jemalloc that has profiling");
+    }
+    return MR_OK;
+}
+
+bool mr_heap_is_active(void)
+{
+    return read_flag("prof.active");
+}
+
+mr_status mr_heap_set_active(bool active, struct mr_error *ret_error)
+{
+    MR_TRY(mr_heap_available(ret_error));
+    int failed = mallctl("prof.active", NULL, NULL, &active, sizeof(active));
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc does not switch heap profiling: %s",
+                       strerror(failed));
+    }
+    return MR_OK;
+}
+
+mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error)
+{
+    MR_TRY(mr_heap_available(ret_error));
+    size_t power = lg_sample;
+    int failed = lg_sample == 0 ? mallctl("prof.reset", NULL, NULL, NULL, 0)
+                                : mallctl("prof.reset", NULL, NULL, &power, sizeof(power));
+    return failed == 0 ? MR_OK
+                       : mr_fail(ret_error, MR_ERR_SYSTEM,
+                                 "jemalloc does not forget its samples: %s", strerror(failed));
+}
+
+void mr_heap_name_thread(const char *name)
+{
+    if (mallctl != NULL) {
+        mallctl("thread.prof.name", NULL, NULL, (void *)&name, sizeof(name));
+    }
+}
+
+/* ---- the dump ---- */
+
+/* heap_v2/<mean bytes between samples>
+ *   t*: <objects>: <bytes> [<all objects>: <all bytes>]      the whole process
+ *   t<number>: … <name of the thread>
+ * @ <return address> …                                       then, for each stack, innermost first
+ *   t*: …
+ *   t<number>: …                                             what that thread has allocated there
+ * MAPPED_LIBRARIES: */
+struct dump {
+    const char *at;
+    const char *end;
+    double rate;
+    struct mr_profile *profile;
+    struct {
+        uint64_t number;
+        uint32_t name; /* texts */
+    } threads[THREADS_MAX];
+    uint32_t thread_count;
+    struct mr_stack stack;
+};
+
+struct counts {
+    uint64_t number; /* of the thread */
+    uint64_t inuse_objects, inuse_bytes, all_objects, all_bytes;
+    char name[32];
+};
+
+static bool next_line(struct dump *dump, char *line, size_t size)
+{
+    if (dump->at >= dump->end) {
+        return false;
+    }
+    const char *newline = memchr(dump->at, '\n', (size_t)(dump->end - dump->at));
+    size_t len = (size_t)((newline == NULL ? dump->end : newline) - dump->at);
+    size_t kept = len < size - 1 ? len : size - 1;
+    memcpy(line, dump->at, kept);
+    line[kept] = '\0';
+    dump->at += newline == NULL ? len : len + 1;
+    return true;
+}
+
+/* False for the whole process's line too: threads add up to it. */
+static bool parse_counts(const char *line, struct counts *ret)
+{
+    ret->name[0] = '\0';
+    return sscanf(line, " t%" SCNu64 ": %" SCNu64 ": %" SCNu64 " [%" SCNu64 ": %" SCNu64 "] %31s",
+                  &ret->number, &ret->inuse_objects, &ret->inuse_bytes, &ret->all_objects,
+                  &ret->all_bytes, ret->name) >= 5;
+}
+
+/* A small object is seen less often than a large one; this takes the bias out (jeprof does the same). */
+static double unbias(const struct dump *dump, uint64_t objects, uint64_t bytes)
+{
+    if (objects == 0 || bytes == 0 || dump->rate <= 1) {
+        return 1;
+    }
+    return 1 / (1 - exp(-((double)bytes / (double)objects) / dump->rate));
+}
+
+static uint32_t thread_name(const struct dump *dump, uint64_t number)
+{
+    for (uint32_t i = 0; i < dump->thread_count; i++) {
+        if (dump->threads[i].number == number) {
+            return dump->threads[i].name;
+        }
+    }
+    return mr_symbols_intern("thread");
+}
+
+static enum mr_thread_role role_of_name(const char *name)
+{
+    static const struct {
+        const char *prefix;
+        enum mr_thread_role role;
+    } roles[] = {
+        {"mr-source", MR_THREAD_SOURCE},   {"mr-sink", MR_THREAD_SINK},
+        {"rdk:", MR_THREAD_KAFKA},         {"mr-http", MR_THREAD_HTTP},
+        {"mr-monitor", MR_THREAD_MONITOR}, {"mr-profiler", MR_THREAD_PROFILER},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(roles); i++) {
+        if (strncmp(name, roles[i].prefix, strlen(roles[i].prefix)) == 0) {
+            return roles[i].role;
+        }
+    }
+    return MR_THREAD_MAIN;
+}
+
+static void add_counts(struct dump *dump, const struct counts *counts)
+{
+    double inuse = unbias(dump, counts->inuse_objects, counts->inuse_bytes);
+    double all = unbias(dump, counts->all_objects, counts->all_bytes);
+    uint32_t thread = thread_name(dump, counts->number);
+    int64_t values[MR_PROFILE_VALUES] = {
+        llround(all * (double)counts->all_objects),
+        llround(all * (double)counts->all_bytes),
+        llround(inuse * (double)counts->inuse_objects),
+        llround(inuse * (double)counts->inuse_bytes),
+    };
+    mr_profile_add(dump->profile, dump->stack.locations, dump->stack.count, thread, 0,
+                   role_of_name(mr_symbols_text(thread)), values);
+    dump->profile->samples += counts->all_objects;
+}
+
+static bool is_allocator(uint32_t location)
+{
+    return strstr(mr_symbols_object(mr_symbols_get(location)), "jemalloc") != NULL;
+}
+
+/* Where jemalloc asks itself for the stack says nothing. */
+static void parse_stack(struct dump *dump, const char *line)
+{
+    dump->stack.count = 0;
+    char *end;
+    for (const char *at = line + 1; dump->stack.count < MR_STACK_FRAMES_MAX; at = end) {
+        uint64_t address = strtoull(at, &end, 16);
+        if (end == at) {
+            break;
+        }
+        uint32_t location = mr_symbols_location(address, true);
+        if (dump->stack.count > 0 || !is_allocator(location)) {
+            dump->stack.locations[dump->stack.count++] = location;
+        }
+    }
+}
+
+static void parse_lines(struct dump *dump)
+{
+    char line[8192];
+    bool in_stack = false;
+    while (next_line(dump, line, sizeof(line)) && strncmp(line, "MAPPED_LIBRARIES", 16) != 0) {
+        struct counts counts;
+        if (line[0] == '@') {
+            in_stack = true;
+            parse_stack(dump, line);
+        } else if (parse_counts(line, &counts)) {
+            if (in_stack) {
+                add_counts(dump, &counts);
+            } else if (dump->thread_count < THREADS_MAX && counts.name[0] != '\0') {
+                dump->threads[dump->thread_count].number = counts.number;
+                dump->threads[dump->thread_count++].name = mr_symbols_intern(counts.name);
+            }
+        }
+    }
+}
+
+mr_status mr_heap_parse(const char *text, size_t len, struct mr_profile *ret,
+                        struct mr_error *ret_error)
+{
+    struct dump *dump = MR_NEW(struct dump);
+    dump->at = text;
+    dump->end = text + len;
+    dump->profile = ret;
+    char line[256] = "";
+    uint64_t rate = 0;
+    bool known =
+        next_line(dump, line, sizeof(line)) && sscanf(line, "heap_v2/%" SCNu64, &rate) == 1;
+    if (known) {
+        dump->rate = (double)rate;
+        mr_profile_init(ret, MR_PROFILE_HEAP);
+        ret->period = (int64_t)rate;
+        mr_symbols_lock();
+        parse_lines(dump);
+        mr_symbols_unlock();
+        ret->rooted = ret->samples;
+    }
+    free(dump);
+    return known ? MR_OK
+                 : mr_fail(ret_error, MR_ERR_SYSTEM,
+                           "jemalloc's dump has a form that is not known here (\"%.32s\"); "
+                           "millrace reads heap_v2, as jemalloc 5 writes it",
+                           line);
+}
+
+/* jemalloc writes to a file by name; this one is only in memory. */
+static mr_status dump_to(int fd, struct mr_error *ret_error)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const char *name = path;
+    int failed = mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name));
+    return failed == 0 ? MR_OK
+                       : mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc can't write its profile: %s",
+                                 strerror(failed));
+}
+
+static mr_status parse_file(int fd, struct mr_profile *ret, struct mr_error *ret_error)
+{
+    struct stat about;
+    if (fstat(fd, &about) != 0 || about.st_size <= 0 || about.st_size > DUMP_MAX) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc's profile has %lld bytes, which is %s",
+                       (long long)about.st_size, about.st_size > 0 ? "too many" : "none");
+    }
+    size_t len = (size_t)about.st_size;
+    void *text = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc's profile can't be read: %s",
+                       strerror(errno));
+    }
+    mr_status status = mr_heap_parse(text, len, ret, ret_error);
+    munmap(text, len);
+    return status;
+}
+
+mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error)
+{
+    MR_TRY(mr_heap_available(ret_error));
+    int fd = memfd_create("heap", MFD_CLOEXEC);
+    if (fd < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s",
+                       strerror(errno));
+    }
+    mr_status status = dump_to(fd, ret_error);
+    if (status == MR_OK) {
+        status = parse_file(fd, ret, ret_error);
+    }
+    close(fd);
+    return status;
+}

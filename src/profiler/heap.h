@@ -1,0 +1,32 @@
+/* Heap profiles from jemalloc's own sampling, where the program runs on a jemalloc that has it.
+ *
+ * jemalloc must be told at its start that it may be asked (prof:true in malloc_conf, see heap_conf.c); whether
+ * it samples is switched at any time. Any thread.
+ */
+#ifndef MR_PROF_HEAP_H
+#define MR_PROF_HEAP_H
+
+#include "base/status.h"
+#include "profiler/profile.h"
+
+/* MR_OK: it can be asked. MR_ERR_CONFIG: no, and why. */
+mr_status mr_heap_available(struct mr_error *ret_error);
+
+/* Whether allocations are sampled now. */
+bool mr_heap_is_active(void);
+mr_status mr_heap_set_active(bool active, struct mr_error *ret_error);
+
+/* Forgets all samples. `lg_sample` is the new mean distance of samples, 2 to that power in bytes; 0: as it is. */
+mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error);
+
+/* What is allocated now and what was since sampling began, un-biased; the caller's. */
+mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error);
+
+/* The same from the text of a dump, for tests. */
+mr_status mr_heap_parse(const char *text, size_t len, struct mr_profile *ret,
+                        struct mr_error *ret_error);
+
+/* The calling thread's name in heap profiles. */
+void mr_heap_name_thread(const char *name);
+
+#endif

@@ -1,0 +1,310 @@
+/* Sampling, unwinding, folding and the pprof file, on threads that do a known amount of work. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/clock.h"
+#include "profiler/draw/flame.h"
+#include "profiler/output.h"
+#include "profiler/pprof_read.h"
+#include "profiler/profile.pb-c.h"
+#include "profiler/profiler.h"
+#include "testing/test.h"
+
+enum { WORK_MS = 1500 };
+
+static _Atomic uint64_t sink;
+
+/* Named, not inlined, not a tail call: they are looked for in the result. */
+__attribute__((noinline)) static uint64_t prof_test_leaf(uint64_t seed)
+{
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+    }
+    return seed;
+}
+
+__attribute__((noinline)) static void prof_test_middle(int64_t cpu_ms)
+{
+    while (mr_clock_ns(CLOCK_THREAD_CPUTIME_ID) < cpu_ms * 1000000) {
+        sink += prof_test_leaf(sink);
+    }
+}
+
+struct worker {
+    pthread_t thread;
+    const char *name;
+    enum mr_thread_role role;
+    int64_t cpu_ms;
+    uint64_t cpu_ns; /* out */
+};
+
+static void *worker_main(void *context)
+{
+    struct worker *worker = context;
+    mr_thread_begin(worker->role, worker->name);
+    mr_thread_table("public", "orders");
+    prof_test_middle(worker->cpu_ms);
+    mr_thread_table(NULL, NULL);
+    worker->cpu_ns = (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    mr_thread_end();
+    return NULL;
+}
+
+static void start_profiler(void)
+{
+    struct mr_profiler_options options = {
+        .path = "", .frequency_hz = 200, .interval_s = 60, .name = "test"};
+    struct mr_error error;
+    assert_int_equal(mr_profiler_start(&options, &error), MR_OK);
+}
+
+static void run_workers(struct worker *workers, int count, uint32_t hz, struct mr_profile *ret)
+{
+    start_profiler();
+    assert_int_equal(mr_profiler_session_begin(hz), MR_OK);
+    usleep(
+        200000); /* timers of threads that begin later are armed at once; this is for the first round */
+    for (int i = 0; i < count; i++) {
+        pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    mr_profiler_session_end(ret);
+}
+
+static uint64_t thread_cpu_ns(const struct mr_profile *profile, const char *name)
+{
+    uint64_t cpu_ns = 0;
+    for (uint32_t i = 0; i < profile->count; i++) {
+        mr_symbols_lock();
+        if (strcmp(mr_symbols_text(profile->entries[i].thread), name) == 0) {
+            cpu_ns += (uint64_t)profile->entries[i].values[1];
+        }
+        mr_symbols_unlock();
+    }
+    return cpu_ns;
+}
+
+static uint8_t *expand(const uint8_t *packed, size_t len, size_t *ret_len)
+{
+    enum { PLAIN_MAX = 16 << 20 };
+    uint8_t *plain = MR_NEW_ARRAY(uint8_t, PLAIN_MAX);
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)packed,
+                       .avail_in = (uInt)len,
+                       .next_out = plain,
+                       .avail_out = PLAIN_MAX};
+    assert_int_equal(inflateInit2(&stream, 15 + 16), Z_OK);
+    assert_int_equal(inflate(&stream, Z_FINISH), Z_STREAM_END);
+    inflateEnd(&stream);
+    *ret_len = stream.total_out;
+    return plain;
+}
+
+static Pprof__Profile *unpack(const uint8_t *packed, size_t len)
+{
+    size_t plain_len;
+    uint8_t *plain = expand(packed, len, &plain_len);
+    Pprof__Profile *file = pprof__profile__unpack(NULL, plain_len, plain);
+    free(plain);
+    assert_non_null(file);
+    return file;
+}
+
+/* Sanitizers make unwinding so slow that the profiler's thread falls behind, and deliver signals late. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* The account of each thread holds, whatever else the machine does, because it is compared with the
+ * thread's own clock. */
+static void test_sampler_is_fair(void **state)
+{
+    (void)state;
+    struct worker workers[] = {
+        {.name = "busy-a", .role = MR_THREAD_SOURCE, .cpu_ms = WORK_MS},
+        {.name = "busy-b", .role = MR_THREAD_SINK, .cpu_ms = WORK_MS / 2},
+    };
+    struct mr_profile profile;
+    run_workers(workers, 2, 200, &profile);
+    mr_profiler_stop();
+    for (int i = 0; i < 2; i++) {
+        double part = (double)thread_cpu_ns(&profile, workers[i].name) / (double)workers[i].cpu_ns;
+        double slack = SANITIZED ? 0.2 : 0.05;
+        if (part < 1 - slack || part > 1 + slack) {
+            fail_msg("thread %s got %.3f of what is due", workers[i].name, part);
+        }
+    }
+    /* A machine that leaves the profiler's thread waiting for a second costs samples; they are counted. */
+    assert_true(profile.lost <= profile.samples / (SANITIZED ? 2 : 20));
+    assert_true(SANITIZED || (double)profile.rooted >= 0.99 * (double)profile.samples);
+    mr_profile_done(&profile);
+}
+
+static void test_folded_names_frames_and_thread(void **state)
+{
+    (void)state;
+    struct worker worker = {.name = "busy-c", .role = MR_THREAD_SOURCE, .cpu_ms = 600};
+    struct mr_profile profile;
+    run_workers(&worker, 1, 1000, &profile);
+    mr_profiler_stop();
+    size_t len;
+    char *text = mr_output_folded(&profile, 1, MR_PROFILE_ROOT_THREAD, &len);
+    assert_non_null(strstr(text, "busy-c;"));
+    assert_non_null(strstr(text, "worker_main;prof_test_middle;prof_test_leaf "));
+    free(text);
+    mr_profile_done(&profile);
+}
+
+static void test_pprof_is_complete(void **state)
+{
+    (void)state;
+    struct worker worker = {.name = "busy-d", .role = MR_THREAD_SOURCE, .cpu_ms = 600};
+    struct mr_profile profile;
+    run_workers(&worker, 1, 100, &profile);
+    mr_profiler_stop();
+    size_t len;
+    uint8_t *packed = mr_output_pprof(&profile, &len);
+    Pprof__Profile *file = unpack(packed, len);
+    assert_int_equal(file->n_sample_type, 2);
+    assert_string_equal(file->string_table[0], "");
+    assert_string_equal(file->string_table[file->sample_type[1]->type], "cpu");
+    assert_string_equal(file->string_table[file->sample_type[1]->unit], "nanoseconds");
+    assert_int_equal(file->period, 10000000);
+    assert_true(file->n_mapping > 0);
+    assert_true(strlen(file->string_table[file->mapping[0]->build_id]) >= 16);
+    bool table_seen = false;
+    bool line_seen = false;
+    for (size_t i = 0; i < file->n_sample; i++) {
+        for (size_t l = 0; l < file->sample[i]->n_label; l++) {
+            const Pprof__Label *label = file->sample[i]->label[l];
+            table_seen |= strcmp(file->string_table[label->key], "table") == 0 &&
+                          strcmp(file->string_table[label->str], "public.orders") == 0;
+        }
+    }
+    for (size_t i = 0; i < file->n_location; i++) {
+        for (size_t l = 0; l < file->location[i]->n_line; l++) {
+            const Pprof__Line *line = file->location[i]->line[l];
+            const Pprof__Function *function = file->function[line->function_id - 1];
+            line_seen |= strcmp(file->string_table[function->name], "prof_test_leaf") == 0 &&
+                         strstr(file->string_table[function->filename], "prof_test.c") != NULL &&
+                         line->line > 0;
+        }
+    }
+    assert_true(table_seen);
+    assert_true(line_seen);
+    pprof__profile__free_unpacked(file, NULL);
+    free(packed);
+    mr_profile_done(&profile);
+}
+
+/* What is written and read back is the same graph. */
+static void test_pprof_reads_back(void **state)
+{
+    (void)state;
+    struct worker worker = {.name = "busy-e", .role = MR_THREAD_SOURCE, .cpu_ms = 300};
+    struct mr_profile profile;
+    run_workers(&worker, 1, 500, &profile);
+    mr_profiler_stop();
+    mr_profiler_name_all();
+    size_t len;
+    uint8_t *packed = mr_output_pprof(&profile, &len);
+    size_t text_len;
+    char *text = mr_output_folded(&profile, 1, MR_PROFILE_ROOT_THREAD, &text_len);
+    struct mr_flame *flame = mr_flame_new();
+    struct mr_pprof_about about;
+    struct mr_error error;
+    assert_int_equal(mr_pprof_read(packed, len, flame, MR_FLAME_BEFORE, &about, &error), MR_OK);
+    assert_string_equal(about.value, "cpu");
+    assert_string_equal(about.unit, "nanoseconds");
+    assert_true(about.duration_ns >= 300000000);
+    char *again = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(again, text);
+    mr_flame_free(flame);
+    free(again);
+    free(text);
+    mr_profile_done(&profile);
+
+    /* Cut off or altered, it is refused or read, and nothing else. */
+    flame = mr_flame_new();
+    assert_int_equal(mr_pprof_read("", 0, flame, MR_FLAME_BEFORE, &about, &error), MR_ERR_USAGE);
+    assert_int_equal(mr_pprof_read("a;b 3\n", 6, flame, MR_FLAME_BEFORE, &about, &error),
+                     MR_ERR_USAGE);
+    assert_int_equal(mr_pprof_read(packed, len / 2, flame, MR_FLAME_BEFORE, &about, &error),
+                     MR_ERR_USAGE);
+    size_t plain_len;
+    uint8_t *plain = expand(packed, len, &plain_len);
+    for (size_t i = 0; i < plain_len; i += 1 + plain_len / 2000) {
+        uint8_t was = plain[i];
+        plain[i] ^= 0x55;
+        mr_pprof_read(plain, plain_len, flame, MR_FLAME_AFTER, &about, &error);
+        plain[i] = was;
+    }
+    free(plain);
+    mr_flame_free(flame);
+    free(packed);
+}
+
+static void test_one_session_at_a_time(void **state)
+{
+    (void)state;
+    struct mr_profile profile;
+    assert_int_equal(mr_profiler_session_begin(100), MR_ERR_USAGE);
+    start_profiler();
+    assert_int_equal(mr_profiler_session_begin(100), MR_OK);
+    assert_int_equal(mr_profiler_session_begin(100), MR_FULL);
+    mr_profiler_session_end(&profile);
+    mr_profile_done(&profile);
+    assert_int_equal(mr_profiler_session_begin(100), MR_OK);
+    mr_profiler_session_end(&profile);
+    mr_profile_done(&profile);
+    mr_profiler_stop();
+}
+
+static void test_profile_merge_and_difference(void **state)
+{
+    (void)state;
+    struct mr_profile a;
+    struct mr_profile b;
+    mr_profile_init(&a, MR_PROFILE_CPU);
+    mr_profile_init(&b, MR_PROFILE_CPU);
+    uint32_t stack[] = {3, 2, 1};
+    int64_t values[MR_PROFILE_VALUES] = {1, 10};
+    mr_profile_add(&a, stack, 3, 1, 0, MR_THREAD_MAIN, values);
+    mr_profile_add(&a, stack, 3, 1, 0, MR_THREAD_MAIN, values);
+    mr_profile_add(&a, stack, 2, 1, 0, MR_THREAD_MAIN, values);
+    mr_profile_add(&a, stack, 2, 1, 5, MR_THREAD_MAIN, values);
+    assert_int_equal(a.count, 3);
+    assert_int_equal(a.entries[0].values[1], 20);
+    mr_profile_merge(&b, &a, 1);
+    mr_profile_merge(&b, &a, 1);
+    assert_int_equal(b.count, 3);
+    assert_int_equal(b.entries[0].values[1], 40);
+    mr_profile_merge(&b, &a, -1);
+    mr_profile_merge(&b, &a, -1);
+    assert_int_equal(b.entries[0].values[1], 0);
+    mr_profile_done(&a);
+    mr_profile_done(&b);
+}
+
+int main(void)
+{
+    mr_sampler_watch();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_profile_merge_and_difference),
+        cmocka_unit_test(test_sampler_is_fair),
+        cmocka_unit_test(test_folded_names_frames_and_thread),
+        cmocka_unit_test(test_pprof_is_complete),
+        cmocka_unit_test(test_pprof_reads_back),
+        cmocka_unit_test(test_one_session_at_a_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

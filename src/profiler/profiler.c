@@ -1,0 +1,455 @@
+#include "profiler/profiler.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "profiler/continuous.h"
+#include "profiler/heap.h"
+
+enum {
+    DRAIN_INTERVAL_MS = 50,
+    BUCKET_S = 5,
+    BUCKETS = MR_PROFILER_MINUTE_S / BUCKET_S + 1, /* the last is being filled */
+    NAMES_A_ROUND = 8,
+    START_DELAY_S = 10, /* of the continuous profiler: start-up is not what a service does */
+    NICE = 10,
+    LOOK_INTERVAL_NS = 1000000000,
+    HEAP_BUCKETS = 6, /* heap profiles are looked at every so many */
+};
+
+/* All under `lock`, which is taken before the symbols' lock. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;    /* the profiler's thread */
+    pthread_cond_t drained; /* a round is over */
+    pthread_t thread;
+    bool running;
+    bool stop;
+    struct mr_profiler_options options;
+    uint64_t rounds;
+
+    uint32_t hz; /* of the sampler */
+    bool session_open;
+    uint32_t session_hz;
+    struct mr_profile session;
+    int64_t session_start_ns;
+
+    struct mr_profile buckets[BUCKETS];
+    uint32_t bucket; /* being filled */
+    int64_t bucket_start_ns;
+
+    struct mr_profile interval;
+    int64_t interval_start_ns; /* in the future until the start delay is over */
+
+    int64_t looked_ns; /* at threads that are not sampled */
+    uint64_t lost_before;
+    struct mr_profiler_stats stats;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- what samples go into ---- */
+
+/* Whether the continuous profiler runs. */
+static bool is_continuous(void)
+{
+    return state.options.path[0] != '\0';
+}
+
+static bool interval_is_open(void)
+{
+    return is_continuous() && mr_monotonic_ns() >= state.interval_start_ns;
+}
+
+/* Every profile that is being made. */
+static uint32_t open_profiles(struct mr_profile *ret[3])
+{
+    uint32_t count = 0;
+    ret[count++] = &state.buckets[state.bucket];
+    if (state.session_open) {
+        ret[count++] = &state.session;
+    }
+    if (interval_is_open()) {
+        ret[count++] = &state.interval;
+    }
+    return count;
+}
+
+static void add_to_all(const struct mr_stack *stack, uint32_t thread, uint32_t table,
+                       enum mr_thread_role role, const int64_t values[MR_PROFILE_VALUES],
+                       bool truncated)
+{
+    struct mr_profile *profiles[3];
+    uint32_t count = open_profiles(profiles);
+    for (uint32_t i = 0; i < count; i++) {
+        mr_profile_add(profiles[i], stack->locations, stack->count, thread, table, role, values);
+        profiles[i]->samples++;
+        profiles[i]->rooted += stack->rooted;
+        profiles[i]->truncated += truncated;
+        profiles[i]->period = 1000000000 / state.hz;
+    }
+}
+
+static void on_sample(void *context, const struct mr_sample *sample)
+{
+    (void)context;
+    static struct mr_stack stack; /* large; the profiler's thread alone */
+    mr_symbols_unwind(sample, &stack);
+    int64_t values[MR_PROFILE_VALUES] = {(int64_t)sample->count, (int64_t)sample->cpu_ns};
+    add_to_all(&stack, mr_symbols_intern(sample->thread), mr_symbols_intern(sample->table),
+               sample->role, values, sample->truncated);
+}
+
+static void on_unsampled(void *context, const char *thread, uint64_t cpu_ns)
+{
+    (void)context;
+    int64_t period = 1000000000 / state.hz;
+    struct mr_stack stack = {.count = 1, .rooted = true};
+    stack.locations[0] = mr_symbols_pseudo("[unsampled]");
+    int64_t values[MR_PROFILE_VALUES] = {(int64_t)cpu_ns / period, (int64_t)cpu_ns};
+    add_to_all(&stack, mr_symbols_intern(thread), 0, MR_THREAD_MAIN, values, false);
+}
+
+/* What rings could not take goes to the account of every open profile. */
+static void note_lost(void)
+{
+    uint64_t lost = mr_sampler_stats().lost;
+    struct mr_profile *profiles[3];
+    uint32_t count = open_profiles(profiles);
+    for (uint32_t i = 0; i < count; i++) {
+        profiles[i]->lost += lost - state.lost_before;
+    }
+    state.lost_before = lost;
+}
+
+/* ---- attribution ---- */
+
+/* A bucket is over: its time goes to the accounts of stages and tables. */
+static void attribute(const struct mr_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->count; i++) {
+        const struct mr_profile_entry *entry = &profile->entries[i];
+        uint64_t cpu_ns = (uint64_t)entry->values[1];
+        state.stats.stage_cpu_ns[mr_profile_stage(profile, entry)] += cpu_ns;
+        if (entry->table != 0) {
+            mr_table_times_add(&state.stats.table_times, mr_symbols_text(entry->table), cpu_ns);
+        }
+    }
+}
+
+/* What was allocated since the start, as far as jemalloc's samples tell; the newest look counts. */
+static void attribute_heap(void)
+{
+    struct mr_profile profile;
+    struct mr_error error;
+    if (!mr_heap_is_active() || mr_heap_profile(&profile, &error) != MR_OK) {
+        return;
+    }
+    uint64_t objects[MR_STAGES] = {0};
+    uint64_t bytes[MR_STAGES] = {0};
+    mr_symbols_lock();
+    for (uint32_t i = 0; i < profile.count; i++) {
+        enum mr_stage stage = mr_profile_stage(&profile, &profile.entries[i]);
+        objects[stage] += (uint64_t)profile.entries[i].values[0];
+        bytes[stage] += (uint64_t)profile.entries[i].values[1];
+    }
+    mr_symbols_unlock();
+    for (int i = 0; i < MR_STAGES; i++) {
+        /* Counters never go back, though the estimates may. */
+        struct mr_profiler_stats *stats = &state.stats;
+        stats->stage_alloc_objects[i] =
+            objects[i] > stats->stage_alloc_objects[i] ? objects[i] : stats->stage_alloc_objects[i];
+        stats->stage_alloc_bytes[i] =
+            bytes[i] > stats->stage_alloc_bytes[i] ? bytes[i] : stats->stage_alloc_bytes[i];
+    }
+    mr_profile_done(&profile);
+}
+
+static void turn_bucket(int64_t now_ns)
+{
+    struct mr_profile *full = &state.buckets[state.bucket];
+    full->duration_ns = now_ns - state.bucket_start_ns;
+    attribute(full);
+    state.bucket = (state.bucket + 1) % BUCKETS;
+    mr_profile_done(&state.buckets[state.bucket]);
+    mr_profile_init(&state.buckets[state.bucket], MR_PROFILE_CPU);
+    state.bucket_start_ns = now_ns;
+}
+
+/* ---- the thread ---- */
+
+static uint32_t wanted_hz(void)
+{
+    uint32_t hz = 0;
+    if (is_continuous() || state.options.recorder) {
+        hz = state.options.frequency_hz;
+    }
+    if (state.session_open && state.session_hz > hz) {
+        hz = state.session_hz;
+    }
+    return hz;
+}
+
+static void set_frequency(void)
+{
+    uint32_t hz = wanted_hz();
+    if (hz != state.hz) {
+        if (hz != 0) {
+            state.hz = hz; /* the drain divides by it, so it stays when sampling ends */
+        }
+        mr_sampler_set(hz);
+        state.stats.frequency_hz = hz;
+    }
+    if (hz == 0) {
+        state.hz = 0;
+    }
+}
+
+static void drain(void)
+{
+    if (state.hz == 0) {
+        return;
+    }
+    mr_symbols_lock();
+    mr_sampler_drain(on_sample, NULL);
+    int64_t now_ns = mr_monotonic_ns();
+    if (now_ns - state.looked_ns >= LOOK_INTERVAL_NS) {
+        state.looked_ns = now_ns;
+        mr_sampler_rename();
+        mr_sampler_unsampled(on_unsampled, NULL);
+    }
+    note_lost();
+    mr_symbols_name_some(NAMES_A_ROUND);
+    bool turned = now_ns - state.bucket_start_ns >= BUCKET_S * INT64_C(1000000000);
+    if (turned) {
+        turn_bucket(now_ns);
+    }
+    mr_symbols_unlock();
+    if (turned && state.bucket % HEAP_BUCKETS == 0) {
+        attribute_heap();
+    }
+}
+
+/* Writes the interval's files with the lock given back: rings hold what comes meanwhile. */
+static void end_interval(void)
+{
+    struct mr_profile full = state.interval;
+    int64_t now_ns = mr_monotonic_ns();
+    full.duration_ns = now_ns - state.interval_start_ns;
+    mr_profile_init(&state.interval, MR_PROFILE_CPU);
+    state.interval_start_ns = now_ns;
+    pthread_mutex_unlock(&state.lock);
+    mr_status status = mr_continuous_end(&state.options, &full);
+    mr_profile_done(&full);
+    pthread_mutex_lock(&state.lock);
+    state.stats.files += status == MR_OK;
+    state.stats.file_errors += status != MR_OK;
+}
+
+static bool interval_is_over(void)
+{
+    return interval_is_open() && mr_monotonic_ns() - state.interval_start_ns >=
+                                     state.options.interval_s * INT64_C(1000000000);
+}
+
+static void wait_a_round(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += DRAIN_INTERVAL_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    if (state.hz == 0) {
+        pthread_cond_wait(&state.wake, &state.lock);
+    } else {
+        pthread_cond_timedwait(&state.wake, &state.lock, &until);
+    }
+}
+
+static void *profiler_main(void *context)
+{
+    (void)context;
+    prctl(PR_SET_NAME, "mr-profiler");
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    mr_thread_begin(MR_THREAD_PROFILER, "mr-profiler");
+    pthread_mutex_lock(&state.lock);
+    while (!state.stop) {
+        set_frequency();
+        drain();
+        state.rounds++;
+        pthread_cond_broadcast(&state.drained);
+        state.stats.thread_ns = (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        if (interval_is_over()) {
+            end_interval();
+        } else {
+            wait_a_round();
+        }
+    }
+    drain();
+    state.session_open = false;
+    if (interval_is_open()) {
+        end_interval();
+    }
+    mr_sampler_set(0);
+    pthread_cond_broadcast(&state.drained);
+    pthread_mutex_unlock(&state.lock);
+    mr_thread_end();
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+static void init_conditions(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&state.wake, &attributes);
+    pthread_cond_init(&state.drained, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr_error *ret_error)
+{
+    MR_ASSERT(!state.running);
+    if (options->path[0] != '\0') {
+        MR_TRY(mr_continuous_check(options, ret_error));
+    }
+    state.options = *options;
+    state.stop = false;
+    init_conditions();
+    int64_t now_ns = mr_monotonic_ns();
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        mr_profile_init(&state.buckets[i], MR_PROFILE_CPU);
+    }
+    state.bucket_start_ns = now_ns;
+    uint32_t delay_s = options->interval_s > 2 * START_DELAY_S ? START_DELAY_S : 0;
+    mr_profile_init(&state.interval, MR_PROFILE_CPU);
+    state.interval_start_ns = now_ns + delay_s * INT64_C(1000000000);
+    int failed = mr_thread_create(&state.thread, profiler_main, NULL);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "the profiler's thread can't be started: %s",
+                       strerror(failed));
+    }
+    state.running = true;
+    return MR_OK;
+}
+
+void mr_profiler_stop(void)
+{
+    if (!state.running) {
+        return;
+    }
+    pthread_mutex_lock(&state.lock);
+    state.stop = true;
+    pthread_cond_broadcast(&state.wake);
+    pthread_mutex_unlock(&state.lock);
+    pthread_join(state.thread, NULL);
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        mr_profile_done(&state.buckets[i]);
+    }
+    mr_profile_done(&state.interval);
+    mr_profile_done(&state.session);
+    state.running = false;
+}
+
+bool mr_profiler_is_running(void)
+{
+    return state.running;
+}
+
+/* ---- sessions ---- */
+
+mr_status mr_profiler_session_begin(uint32_t frequency_hz)
+{
+    MR_ASSERT(frequency_hz > 0 && frequency_hz <= MR_SAMPLER_HZ_MAX);
+    if (!state.running) {
+        return MR_ERR_USAGE;
+    }
+    pthread_mutex_lock(&state.lock);
+    bool busy = state.session_open || state.stop;
+    if (busy) {
+        pthread_mutex_unlock(&state.lock);
+        return MR_FULL;
+    }
+    state.session_open = true;
+    state.session_hz = frequency_hz;
+    mr_profile_init(&state.session, MR_PROFILE_CPU);
+    /* It begins when the timers run: on a busy machine the thread that sets them may come late. */
+    while (state.session_open && !state.stop && state.hz < frequency_hz) {
+        pthread_cond_signal(&state.wake);
+        pthread_cond_wait(&state.drained, &state.lock);
+    }
+    bool ended = !state.session_open || state.stop;
+    mr_profile_done(&state.session); /* what was seen at another frequency meanwhile */
+    mr_profile_init(&state.session, MR_PROFILE_CPU);
+    state.session_start_ns = mr_monotonic_ns();
+    state.session_open = !ended;
+    pthread_mutex_unlock(&state.lock);
+    return ended ? MR_ERR_USAGE : MR_OK;
+}
+
+void mr_profiler_session_end(struct mr_profile *ret)
+{
+    pthread_mutex_lock(&state.lock);
+    /* A whole round after this moment has seen all samples before it. */
+    uint64_t until = state.rounds + 2;
+    while (state.session_open && !state.stop && state.rounds < until) {
+        pthread_cond_signal(&state.wake);
+        pthread_cond_wait(&state.drained, &state.lock);
+    }
+    *ret = state.session;
+    ret->duration_ns = mr_monotonic_ns() - state.session_start_ns;
+    mr_profile_init(&state.session, MR_PROFILE_CPU);
+    state.session_open = false;
+    pthread_cond_signal(&state.wake);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void mr_profiler_last_minute(struct mr_profile *ret)
+{
+    mr_profile_init(ret, MR_PROFILE_CPU);
+    if (!state.running) {
+        return;
+    }
+    pthread_mutex_lock(&state.lock);
+    ret->start_wall_ns = mr_wall_ns();
+    for (uint32_t i = 1; i <= BUCKETS; i++) {
+        uint32_t number = (state.bucket + i) % BUCKETS;
+        struct mr_profile *bucket = &state.buckets[number];
+        bool is_current = number == state.bucket;
+        ret->duration_ns +=
+            is_current ? mr_monotonic_ns() - state.bucket_start_ns : bucket->duration_ns;
+        mr_profile_merge(ret, bucket, 1);
+    }
+    ret->start_wall_ns -= ret->duration_ns;
+    pthread_mutex_unlock(&state.lock);
+}
+
+void mr_profiler_name_all(void)
+{
+    bool more = true;
+    while (more) {
+        mr_symbols_lock();
+        more = mr_symbols_name_some(NAMES_A_ROUND);
+        mr_symbols_unlock();
+    }
+}
+
+void mr_profiler_stats(struct mr_profiler_stats *ret)
+{
+    pthread_mutex_lock(&state.lock);
+    *ret = state.stats;
+    pthread_mutex_unlock(&state.lock);
+    ret->sampler = mr_sampler_stats();
+}

@@ -1,0 +1,139 @@
+#include "profiler/profiling.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "metrics/metrics.h"
+#include "profiler/file.h"
+#include "profiler/heap.h"
+#include "profiler/http/capture.h"
+#include "profiler/http/routes.h"
+#include "profiler/profiler.h"
+#include "profiler/sampler.h"
+
+static mr_status start_heap(struct mr_error *ret_error)
+{
+    mr_status status = mr_heap_set_active(true, ret_error);
+    if (status == MR_OK) {
+        mr_log(MR_LOG_INFO, "heap_profiling", "allocations are sampled, one in 512 KiB");
+    }
+    return status;
+}
+
+static mr_status start_captures(const struct mr_config_values *values, struct mr_monitor *monitor,
+                                struct mr_error *ret_error)
+{
+    struct mr_capture_options options = {
+        .path = values->profiling_capture_path,
+        .pause_ms = values->profiling_capture_pause,
+        .keep = (uint32_t)values->profiling_capture_keep,
+        .in_flight_max = (uint64_t)values->profiling_capture_in_flight,
+        .flush_max_ms = values->profiling_capture_flush,
+        .lag_max = (uint64_t)values->profiling_capture_lag,
+        .memory_max = (uint64_t)values->profiling_capture_memory,
+    };
+    return mr_capture_start(&options, monitor, ret_error);
+}
+
+mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
+{
+    const struct mr_config_values *values = &config->values;
+    if (values->profiling_heap) {
+        MR_TRY(mr_heap_available(ret_error));
+    }
+    MR_TRY(mr_file_check_folder(values->profiling_path, "profiling.path", ret_error));
+    return mr_file_check_folder(values->profiling_capture_path, "profiling.capture_path",
+                                ret_error);
+}
+
+mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
+                             struct mr_monitor *monitor, struct mr_error *ret_error)
+{
+    const struct mr_config_values *values = &config->values;
+    /* A server for debug information is somebody else's machine; a daemon does not ask there by itself. */
+    unsetenv("DEBUGINFOD_URLS");
+    mr_sampler_watch();
+    mr_thread_begin(MR_THREAD_MAIN, "millrace");
+    if (values->profiling_heap) {
+        MR_TRY(start_heap(ret_error));
+    }
+    if (!config->profiles) {
+        return MR_OK;
+    }
+    struct mr_profiler_options options = {
+        .path = values->profiling_path,
+        .frequency_hz = (uint32_t)values->profiling_frequency,
+        .interval_s = (uint32_t)(values->profiling_interval / 1000),
+        .name = values->profiling_name,
+        .keep_count = (uint32_t)values->profiling_keep_intervals,
+        .keep_bytes = (uint64_t)values->profiling_keep_size,
+        .recorder = values->profiling_recorder || values->profiling_capture_path[0] != '\0',
+    };
+    MR_TRY(mr_profiler_start(&options, ret_error));
+    if (values->profiling_endpoints && http != NULL) {
+        mr_pprof_add(http, &config->http, values->profiling_name,
+                     options.recorder || options.path[0] != '\0');
+    }
+    return values->profiling_capture_path[0] == '\0' ? MR_OK
+                                                     : start_captures(values, monitor, ret_error);
+}
+
+void mr_profiling_end(void)
+{
+    mr_capture_stop();
+    mr_profiler_stop();
+    mr_thread_end();
+}
+
+/* ---- metrics ---- */
+
+static void expose_counts(struct mr_exposition *out, const uint64_t counts[MR_STAGES])
+{
+    for (int i = MR_STAGE_RECEIVE; i < MR_STAGES; i++) {
+        if (i != MR_STAGE_MALLOC) {
+            mr_expose_u64(out, (const char *[]){mr_stage_name(i)}, counts[i]);
+        }
+    }
+}
+
+static void expose_stages(struct mr_exposition *out, const struct mr_profiler_stats *stats)
+{
+    mr_expose_begin(out, MR_METRIC_STAGE_CPU);
+    for (int i = MR_STAGE_RECEIVE; i < MR_STAGES; i++) {
+        if (i != MR_STAGE_MALLOC) { /* its time is its caller's */
+            mr_expose_ns(out, (const char *[]){mr_stage_name(i)}, stats->stage_cpu_ns[i]);
+        }
+    }
+    mr_expose_begin(out, MR_METRIC_TABLE_CPU);
+    const struct mr_table_times *times = &stats->table_times;
+    for (uint32_t i = 0; i < times->count; i++) {
+        mr_expose_ns(out, (const char *[]){times->tables[i].name}, times->tables[i].cpu_ns);
+    }
+    mr_expose_begin(out, MR_METRIC_STAGE_ALLOCATIONS);
+    expose_counts(out, stats->stage_alloc_objects);
+    mr_expose_begin(out, MR_METRIC_STAGE_ALLOCATED);
+    expose_counts(out, stats->stage_alloc_bytes);
+}
+
+void mr_profiling_metrics(struct mr_buffer *to)
+{
+    struct mr_exposition exposition = mr_exposition_begin(to);
+    struct mr_exposition *out = &exposition;
+    struct mr_profiler_stats stats;
+    mr_profiler_stats(&stats);
+    expose_stages(out, &stats);
+    mr_expose_one_u64(out, MR_METRIC_PROFILER_FREQUENCY, stats.frequency_hz);
+    mr_expose_one_u64(out, MR_METRIC_PROFILER_SAMPLES, stats.sampler.samples);
+    mr_expose_one_u64(out, MR_METRIC_PROFILER_LOST, stats.sampler.lost);
+    mr_expose_one_u64(out, MR_METRIC_PROFILER_TRUNCATED, stats.sampler.truncated);
+    mr_expose_one_ns(out, MR_METRIC_PROFILER_HANDLER_TIME, stats.sampler.handler_ns);
+    mr_expose_begin(out, MR_METRIC_PROFILER_HANDLER);
+    mr_expose_ns(out, (const char *[]){"50"}, stats.sampler.handler_p50_ns);
+    mr_expose_ns(out, (const char *[]){"99"}, stats.sampler.handler_p99_ns);
+    mr_expose_one_ns(out, MR_METRIC_PROFILER_THREAD_TIME, stats.thread_ns);
+    mr_expose_begin(out, MR_METRIC_PROFILER_FILES);
+    mr_expose_u64(out, (const char *[]){"written"}, stats.files);
+    mr_expose_u64(out, (const char *[]){"failed"}, stats.file_errors);
+    mr_expose_one_u64(out, MR_METRIC_PROFILER_CAPTURES, mr_capture_count());
+}

@@ -1,0 +1,23 @@
+/* The profiler, as the program starts and ends it from its configuration. */
+#ifndef MR_PROFILING_H
+#define MR_PROFILING_H
+
+#include "admin/http.h"
+#include "admin/monitor.h"
+#include "config/config.h"
+
+/* What the start would refuse; `millrace check` asks too. Changes nothing. */
+mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error);
+
+/* Starts what the configuration asks for and adds the routes, before the server's start. `http` may be NULL. A
+ * build without profiling answers MR_ERR_CONFIG when something is asked for. */
+mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
+                             struct mr_monitor *monitor, struct mr_error *ret_error);
+
+/* Writes what is being collected, and ends. After the server's end. Without a begin: no effect. */
+void mr_profiling_end(void);
+
+/* The profiler's part of /metrics. Any thread. */
+void mr_profiling_metrics(struct mr_buffer *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* A build without the profiler: what asks for it is told so. */
+#include "profiler/profiling.h"
+
+#include "metrics/metrics.h"
+
+mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
+{
+    const struct mr_config_values *values = &config->values;
+    if (config->profiles || values->profiling_heap) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "[profiling] asks for the profiler, and this millrace was built without it; "
+                       "take the section out, or build with -DMILLRACE_PROFILING=ON");
+    }
+    return MR_OK;
+}
+
+mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
+                             struct mr_monitor *monitor, struct mr_error *ret_error)
+{
+    (void)http;
+    (void)monitor;
+    return mr_profiling_check(config, ret_error);
+}
+
+void mr_profiling_end(void)
+{
+}
+
+void mr_profiling_metrics(struct mr_buffer *out)
+{
+    struct mr_exposition exposition = mr_exposition_begin(out);
+    for (enum mr_metric_id id = MR_METRIC_STAGE_CPU; id <= MR_METRIC_PROFILER_CAPTURES; id++) {
+        mr_expose_begin(&exposition, id);
+    }
+}

@@ -1,0 +1,549 @@
+#include "profiler/sampler.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/counter.h"
+#include "profiler/heap.h"
+#include "profiler/registers.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+enum {
+    /* At 250 signals a second (the kernel's tick bounds them) and 2.5 KB each, most of a second. */
+    RING_BYTES = 512 * 1024,
+    RECORD_ALIGN = 16,
+    /* Frames above the registering call: the thread's entry and what the C library puts before it. */
+    TOP_MARGIN = 4096,
+    HANDLER_BUCKETS = 128,
+    HANDLER_BUCKET_NS = 250,
+    UNSAMPLED_MAX = 64,
+};
+
+/* Lies in the ring; `size` 0 means: go on at the ring's beginning. */
+struct record {
+    uint32_t size;
+    uint32_t stack_len;
+    uint64_t count;
+    uint64_t cpu_ns;
+    uint64_t stack_address;
+    uint64_t registers[MR_SAMPLE_REGISTERS];
+    char table[MR_SAMPLE_TABLE_MAX];
+    bool truncated;
+    _Alignas(RECORD_ALIGN) uint8_t stack[];
+};
+
+/* Made by the thread itself, listed under `lock`; the handler alone writes tail, lost and the counts. */
+struct thread {
+    struct thread *next;
+    pid_t tid;
+    enum mr_thread_role role;
+    char name[16];
+    uintptr_t stack_top;
+    _Atomic bool ended;
+    bool armed;
+    timer_t timer;
+    _Atomic uint64_t period_ns; /* 0: not sampled */
+    _Atomic uint64_t told_ns;   /* of the thread's CPU clock: samples have told of all before */
+    uint8_t *ring;
+    _Atomic uint64_t head; /* the drain's */
+    _Atomic uint64_t tail;
+    _Atomic uint64_t samples, lost, truncated, handler_ns;
+    _Atomic uint32_t handler_histogram[HANDLER_BUCKETS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct thread *threads;
+static uint32_t current_hz;
+static bool draining; /* somebody walks the list without the lock */
+static struct {
+    uint64_t samples, lost, truncated, handler_ns;
+    uint64_t histogram[HANDLER_BUCKETS];
+} ended_threads;
+
+static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));
+
+/* ---- the handler ---- */
+
+/* Room for a record in one piece, or NULL. `ret_end` is the tail that publishes it. */
+static struct record *reserve(struct thread *thread, size_t size, uint64_t *ret_end)
+{
+    uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
+    size_t at = tail % RING_BYTES;
+    size_t skip = at + size > RING_BYTES ? RING_BYTES - at : 0;
+    if (tail + skip + size - head > RING_BYTES) {
+        return NULL;
+    }
+    if (skip > 0) {
+        ((struct record *)(void *)(thread->ring + at))->size = 0;
+        at = 0;
+    }
+    *ret_end = tail + skip + size;
+    return (struct record *)(void *)(thread->ring + at);
+}
+
+static size_t copy_text(char *to, size_t at, const char *text)
+{
+    for (; at < MR_SAMPLE_TABLE_MAX - 1 && *text != '\0'; text++) {
+        to[at++] = *text;
+    }
+    return at;
+}
+
+static void copy_table(char *to)
+{
+    size_t len = 0;
+    if (mr_thread_work.table != NULL) {
+        len = copy_text(to, len, mr_thread_work.schema);
+        len = copy_text(to, len, ".");
+        len = copy_text(to, len, mr_thread_work.table);
+    }
+    to[len] = '\0';
+}
+
+static void take_sample(struct thread *thread, const ucontext_t *context, uint64_t period_ns)
+{
+    uint64_t registers[MR_SAMPLE_REGISTERS];
+    mr_registers_read(context, registers);
+    uint64_t sp = registers[MR_DWARF_SP];
+    size_t used = sp < thread->stack_top ? thread->stack_top - sp : 0;
+    size_t copied = used < MR_SAMPLE_STACK_MAX ? used : MR_SAMPLE_STACK_MAX;
+    size_t size = (sizeof(struct record) + copied + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
+    uint64_t end;
+    struct record *record = reserve(thread, size, &end);
+    if (record == NULL) {
+        mr_counter_add(&thread->lost, 1);
+        return;
+    }
+    /* Not si_overrun: the clock also tells of periods whose signal never came. */
+    uint64_t cpu_ns = (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t told_ns = atomic_load_explicit(&thread->told_ns, memory_order_relaxed);
+    uint64_t due = cpu_ns > told_ns ? (cpu_ns - told_ns) / period_ns : 0;
+    if (due == 0) {
+        return; /* a signal from before the timer was set anew */
+    }
+    atomic_store_explicit(&thread->told_ns, told_ns + due * period_ns, memory_order_relaxed);
+    record->size = (uint32_t)size;
+    record->stack_len = (uint32_t)copied;
+    record->count = due;
+    record->cpu_ns = record->count * period_ns;
+    record->stack_address = sp;
+    record->truncated = used > copied;
+    mr_copy_raw(record->registers, registers, sizeof(registers));
+    copy_table(record->table);
+    mr_copy_raw(record->stack, (const void *)(uintptr_t)sp, copied); /* NOLINT */
+    atomic_store_explicit(&thread->tail, end, memory_order_release);
+    mr_counter_add(&thread->samples, 1);
+    mr_counter_add(&thread->truncated, used > copied);
+}
+
+static void on_signal(int signal_number, siginfo_t *info, void *context)
+{
+    (void)signal_number;
+    struct thread *thread = self;
+    uint64_t period_ns =
+        thread == NULL ? 0 : atomic_load_explicit(&thread->period_ns, memory_order_acquire);
+    if (period_ns == 0 || info->si_code != SI_TIMER) {
+        return;
+    }
+    int saved_errno = errno;
+    int64_t start_ns = mr_monotonic_ns();
+    take_sample(thread, context, period_ns);
+    uint64_t took_ns = (uint64_t)(mr_monotonic_ns() - start_ns);
+    mr_counter_add(&thread->handler_ns, took_ns);
+    uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
+    _Atomic uint32_t *slot =
+        &thread->handler_histogram[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1];
+    atomic_store_explicit(slot, atomic_load_explicit(slot, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    errno = saved_errno;
+}
+
+/* ---- timers; all under the lock ---- */
+
+/* The kernel's name for another thread's CPU clock (clock_gettime(2), pthread_getcpuclockid(3)). */
+static clockid_t thread_clock(pid_t tid)
+{
+    return (clockid_t)(~(unsigned)tid << 3 | 6);
+}
+
+static void disarm(struct thread *thread)
+{
+    atomic_store_explicit(&thread->period_ns, 0, memory_order_release);
+    if (thread->armed) {
+        timer_delete(thread->timer);
+        thread->armed = false;
+    }
+}
+
+static void arm(struct thread *thread, uint32_t hz)
+{
+    bool was_armed = thread->armed;
+    disarm(thread);
+    if (thread->ring == NULL) {
+        void *ring =
+            mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0); /* no faults in the handler */
+        if (ring == MAP_FAILED) {
+            return;
+        }
+        thread->ring = ring;
+    }
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    event.sigev_notify_thread_id = thread->tid;
+    struct timespec now;
+    if (clock_gettime(thread_clock(thread->tid), &now) != 0 ||
+        timer_create(thread_clock(thread->tid), &event, &thread->timer) != 0) {
+        return;
+    }
+    thread->armed = true;
+    uint64_t period_ns = 1000000000 / hz;
+    if (!was_armed) {
+        atomic_store_explicit(&thread->told_ns,
+                              (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
+                              memory_order_relaxed);
+    }
+    atomic_store_explicit(&thread->period_ns, period_ns, memory_order_release);
+    struct itimerspec spec = {
+        .it_interval = {.tv_sec = (time_t)(period_ns / 1000000000),
+                        .tv_nsec = (long)(period_ns % 1000000000)},
+    };
+    spec.it_value = spec.it_interval;
+    timer_settime(thread->timer, 0, &spec, NULL);
+}
+
+static void install_handler(void)
+{
+    /* Stays for good: a signal that is still on its way must find it. */
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGPROF, &action, NULL);
+}
+
+void mr_sampler_set(uint32_t hz)
+{
+    MR_ASSERT(hz <= MR_SAMPLER_HZ_MAX);
+    pthread_mutex_lock(&lock);
+    if (hz != current_hz) {
+        install_handler();
+        for (struct thread *thread = threads; thread != NULL; thread = thread->next) {
+            if (hz == 0) {
+                disarm(thread);
+            } else if (!atomic_load(&thread->ended)) {
+                arm(thread, hz);
+            }
+        }
+        current_hz = hz;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget(struct thread *thread)
+{
+    ended_threads.samples += thread->samples;
+    ended_threads.lost += thread->lost;
+    ended_threads.truncated += thread->truncated;
+    ended_threads.handler_ns += thread->handler_ns;
+    for (int i = 0; i < HANDLER_BUCKETS; i++) {
+        ended_threads.histogram[i] += thread->handler_histogram[i];
+    }
+    if (thread->ring != NULL) {
+        munmap(thread->ring, RING_BYTES);
+    }
+    free(thread);
+}
+
+/* Under the lock, and while nobody walks the list. */
+static void forget_ended(void)
+{
+    for (struct thread **link = &threads; *link != NULL;) {
+        struct thread *thread = *link;
+        bool drained = thread->head == thread->tail;
+        if (atomic_load(&thread->ended) && drained) {
+            *link = thread->next;
+            forget(thread);
+        } else {
+            link = &thread->next;
+        }
+    }
+}
+
+/* ---- registration ---- */
+
+static uintptr_t stack_top(uintptr_t frame)
+{
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+        return frame;
+    }
+    void *base;
+    size_t size;
+    pthread_attr_getstack(&attributes, &base, &size);
+    pthread_attr_destroy(&attributes);
+    uintptr_t end = (uintptr_t)base + size;
+    return end - frame > TOP_MARGIN ? frame + TOP_MARGIN : end;
+}
+
+static void block_signal(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    pthread_sigmask(how, &set, NULL);
+}
+
+/* Not inlined: its own frame is what the stack's top is measured from. */
+__attribute__((noinline)) static void thread_begin(enum mr_thread_role role, const char *name)
+{
+    if (self != NULL) {
+        return;
+    }
+    struct thread *thread = MR_NEW(struct thread);
+    thread->tid = (pid_t)syscall(SYS_gettid);
+    thread->role = role;
+    snprintf(thread->name, sizeof(thread->name), "%s", name);
+    thread->stack_top = stack_top((uintptr_t)__builtin_frame_address(0));
+    self = thread;
+    pthread_mutex_lock(&lock);
+    if (!draining) {
+        forget_ended();
+    }
+    thread->next = threads;
+    threads = thread;
+    if (current_hz != 0) {
+        arm(thread, current_hz);
+    }
+    pthread_mutex_unlock(&lock);
+    mr_heap_name_thread(name);
+    /* librdkafka blocks every signal in its threads; only the thread itself can open this one. */
+    block_signal(SIG_UNBLOCK);
+}
+
+static void thread_end(void)
+{
+    struct thread *thread = self;
+    if (thread == NULL) {
+        return;
+    }
+    block_signal(SIG_BLOCK);
+    self = NULL;
+    pthread_mutex_lock(&lock);
+    disarm(thread);
+    atomic_store(&thread->ended, true);
+    pthread_mutex_unlock(&lock);
+}
+
+void mr_sampler_watch(void)
+{
+    static const struct mr_thread_hooks hooks = {.begin = thread_begin, .end = thread_end};
+    mr_thread_hook(&hooks);
+}
+
+/* ---- the draining side ---- */
+
+static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
+{
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    while (head < tail) {
+        size_t at = head % RING_BYTES;
+        const struct record *record = (const struct record *)(const void *)(thread->ring + at);
+        if (record->size == 0) {
+            head += RING_BYTES - at;
+        } else {
+            struct mr_sample sample = {
+                .role = thread->role,
+                .thread = thread->name,
+                .table = record->table,
+                .count = record->count,
+                .cpu_ns = record->cpu_ns,
+                .truncated = record->truncated,
+                .registers = record->registers,
+                .stack_address = record->stack_address,
+                .stack = record->stack,
+                .stack_len = record->stack_len,
+            };
+            fn(context, &sample);
+            head += record->size;
+        }
+        atomic_store_explicit(&thread->head, head, memory_order_release);
+    }
+}
+
+/* The next thread in the list after `thread` (NULL: the first). While draining none leaves the list. */
+static struct thread *next_thread(struct thread *thread)
+{
+    pthread_mutex_lock(&lock);
+    struct thread *next = thread == NULL ? threads : thread->next;
+    pthread_mutex_unlock(&lock);
+    return next;
+}
+
+static void set_draining(bool now)
+{
+    pthread_mutex_lock(&lock);
+    MR_ASSERT(draining != now);
+    draining = now;
+    if (!now) {
+        forget_ended();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void mr_sampler_drain(mr_sample_fn fn, void *context)
+{
+    set_draining(true);
+    for (struct thread *thread = next_thread(NULL); thread != NULL; thread = next_thread(thread)) {
+        if (thread->ring != NULL) {
+            drain_ring(thread, fn, context);
+        }
+    }
+    set_draining(false);
+}
+
+/* ---- threads nobody registered ---- */
+
+static struct unsampled {
+    pid_t tid;
+    uint64_t cpu_ns;
+} unsampled[UNSAMPLED_MAX];
+
+static bool is_registered(pid_t tid)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (const struct thread *thread = threads; thread != NULL && !found; thread = thread->next) {
+        found = thread->tid == tid;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* What the thread has used since it was last asked for. */
+static uint64_t unsampled_since(pid_t tid, uint64_t cpu_ns)
+{
+    struct unsampled *free_slot = NULL;
+    for (int i = 0; i < UNSAMPLED_MAX; i++) {
+        if (unsampled[i].tid == tid) {
+            /* Less than before: the number was given to a new thread. */
+            uint64_t before = unsampled[i].cpu_ns <= cpu_ns ? unsampled[i].cpu_ns : 0;
+            unsampled[i].cpu_ns = cpu_ns;
+            return cpu_ns - before;
+        }
+        if (free_slot == NULL && unsampled[i].tid == 0) {
+            free_slot = &unsampled[i];
+        }
+    }
+    if (free_slot != NULL) {
+        *free_slot = (struct unsampled){.tid = tid, .cpu_ns = cpu_ns};
+    }
+    return 0;
+}
+
+static void read_thread_name(pid_t tid, char *to, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(to, (int)size, file) == NULL) {
+        snprintf(to, size, "thread");
+    }
+    to[strcspn(to, "\n")] = '\0';
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+void mr_sampler_rename(void)
+{
+    set_draining(true);
+    for (struct thread *thread = next_thread(NULL); thread != NULL; thread = next_thread(thread)) {
+        if (thread->role == MR_THREAD_KAFKA && !atomic_load(&thread->ended)) {
+            read_thread_name(thread->tid, thread->name, sizeof(thread->name));
+        }
+    }
+    set_draining(false);
+}
+
+void mr_sampler_unsampled(void (*fn)(void *context, const char *thread, uint64_t cpu_ns),
+                          void *context)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    if (tasks == NULL) {
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(tasks)) != NULL) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+        struct timespec now;
+        if (tid <= 0 || is_registered(tid) || clock_gettime(thread_clock(tid), &now) != 0) {
+            continue;
+        }
+        uint64_t used_ns =
+            unsampled_since(tid, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+        if (used_ns > 0) {
+            char name[32];
+            read_thread_name(tid, name, sizeof(name));
+            fn(context, name, used_ns);
+        }
+    }
+    closedir(tasks);
+}
+
+/* ---- accounts ---- */
+
+static uint64_t quantile(const uint64_t *histogram, uint64_t total, double part)
+{
+    uint64_t seen = 0;
+    for (int i = 0; i < HANDLER_BUCKETS; i++) {
+        seen += histogram[i];
+        if (seen > 0 && (double)seen >= part * (double)total) {
+            return (uint64_t)(i + 1) * HANDLER_BUCKET_NS;
+        }
+    }
+    return 0;
+}
+
+struct mr_sampler_stats mr_sampler_stats(void)
+{
+    pthread_mutex_lock(&lock);
+    struct mr_sampler_stats stats = {
+        .samples = ended_threads.samples,
+        .lost = ended_threads.lost,
+        .truncated = ended_threads.truncated,
+        .handler_ns = ended_threads.handler_ns,
+    };
+    uint64_t histogram[HANDLER_BUCKETS];
+    memcpy(histogram, ended_threads.histogram, sizeof(histogram));
+    for (const struct thread *thread = threads; thread != NULL; thread = thread->next) {
+        stats.samples += thread->samples;
+        stats.lost += thread->lost;
+        stats.truncated += thread->truncated;
+        stats.handler_ns += thread->handler_ns;
+        stats.threads += !atomic_load(&thread->ended);
+        for (int i = 0; i < HANDLER_BUCKETS; i++) {
+            histogram[i] += thread->handler_histogram[i];
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    uint64_t calls = 0;
+    for (int i = 0; i < HANDLER_BUCKETS; i++) {
+        calls += histogram[i];
+    }
+    stats.handler_p50_ns = quantile(histogram, calls, 0.50);
+    stats.handler_p99_ns = quantile(histogram, calls, 0.99);
+    return stats;
+}

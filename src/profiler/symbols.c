@@ -1,0 +1,343 @@
+#include "profiler/symbols.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unwind.h>
+
+#include "profiler/symbols_internal.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mr_symbols_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void mr_symbols_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- locations ---- */
+
+static struct {
+    struct mr_location *items; /* items[0] is not used */
+    uint32_t count, room;
+    uint32_t *table;
+    uint32_t mask;
+    uint32_t named; /* all before are */
+} locations = {.named = 1};
+
+static struct {
+    struct mr_mapping *items;
+    uint32_t count, room;
+} mappings;
+
+static uint64_t hash_address(uint64_t address)
+{
+    return (address * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
+}
+
+static void locations_grow_table(void)
+{
+    uint32_t size = locations.table == NULL ? 4096 : (locations.mask + 1) * 2;
+    free(locations.table);
+    locations.table = MR_NEW_ARRAY(uint32_t, size);
+    locations.mask = size - 1;
+    for (uint32_t id = 1; id < locations.count; id++) {
+        uint64_t at = hash_address(locations.items[id].address);
+        while (locations.table[at & locations.mask] != 0) {
+            at++;
+        }
+        locations.table[at & locations.mask] = id;
+    }
+}
+
+static uint32_t locations_append(uint64_t address)
+{
+    if (locations.count == 0) {
+        locations.count = 1;
+    }
+    if (locations.count >= locations.room) {
+        locations.room = locations.room == 0 ? 2048 : locations.room * 2;
+        locations.items = MR_REALLOC(locations.items, sizeof(locations.items[0]) * locations.room);
+    }
+    locations.items[locations.count] = (struct mr_location){.address = address};
+    return locations.count++;
+}
+
+/* Where in the table the address stands, or would. */
+static uint64_t locations_place(uint64_t address)
+{
+    uint64_t at = hash_address(address);
+    uint32_t id;
+    while ((id = locations.table[at & locations.mask]) != 0 &&
+           locations.items[id].address != address) {
+        at++;
+    }
+    return at;
+}
+
+uint32_t mr_symbols_find(uint64_t address)
+{
+    return locations.table == NULL ? 0 : locations.table[locations_place(address) & locations.mask];
+}
+
+uint32_t mr_symbols_location(uint64_t address, bool is_return)
+{
+    address -= is_return;
+    if (locations.table == NULL || locations.count * 2 > locations.mask) {
+        locations_grow_table();
+    }
+    uint64_t at = locations_place(address);
+    uint32_t id = locations.table[at & locations.mask];
+    if (id != 0) {
+        return id;
+    }
+    id = locations_append(address);
+    locations.table[at & locations.mask] = id;
+    return id;
+}
+
+/* ---- names ---- */
+
+static uint32_t intern_build_id(Dwfl_Module *module)
+{
+    const unsigned char *bits;
+    GElf_Addr address;
+    int len = dwfl_module_build_id(module, &bits, &address);
+    char text[2 * 64 + 1] = "";
+    for (int i = 0; i < len && i < 64; i++) {
+        snprintf(text + (size_t)i * 2, 3, "%02x", bits[i]);
+    }
+    return mr_symbols_intern(text);
+}
+
+/* As the kernel mapped it: pprof takes the first executable segment for what a mapping is of. */
+static void find_code(Dwfl_Module *module, struct mr_mapping *mapping)
+{
+    enum { PAGE = 4096 };
+    Dwarf_Addr bias;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    size_t count = 0;
+    mapping->code_start = mapping->start;
+    mapping->code_end = mapping->end;
+    if (elf == NULL || elf_getphdrnum(elf, &count) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        GElf_Phdr segment;
+        if (gelf_getphdr(elf, (int)i, &segment) != NULL && segment.p_type == PT_LOAD &&
+            (segment.p_flags & PF_X) != 0) {
+            uint64_t before = segment.p_vaddr % PAGE;
+            mapping->code_start = bias + segment.p_vaddr - before;
+            mapping->code_end = (bias + segment.p_vaddr + segment.p_memsz + PAGE - 1) / PAGE * PAGE;
+            mapping->code_offset = segment.p_offset - before;
+            return;
+        }
+    }
+}
+
+static uint32_t mapping_of(Dwfl_Module *module)
+{
+    Dwarf_Addr start;
+    Dwarf_Addr end;
+    const char *file = NULL;
+    const char *name = dwfl_module_info(module, NULL, &start, &end, NULL, NULL, &file, NULL);
+    for (uint32_t i = 0; i < mappings.count; i++) {
+        if (mappings.items[i].start == start && mappings.items[i].end == end) {
+            return i + 1;
+        }
+    }
+    if (mappings.count == mappings.room) {
+        mappings.room = mappings.room == 0 ? 32 : mappings.room * 2;
+        mappings.items = MR_REALLOC(mappings.items, sizeof(mappings.items[0]) * mappings.room);
+    }
+    mappings.items[mappings.count++] = (struct mr_mapping){
+        .start = start,
+        .end = end,
+        .file = mr_symbols_intern(file != NULL ? file : name),
+        .build_id = intern_build_id(module),
+    };
+    find_code(module, &mappings.items[mappings.count - 1]);
+    return mappings.count;
+}
+
+static const char *die_name(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_name, &attribute));
+}
+
+static uint64_t die_number(Dwarf_Die *die, unsigned name)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word value = 0;
+    dwarf_formudata(dwarf_attr(die, name, &attribute), &value);
+    return value;
+}
+
+static void add_frame(struct mr_location *location, struct mr_frame frame)
+{
+    location->frames =
+        MR_REALLOC(location->frames, sizeof(location->frames[0]) * (location->frame_count + 1));
+    location->frames[location->frame_count++] = frame;
+}
+
+/* The inlined functions around the address and the function that holds them, innermost first. The line of
+ * each is where the one inside it is called. False: the debug information has no function there. */
+static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
+                             struct mr_frame place)
+{
+    Dwarf_Addr bias;
+    Dwarf_Die *unit = dwfl_module_addrdie(module, location->address, &bias);
+    Dwarf_Die *scopes = NULL;
+    if (unit == NULL || dwarf_getscopes(unit, location->address - bias, &scopes) <= 0) {
+        return false;
+    }
+    Dwarf_Die innermost = scopes[0];
+    free(scopes);
+    scopes = NULL;
+    int count = dwarf_getscopes_die(&innermost, &scopes);
+    Dwarf_Files *files = NULL;
+    dwarf_getsrcfiles(unit, &files, NULL);
+    for (int i = 0; i < count; i++) {
+        int tag = dwarf_tag(&scopes[i]);
+        if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) {
+            continue;
+        }
+        place.function = mr_symbols_intern(die_name(&scopes[i]));
+        add_frame(location, place);
+        if (tag == DW_TAG_subprogram) {
+            break;
+        }
+        const char *file =
+            files == NULL
+                ? NULL
+                : dwarf_filesrc(files, die_number(&scopes[i], DW_AT_call_file), NULL, NULL);
+        place.file = mr_symbols_intern(file);
+        place.line = (uint32_t)die_number(&scopes[i], DW_AT_call_line);
+    }
+    free(scopes);
+    return location->frame_count > 0;
+}
+
+/* The first address of the function that holds `address`, as the unwinding tables have it; 0: they don't say. */
+static uint64_t function_start(uint64_t address)
+{
+    /* It looks one byte before what it is given: it expects return addresses. */
+    return (uint64_t)(uintptr_t)_Unwind_FindEnclosingFunction(
+        (void *)(uintptr_t)(address + 1)); /* NOLINT */
+}
+
+/* No debug information: the symbol table. libdw names nothing outside a symbol's size; a symbol without one
+ * counts only where its function begins. What is left gets object and address of its function's beginning,
+ * which is the same in every process and can be named later by build id. */
+static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, struct mr_frame place)
+{
+    GElf_Off offset = 0;
+    GElf_Sym symbol = {0};
+    Dwarf_Addr bias = 0;
+    const char *name =
+        dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, &bias);
+    uint64_t start = function_start(location->address);
+    bool is_sure = symbol.st_size > 0 || location->address - offset == start;
+    if (name != NULL && is_sure) {
+        place.function = mr_symbols_intern(name);
+    } else if (start != 0 && dwfl_addrmodule(mr_objects_dwfl(), start) == module &&
+               dwfl_module_getelf(module, &bias) != NULL) {
+        char text[256];
+        snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);
+        place.function = mr_symbols_intern(text);
+        location->unnamed = true;
+    } else {
+        location->unnamed = true;
+    }
+    add_frame(location, place);
+}
+
+static void name_location(struct mr_location *location)
+{
+    location->named = true;
+    Dwfl_Module *module = mr_objects_find(location->address);
+    if (module == NULL) {
+        return;
+    }
+    location->mapping = mapping_of(module);
+    struct mr_frame place = {0};
+    int line_number = 0;
+    Dwfl_Line *line = dwfl_module_getsrc(module, location->address);
+    const char *file =
+        line == NULL ? NULL : dwfl_lineinfo(line, NULL, &line_number, NULL, NULL, NULL);
+    if (file != NULL) {
+        place.file = mr_symbols_intern(file);
+        place.line = (uint32_t)line_number;
+    }
+    if (!add_dwarf_frames(location, module, place)) {
+        name_by_symbol(location, module, place);
+    }
+    struct mr_mapping *mapping = &mappings.items[location->mapping - 1];
+    mapping->has_lines |= location->frames[0].line != 0;
+}
+
+bool mr_symbols_name_some(uint32_t limit)
+{
+    while (locations.named < locations.count && limit > 0) {
+        struct mr_location *location = &locations.items[locations.named++];
+        if (!location->named) {
+            name_location(location);
+            limit--;
+        }
+    }
+    return locations.named < locations.count;
+}
+
+uint32_t mr_symbols_pseudo(const char *name)
+{
+    /* No address of a process is up there. */
+    uint32_t text = mr_symbols_intern(name);
+    uint32_t id = mr_symbols_location(UINT64_MAX - text, false);
+    struct mr_location *location = &locations.items[id];
+    if (!location->named) {
+        location->named = true;
+        add_frame(location, (struct mr_frame){.function = text});
+    }
+    return id;
+}
+
+const struct mr_location *mr_symbols_get(uint32_t location)
+{
+    MR_ASSERT(location > 0 && location < locations.count);
+    struct mr_location *found = &locations.items[location];
+    if (!found->named) {
+        name_location(found);
+    }
+    return found;
+}
+
+const struct mr_mapping *mr_symbols_mapping(uint32_t mapping)
+{
+    MR_ASSERT(mapping > 0 && mapping <= mappings.count);
+    return &mappings.items[mapping - 1];
+}
+
+uint32_t mr_symbols_program(void)
+{
+    Dwfl_Module *module = mr_objects_find((uint64_t)(uintptr_t)mr_symbols_program);
+    return module == NULL ? 0 : mapping_of(module);
+}
+
+const char *mr_symbols_object(const struct mr_location *location)
+{
+    if (location->mapping == 0) {
+        return "unknown";
+    }
+    const char *file = mr_symbols_text(mappings.items[location->mapping - 1].file);
+    const char *slash = strrchr(file, '/');
+    return slash == NULL ? file : slash + 1;
+}

@@ -1,0 +1,20 @@
+/* CPU time by table, of as many tables as there is room for; what the rest use goes to the last, "other", so that the
+ * times add up. One thread at a time. */
+#ifndef MR_PROF_TABLE_TIME_H
+#define MR_PROF_TABLE_TIME_H
+
+#include "profiler/sampler.h"
+
+enum { MR_TABLE_TIMES_MAX = 64 };
+
+struct mr_table_times {
+    struct {
+        char name[MR_SAMPLE_TABLE_MAX];
+        uint64_t cpu_ns;
+    } tables[MR_TABLE_TIMES_MAX];
+    uint32_t count;
+};
+
+void mr_table_times_add(struct mr_table_times *times, const char *name, uint64_t cpu_ns);
+
+#endif
