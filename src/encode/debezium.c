@@ -85,6 +85,7 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
                                const struct mr_transaction *transaction)
 {
     const struct mr_relation *relation = plan->relation;
+    mr_encoder_set_commit_time(encoder, transaction->commit_time_us);
     size_t size =
         1024 + encoder->prefix.len + encoder->database.len +
         6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
@@ -123,9 +124,8 @@ static char op_letter(enum mr_op op)
 
 static const struct mr_tuple no_tuple = {.kind = MR_TUPLE_NONE, .values = NULL};
 
-static void write_row(struct mr_buffer *out, const struct mr_encoder *encoder,
-                      const struct mr_plan *plan, const struct mr_tuple *row,
-                      const struct mr_tuple *old)
+static void write_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                      const struct mr_tuple *row, const struct mr_tuple *old)
 {
     if (row->kind == MR_TUPLE_NONE) {
         MR_BUFFER_LITERAL(out, "null");
@@ -154,7 +154,7 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
 }
 
 /* The key of the row, written once; delete, tombstone and create share or repeat it as they need. */
-static mr_slice write_key(struct mr_buffer *out, const struct mr_encoder *encoder,
+static mr_slice write_key(struct mr_buffer *out, struct mr_encoder *encoder,
                           const struct mr_plan *plan, const struct mr_tuple *row,
                           const struct mr_tuple *old)
 {
@@ -251,10 +251,11 @@ uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message
     int64_t time_us = transaction != NULL ? transaction->commit_time_us : encoder->now_ns / 1000;
     const uint8_t *key = out->at;
     MR_BUFFER_LITERAL(out, "{\"prefix\":");
-    mr_json_string(out, message->prefix.data, message->prefix.len);
+    mr_row_key_text(out, message->prefix.data, message->prefix.len);
     MR_BUFFER_LITERAL(out, "}");
     const uint8_t *value = out->at;
-    append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", floor_div(encoder->now_ns, 1000000));
+    int64_t made_us = encoder->now_ns / 1000 > time_us ? encoder->now_ns / 1000 : time_us;
+    append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", floor_div(made_us, 1000));
     source_head(out, encoder, time_us, transaction != NULL ? transaction->last_commit_lsn : 0);
     mr_json_u64(out, message->lsn);
     source_middle(out, "", "", time_us, transaction != NULL ? transaction->xid : 0,

@@ -1,11 +1,16 @@
 #include "encode/encode.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "encode/row.h"
 
 enum { PLANS_MIN = 64 };
+
+/* Messages that are dropped are told of once a second. */
+#define DROPPED_TELL_NS INT64_C(1000000000)
 
 static void text_set_escaped(struct mr_text *text, const char *value, bool quoted)
 {
@@ -20,14 +25,11 @@ static void text_set_escaped(struct mr_text *text, const char *value, bool quote
     text->len = (size_t)(out.at - text->data);
 }
 
-struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                                  mr_encode_keys_fn keys, void *keys_context)
+struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics)
 {
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
     encoder->options = *options;
     encoder->topics = topics;
-    encoder->keys = keys;
-    encoder->keys_context = keys_context;
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
     }
@@ -77,19 +79,40 @@ void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
     }
 }
 
-void mr_encoder_set_clock(struct mr_encoder *encoder, int64_t now_ns)
+static void render_clock(struct mr_encoder *encoder)
 {
-    encoder->now_ns = now_ns;
+    int64_t time_ns = encoder->now_ns > encoder->commit_ns ? encoder->now_ns : encoder->commit_ns;
     struct mr_buffer out = mr_text_begin(&encoder->clock, 128);
     MR_BUFFER_LITERAL(&out, "\"ts_ms\":");
-    mr_json_i64(&out, now_ns / 1000000);
+    mr_json_i64(&out, time_ns / 1000000);
     MR_BUFFER_LITERAL(&out, ",\"ts_us\":");
-    mr_json_i64(&out, now_ns / 1000);
+    mr_json_i64(&out, time_ns / 1000);
     MR_BUFFER_LITERAL(&out, ",\"ts_ns\":");
-    mr_json_i64(&out, now_ns);
+    mr_json_i64(&out, time_ns);
     MR_BUFFER_LITERAL(&out, "}");
     MR_ASSERT(!out.full);
     encoder->clock.len = (size_t)(out.at - encoder->clock.data);
+}
+
+void mr_encoder_set_clock(struct mr_encoder *encoder, int64_t now_ns)
+{
+    encoder->now_ns = now_ns;
+    render_clock(encoder);
+}
+
+void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_us)
+{
+    bool was_ahead = encoder->commit_ns > encoder->now_ns;
+    encoder->commit_ns = commit_time_us * 1000;
+    if (MR_UNLIKELY(was_ahead || encoder->commit_ns > encoder->now_ns)) {
+        render_clock(encoder);
+    }
+}
+
+/* Where a search for the relation's plan begins. */
+static uint32_t plan_home(const struct mr_encoder *encoder, const struct mr_relation *relation)
+{
+    return (uint32_t)(((uintptr_t)relation >> 4) * 2654435761u) & (encoder->plan_capacity - 1);
 }
 
 /* Where the relation's plan is, or would go. */
@@ -97,7 +120,7 @@ static struct mr_plan **plan_slot(const struct mr_encoder *encoder,
                                   const struct mr_relation *relation)
 {
     uint32_t mask = encoder->plan_capacity - 1;
-    uint32_t i = (uint32_t)(((uintptr_t)relation >> 4) * 2654435761u) & mask;
+    uint32_t i = plan_home(encoder, relation);
     while (encoder->plans[i] != NULL && encoder->plans[i]->relation != relation) {
         i = (i + 1) & mask;
     }
@@ -121,9 +144,7 @@ static void plans_rehash(struct mr_encoder *encoder, uint32_t capacity)
 static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation *relation,
                            struct mr_plan **ret_plan, struct mr_error *ret_error)
 {
-    struct mr_key_columns keys = encoder->keys(encoder->keys_context, relation);
-    struct mr_plan *plan =
-        mr_plan_new(&encoder->options, encoder->topics, relation, keys, ret_error);
+    struct mr_plan *plan = mr_plan_new(&encoder->options, encoder->topics, relation, ret_error);
     if (plan == NULL) {
         return ret_error->status;
     }
@@ -140,8 +161,8 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
     return MR_OK;
 }
 
-static mr_status plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
-                          struct mr_plan **ret_plan, struct mr_error *ret_error)
+mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
+                      struct mr_plan **ret_plan, struct mr_error *ret_error)
 {
     struct mr_plan *plan = encoder->last_plan;
     if (MR_UNLIKELY(plan == NULL || plan->relation != relation)) {
@@ -155,6 +176,20 @@ static mr_status plan_for(struct mr_encoder *encoder, const struct mr_relation *
     return MR_OK;
 }
 
+/* Moves into the freed place what was pushed aside by it, and so on: a search ends at the first free place. */
+static void plans_close_gap(struct mr_encoder *encoder, uint32_t gap)
+{
+    uint32_t mask = encoder->plan_capacity - 1;
+    for (uint32_t i = (gap + 1) & mask; encoder->plans[i] != NULL; i = (i + 1) & mask) {
+        uint32_t home = plan_home(encoder, encoder->plans[i]->relation);
+        if (((i - home) & mask) >= ((i - gap) & mask)) {
+            encoder->plans[gap] = encoder->plans[i];
+            gap = i;
+        }
+    }
+    encoder->plans[gap] = NULL;
+}
+
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation)
 {
     struct mr_plan **slot = plan_slot(encoder, relation);
@@ -165,40 +200,31 @@ void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *rel
         encoder->last_plan = NULL;
     }
     mr_plan_free(*slot);
-    *slot = NULL;
     encoder->plan_count--;
-    /* Whatever was pushed aside by the freed place must be found again. */
-    plans_rehash(encoder, encoder->plan_capacity);
+    plans_close_gap(encoder, (uint32_t)(slot - encoder->plans));
 }
 
-void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op)
+void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item)
 {
-    struct mr_table_line *line = op == MR_OP_MESSAGE ? encoder->messages : encoder->last_plan->line;
+    struct mr_table_line *line = encoder->messages;
+    if (item->change != NULL) {
+        struct mr_plan *last = encoder->last_plan;
+        bool is_last = last != NULL && last->relation == item->change->relation;
+        line = (is_last ? last : *plan_slot(encoder, item->change->relation))->line;
+    }
     if (line != NULL) {
-        mr_table_line_count(line, op);
+        mr_table_line_count(line, item->change == NULL ? MR_OP_MESSAGE : item->change->op);
     }
 }
 
-static bool tuple_has_binary(const struct mr_tuple *tuple, uint32_t count)
+/* What was found wrong while the change was written. The text holds names, nothing of the row. */
+__attribute__((cold)) static mr_status fail_change(const struct mr_encoder *encoder,
+                                                   const struct mr_relation *relation,
+                                                   struct mr_error *ret_error)
 {
-    for (uint32_t i = 0; tuple->kind != MR_TUPLE_NONE && i < count; i++) {
-        if (MR_UNLIKELY(tuple->values[i].kind == MR_DATUM_BINARY)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static mr_status reject_binary(const struct mr_change *change, struct mr_error *ret_error)
-{
-    uint32_t count = change->relation->column_count;
-    if (tuple_has_binary(&change->before, count) || tuple_has_binary(&change->after, count)) {
-        return mr_fail(
-            ret_error, MR_ERR_PROTOCOL,
-            "table %s.%s: the server sent a value in binary form, which was not asked for",
-            change->relation->schema, change->relation->table);
-    }
-    return MR_OK;
+    return mr_fail(ret_error, MR_ERR_POISON, "column \"%s\" of table %s.%s: %s",
+                   relation->columns[encoder->wrong_column].name, relation->schema, relation->table,
+                   encoder->wrong);
 }
 
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
@@ -206,15 +232,18 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
                            uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_plan *plan;
-    MR_TRY(plan_for(encoder, change->relation, &plan, ret_error));
+    MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
     if (plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) {
         *ret_count = 0;
         return MR_OK;
     }
-    MR_TRY(reject_binary(change, ret_error));
+    encoder->wrong = NULL;
     uint32_t count = encoder->options.format == MR_FORMAT_FLAT
                          ? mr_flat_change(encoder, plan, change, buffer, ret_records)
                          : mr_debezium_change(encoder, plan, change, buffer, ret_records);
+    if (MR_UNLIKELY(encoder->wrong != NULL)) {
+        return fail_change(encoder, change->relation, ret_error);
+    }
     if (buffer->full) {
         return MR_FULL;
     }
@@ -222,13 +251,48 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     return MR_OK;
 }
 
+static bool message_wanted(const struct mr_encode_options *options,
+                           const struct mr_message_event *message)
+{
+    if (options->format == MR_FORMAT_FLAT ||
+        (options->skipped_operations & (1u << MR_OP_MESSAGE)) != 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < options->message_prefix_count; i++) {
+        const char *prefix = options->message_prefixes[i];
+        if (strcmp(prefix, "*") == 0 || mr_slice_equal(mr_slice_of(prefix), message->prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Any role that may connect can write a message, so one that is too large must not stop the stream. */
+static bool message_too_large(struct mr_encoder *encoder, const struct mr_message_event *message)
+{
+    size_t bytes = message->prefix.len + message->content.len;
+    if (message->prefix.len <= MR_MESSAGE_PREFIX_MAX &&
+        bytes <= encoder->options.message_bytes_max) {
+        return false;
+    }
+    encoder->messages_dropped++;
+    if (encoder->now_ns - encoder->dropped_told_ns >= DROPPED_TELL_NS) {
+        encoder->dropped_told_ns = encoder->now_ns;
+        mr_log(MR_LOG_WARN, "message_dropped",
+               "a logical message is larger than messages.max_size, or its prefix than 255 bytes, "
+               "and is not passed on",
+               MR_LOG_LSN("lsn", message->lsn), MR_LOG_INT("bytes", bytes),
+               MR_LOG_INT("count", encoder->messages_dropped));
+    }
+    return true;
+}
+
 mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error)
 {
     (void)ret_error;
-    uint32_t skipped = encoder->options.skipped_operations;
-    if (encoder->options.format == MR_FORMAT_FLAT || (skipped & (1u << MR_OP_MESSAGE)) != 0) {
+    if (!message_wanted(&encoder->options, message) || message_too_large(encoder, message)) {
         *ret_count = 0;
         return MR_OK;
     }

@@ -49,18 +49,17 @@ struct mr_encode_options {
     const struct mr_route
         *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;
-    bool routes_only;               /* … this is set: then only routed tables are */
+    bool routes_only;                    /* … this is set: then only routed tables are */
+    const char *const *message_prefixes; /* of the logical messages that are passed on; "*": all */
+    uint32_t message_prefix_count;
+    size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
     size_t record_bytes_max;       /* of a key and its value; 0: no limit */
     const char *dead_letter_topic; /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
-enum { MR_RECORDS_PER_CHANGE_MAX = 3 };
-
-/* Answers the primary key of a relation, which its own flags tell only in part. Asked once a version. */
-typedef struct mr_key_columns (*mr_encode_keys_fn)(void *context,
-                                                   const struct mr_relation *relation);
+enum { MR_RECORDS_PER_CHANGE_MAX = 3, MR_MESSAGE_PREFIX_MAX = 255 };
 
 /* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
  * an empty schema leaves its part out. The caller frees it. */
@@ -68,8 +67,8 @@ char *mr_topic_name(const char *prefix, const char *schema, const char *table);
 
 struct mr_encoder;
 
-struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                                  mr_encode_keys_fn keys, void *keys_context);
+struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options,
+                                  struct mr_topics *topics);
 void mr_encoder_free(struct mr_encoder *encoder);
 
 /* Database name of the source block; before the first change and after each reconnect. */
@@ -87,7 +86,7 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
                            struct mr_buffer *buffer, struct mr_record *ret_records,
                            uint32_t *ret_count, struct mr_error *ret_error);
 
-/* The same for a logical message; the flat format has none and answers 0 records. */
+/* The same for a logical message; 0 records when it is not wanted, or too large. The flat format has none. */
 mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
@@ -118,8 +117,8 @@ size_t mr_item_bytes(const struct mr_item *item);
 
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 
-/* Counts the change or message that was encoded last, once its records are kept. */
-void mr_encoder_count(struct mr_encoder *encoder, enum mr_op op);
+/* Counts a change or message that was encoded, once its records are kept. */
+void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item);
 
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);

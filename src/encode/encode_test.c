@@ -11,8 +11,8 @@ struct fixture {
     struct mr_encode_options options;
     struct mr_topics topics;
     struct mr_encoder *encoder;
-    struct mr_key_columns keys;
     struct mr_column columns[4];
+    uint32_t key_columns[4];
     struct mr_relation relation;
     struct mr_transaction transaction;
     struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
@@ -21,15 +21,9 @@ struct fixture {
     uint8_t bytes[8192];
 };
 
-static struct mr_key_columns fixture_keys(void *context, const struct mr_relation *relation)
-{
-    (void)relation;
-    return ((struct fixture *)context)->keys;
-}
-
 static void fixture_open(struct fixture *fixture)
 {
-    fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics, fixture_keys, fixture);
+    fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
     mr_encoder_set_database(fixture->encoder, "db");
     mr_encoder_set_clock(fixture->encoder, INT64_C(1700000001234567890));
 }
@@ -37,7 +31,11 @@ static void fixture_open(struct fixture *fixture)
 static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
+    static const char *const all_messages[] = {"*"};
     fixture->options = (struct mr_encode_options){
+        .message_prefixes = all_messages,
+        .message_prefix_count = 1,
+        .message_bytes_max = 64 * 1024 * 1024,
         .format = MR_FORMAT_DEBEZIUM,
         .topic_prefix = "srv",
         .unavailable_value = "__unavailable",
@@ -55,6 +53,8 @@ static int setup(void **state)
         .identity = MR_IDENTITY_DEFAULT,
         .column_count = 4,
         .columns = fixture->columns,
+        .key_count = 1,
+        .key_columns = fixture->key_columns,
     };
     fixture->transaction = (struct mr_transaction){
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
@@ -256,43 +256,122 @@ static void test_unchanged_value(void **state)
     assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"kept\"");
 }
 
-static void test_keys_come_in_key_order(void **state)
+static void test_key_of_several_columns(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const names[] = {"v", "id"};
-    fixture->columns[1].in_identity = true;
-    fixture->keys = (struct mr_key_columns){.names = names, .count = 2};
+    fixture->key_columns[0] = 1;
+    fixture->key_columns[1] = 0;
+    fixture->relation.key_count = 2;
     struct mr_datum row[] = {text("1"), text("x"), null, null};
     assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":\"x\",\"id\":1}");
 }
 
-static void test_keys_of_full_identity(void **state)
+static void test_keys_that_are_not_utf8_stay_apart(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const names[] = {"id"};
-    fixture->relation.identity = MR_IDENTITY_FULL;
-    for (int i = 0; i < 4; i++) {
-        fixture->columns[i].in_identity = true;
+    fixture->key_columns[0] = 1;
+    static const struct {
+        const char *text, *key;
+    } cases[] = {
+        {"\xff", "{\"v\":{\"hex\":\"ff\"}}"},         {"a\xfe", "{\"v\":{\"hex\":\"61fe\"}}"},
+        {"\xEF\xBF\xBD", "{\"v\":\"\xEF\xBF\xBD\"}"}, {"", "{\"v\":\"\"}"},
+        {"\xC3\xA9", "{\"v\":\"\xC3\xA9\"}"},         {"\xC3", "{\"v\":{\"hex\":\"c3\"}}"}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_datum row[] = {text("1"), text(cases[i].text), null, null};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_key(&fixture->records[0], cases[i].key);
     }
+}
+
+static void test_no_key(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->relation.key_count = 0;
     struct mr_datum row[] = {text("1"), text("x"), null, null};
     assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_null(fixture->records[0].key);
-    mr_encoder_forget(fixture->encoder, &fixture->relation);
-    fixture->keys = (struct mr_key_columns){.names = names, .count = 1};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
-    assert_key(&fixture->records[0], "{\"id\":1}");
 }
 
-/* The stream's flags are of the rows' own time; a catalog that names other columns is newer. */
-static void test_keys_of_a_newer_catalog_are_not_taken(void **state)
+/* A large key that the update left alone stands in the old key, and is known in the new row, too. */
+static void test_unchanged_key_is_taken_from_the_old_one(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const names[] = {"renamed"};
-    fixture->keys = (struct mr_key_columns){.names = names, .count = 1};
-    struct mr_datum row[] = {text("1"), text("x"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
-    assert_key(&fixture->records[0], "{\"id\":1}");
+    fixture->relation.columns[0].in_identity = false;
+    fixture->relation.columns[1].in_identity = true;
+    fixture->key_columns[0] = 1;
+    struct mr_datum key[] = {null, text("large"), null, null};
+    struct mr_datum row[] = {text("2"), unchanged, null, null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_key(&fixture->records[0], "{\"v\":\"large\"}");
+    assert_value_has(&fixture->records[0], "\"after\":{\"id\":2,\"v\":\"large\",");
+    fixture->options.format = MR_FORMAT_FLAT;
+    mr_encoder_free(fixture->encoder);
+    fixture_open(fixture);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_key(&fixture->records[0], "large");
+}
+
+/* The nulls of a key tuple outside of the identity mean nothing. */
+static void test_unchanged_value_is_not_taken_from_a_key(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {text("1"), unchanged, null, null};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"__unavailable\",");
+}
+
+static void assert_refused(struct fixture *fixture, const struct mr_datum *row, const char *what)
+{
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    if (strstr(fixture->error.text, what) == NULL) {
+        fail_msg("%s", fixture->error.text);
+    }
+    assert_null(strstr(fixture->error.text, "secret"));
+}
+
+/* A server that is not what it seems must not write into the event. */
+static void test_what_is_not_quoted_is_a_number(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const numbers[] = {"",    "-",  "1,\"secret\":true", "1 ", "0x1", "+1",
+                                          "1.0", "1e1"};
+    static const char *const floats[] = {"",       "-",   "1.",    ".5",  "1e",  "1e+",      "1,2",
+                                         "secret", "nan", "1.5.2", "1\"", "--1", "Infinity,"};
+    static const char *const good[] = {"0", "-0", "1.5", "-1e+20", "1.25e-07", "1e10", "NaN"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(numbers); i++) {
+        struct mr_datum row[] = {text(numbers[i]), null, null, null};
+        assert_refused(fixture, row, "column \"id\" of table public.t: the server sent something");
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(floats); i++) {
+        struct mr_datum row[] = {text("1"), null, text(floats[i]), null};
+        assert_refused(fixture, row, "column \"f\" of table public.t: the server sent something");
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
+        struct mr_datum row[] = {text("-12"), null, text(good[i]), null};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    }
+    struct mr_datum row[] = {text("1"), null, null, text("true")};
+    assert_refused(fixture, row, "a boolean that is neither t nor f");
+}
+
+static void test_key_without_a_value_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {unchanged, text("secret"), null, null};
+    assert_refused(fixture, row,
+                   "column \"id\" of table public.t: it is part of the key, and the server");
+    row[0] = null;
+    assert_refused(fixture, row, "has null there");
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    fixture->relation.key_is_chosen = true;
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":null}");
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    row[0] = unchanged;
+    assert_refused(fixture, row, "it is part of the key");
 }
 
 static void test_odd_names_are_escaped(void **state)
@@ -359,7 +438,8 @@ static void test_binary_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct mr_datum row[] = {text("1"), {.kind = MR_DATUM_BINARY}, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_PROTOCOL);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    assert_non_null(strstr(fixture->error.text, "binary"));
 }
 
 static void test_operations_and_routes_filter(void **state)
@@ -568,6 +648,55 @@ static void test_key_that_is_too_large_is_poison(void **state)
     assert_null(strstr(fixture->error.text, "xxx"));
 }
 
+/* How many records a message with that prefix and content becomes. */
+static uint32_t message_records(struct fixture *fixture, mr_slice prefix, mr_slice content)
+{
+    struct mr_message_event message = {
+        .lsn = 7936, .position = {.commit_lsn = 7936}, .prefix = prefix, .content = content};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
+                                       &fixture->count, &fixture->error),
+                     MR_OK);
+    return fixture->count;
+}
+
+static void test_messages_by_prefix_and_size(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const prefixes[] = {"outbox", "a"};
+    fixture->options.message_prefixes = prefixes;
+    fixture->options.message_prefix_count = 2;
+    fixture->options.message_bytes_max = 16;
+    fixture_open(fixture);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("123456789012345")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("1234567890123456")), 0);
+    assert_int_equal(message_records(fixture, MR_SLICE("outbox"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("outbo"), MR_SLICE("")), 0);
+    assert_int_equal(message_records(fixture, MR_SLICE("outbox2"), MR_SLICE("")), 0);
+    assert_int_equal(message_records(fixture, MR_SLICE(""), MR_SLICE("x")), 0);
+}
+
+static void test_messages_are_off_by_default(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.message_prefix_count = 0;
+    fixture_open(fixture);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("x")), 0);
+}
+
+static void test_message_with_a_long_prefix(void **state)
+{
+    struct fixture *fixture = *state;
+    static uint8_t prefix[3 << 20];
+    memset(prefix, 'p', sizeof(prefix));
+    fixture_open(fixture);
+    assert_int_equal(
+        message_records(fixture, (mr_slice){.data = prefix, .len = sizeof(prefix)}, MR_SLICE("x")),
+        0);
+    assert_int_equal(
+        message_records(fixture, (mr_slice){.data = prefix, .len = 255}, MR_SLICE("x")), 1);
+}
+
 static void test_large_message_keeps_its_prefix(void **state)
 {
     struct fixture *fixture = *state;
@@ -599,10 +728,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_debezium_key_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_come_in_key_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_of_full_identity, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_of_a_newer_catalog_are_not_taken, setup,
+        cmocka_unit_test_setup_teardown(test_key_of_several_columns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_that_are_not_utf8_stay_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_key_is_taken_from_the_old_one, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_value_is_not_taken_from_a_key, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_not_quoted_is_a_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_key_without_a_value_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_odd_names_are_escaped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_topic_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_every_buffer_size, setup, teardown),
@@ -618,6 +752,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, setup, teardown),
         cmocka_unit_test_setup_teardown(test_large_message_keeps_its_prefix, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_messages_by_prefix_and_size, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_messages_are_off_by_default, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_message_with_a_long_prefix, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,4 @@
 /* Outboxx's events: `{"op":…,"data":{…},"meta":{…}}`, keyed by the bare text of one column. */
-#include <stdio.h>
-
 #include "base/json.h"
 #include "encode/row.h"
 
@@ -23,18 +21,15 @@ static void render_meta(struct mr_plan *plan, const struct mr_transaction *trans
     plan->rendered_commit_lsn = transaction->commit_lsn;
 }
 
-static mr_slice write_bare_key(struct mr_buffer *out, const struct mr_plan *plan,
-                               const struct mr_tuple *row, const struct mr_tuple *old)
+static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                               const struct mr_plan *plan, const struct mr_tuple *row,
+                               const struct mr_tuple *old)
 {
-    uint32_t column = plan->key_columns[0];
-    const struct mr_datum *value = &row->values[column];
-    if (value->kind == MR_DATUM_UNCHANGED && old->kind != MR_TUPLE_NONE) {
-        value = &old->values[column];
-    }
+    const struct mr_datum *value = mr_row_key_datum(encoder, plan, 0, row, old);
     const uint8_t *begin = out->at;
     if (value->kind != MR_DATUM_TEXT) {
         MR_BUFFER_LITERAL(out, "null");
-    } else if (plan->columns[column].writer == MR_WRITE_BOOL) {
+    } else if (plan->columns[plan->key_columns[0]].writer == MR_WRITE_BOOL) {
         bool is_true = value->len == 1 && value->data[0] == 't';
         mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
     } else {
@@ -43,12 +38,12 @@ static mr_slice write_bare_key(struct mr_buffer *out, const struct mr_plan *plan
     return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
 }
 
-static mr_slice write_flat_key(struct mr_buffer *out, const struct mr_encoder *encoder,
+static mr_slice write_flat_key(struct mr_buffer *out, struct mr_encoder *encoder,
                                const struct mr_plan *plan, const struct mr_tuple *row,
                                const struct mr_tuple *old)
 {
     if (plan->key_is_text) {
-        return write_bare_key(out, plan, row, old);
+        return write_bare_key(out, encoder, plan, row, old);
     }
     if (plan->key_count == 0) {
         return (mr_slice){0};
@@ -59,7 +54,7 @@ static mr_slice write_flat_key(struct mr_buffer *out, const struct mr_encoder *e
 }
 
 /* A key tuple holds only the identity's columns; the others are not null, they are not known. */
-static void write_identity(struct mr_buffer *out, const struct mr_encoder *encoder,
+static void write_identity(struct mr_buffer *out, struct mr_encoder *encoder,
                            const struct mr_plan *plan, const struct mr_tuple *row)
 {
     bool first = true;
@@ -70,7 +65,7 @@ static void write_identity(struct mr_buffer *out, const struct mr_encoder *encod
         mr_slice prefix = plan->columns[i].prefix;
         mr_buffer_append(out, first ? "{" : ",", 1);
         mr_buffer_append(out, prefix.data + 1, prefix.len - 1);
-        mr_row_value(out, encoder, plan->columns[i].writer, &row->values[i], NULL);
+        mr_row_value(out, encoder, plan, i, row, NULL);
         first = false;
     }
     mr_buffer_slice(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
@@ -86,6 +81,26 @@ static mr_slice op_text(enum mr_op op)
     default:
         return MR_SLICE("{\"op\":\"DELETE\",\"data\":");
     }
+}
+
+static void append_hex(struct mr_buffer *out, uint32_t value)
+{
+    char digits[8];
+    unsigned at = sizeof(digits);
+    do {
+        digits[--at] = "0123456789ABCDEF"[value & 0xF];
+        value >>= 4;
+    } while (value != 0);
+    mr_buffer_append(out, digits + at, sizeof(digits) - at);
+}
+
+/* As MR_LSN_FORMAT, with the end of the event. Through snprintf it took a tenth of all instructions. */
+static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
+{
+    append_hex(out, (uint32_t)(lsn >> 32));
+    MR_BUFFER_LITERAL(out, "/");
+    append_hex(out, (uint32_t)lsn);
+    MR_BUFFER_LITERAL(out, "\"}}");
 }
 
 uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
@@ -108,9 +123,7 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
         mr_row_object(out, encoder, plan, row, &change->before);
     }
     mr_buffer_slice(out, plan->head);
-    char lsn[24];
-    int lsn_len = snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT "\"}}", MR_LSN_ARGS(change->lsn));
-    mr_buffer_append(out, lsn, (size_t)lsn_len);
+    append_lsn(out, change->lsn);
     ret_records[0] = mr_record_of(plan, change, 0);
     ret_records[0].key = key.data;
     ret_records[0].key_len = (uint32_t)key.len;

@@ -85,7 +85,8 @@ static mr_status encode_cut(struct mr_encoder *encoder, struct cut *cut,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error)
 {
-    const struct mr_plan *plan = encoder->last_plan;
+    struct mr_plan *plan;
+    MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
     cut->change.before = cut_tuple(plan, &change->before, longest, cut->before);
     cut->change.after = cut_tuple(plan, &change->after, longest, cut->after);
     return mr_encode_change(encoder, &cut->change, buffer, ret_records, ret_count, ret_error);

@@ -87,75 +87,23 @@ static bool find_column(const struct mr_relation *relation, const char *name, ui
     return false;
 }
 
-static void keys_from_names(struct mr_plan *plan, struct mr_key_columns keys)
-{
-    for (uint32_t i = 0; i < keys.count; i++) {
-        if (!find_column(plan->relation, keys.names[i], &plan->key_columns[i])) {
-            /* The catalog is newer than this part of the stream (a column was renamed), or the column is
-             * not published: these keys say nothing of the rows at hand. */
-            plan->key_count = 0;
-            return;
-        }
-        plan->key_count = i + 1;
-    }
-}
-
-static void keys_from_identity(struct mr_plan *plan)
-{
-    const struct mr_relation *relation = plan->relation;
-    if (relation->identity == MR_IDENTITY_FULL) {
-        return; /* every column is flagged; that is no key */
-    }
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        if (relation->columns[i].in_identity) {
-            plan->key_columns[plan->key_count++] = i;
-        }
-    }
-}
-
-/* The stream's own flags win where they name the primary key (identity DEFAULT): they are of the same
- * moment as the rows. The catalog's list then only gives the order, if it has the same columns. */
-static bool names_match_identity(const struct mr_relation *relation, struct mr_key_columns keys)
-{
-    if (relation->identity != MR_IDENTITY_DEFAULT) {
-        return keys.count > 0;
-    }
-    uint32_t flagged = 0;
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        flagged += relation->columns[i].in_identity;
-    }
-    for (uint32_t i = 0; i < keys.count; i++) {
-        uint32_t index;
-        if (!find_column(relation, keys.names[i], &index) ||
-            !relation->columns[index].in_identity) {
-            return false;
-        }
-    }
-    return flagged == keys.count;
-}
-
 static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options *options,
-                           struct mr_key_columns keys, struct mr_error *ret_error)
+                           struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    uint32_t most = relation->column_count > keys.count ? relation->column_count : keys.count;
-    plan->key_columns = MR_NEW_ARRAY(uint32_t, most + 1);
+    plan->key_columns = relation->key_columns;
+    plan->key_count = relation->key_count;
+    plan->key_may_be_null = relation->key_is_chosen;
     if (plan->route != NULL && plan->route->key_column != NULL) {
-        if (!find_column(relation, plan->route->key_column, &plan->key_columns[0])) {
+        if (!find_column(relation, plan->route->key_column, &plan->routing_column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
-                           "routing key \"%s\" is no published column of table %s.%s; set "
+                           "routing key \"%s\" is not a published column of table %s.%s; set "
                            "streams.sink.routing_key to one that is",
                            plan->route->key_column, relation->schema, relation->table);
         }
+        plan->key_columns = &plan->routing_column;
         plan->key_count = 1;
-        plan->key_is_text = true;
-        return MR_OK;
-    }
-    if (names_match_identity(relation, keys)) {
-        keys_from_names(plan, keys);
-    }
-    if (plan->key_count == 0) {
-        keys_from_identity(plan);
+        plan->key_may_be_null = true;
     }
     plan->key_is_text = options->format == MR_FORMAT_FLAT && plan->key_count == 1;
     return MR_OK;
@@ -213,24 +161,33 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         free(name);
         return status;
     }
-    plan->topic = mr_topics_intern(topics, name);
+    char table[2 * MR_IDENTIFIER_MAX + 8];
+    snprintf(table, sizeof(table), "\"%s\".\"%s\"", relation->schema, relation->table);
+    const char *other;
+    plan->topic = mr_topics_claim(topics, name, table, &other);
     free(name);
+    if (other != NULL) {
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "tables %s and %s would share topic \"%s\", where rows of the one could pass "
+            "for the other's; rename one of them, or take it out of \"tables\"",
+            other, table, plan->topic->name);
+    }
     return MR_OK;
 }
 
 struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                            const struct mr_relation *relation, struct mr_key_columns keys,
-                            struct mr_error *ret_error)
+                            const struct mr_relation *relation, struct mr_error *ret_error)
 {
     struct mr_plan *plan = MR_NEW(struct mr_plan);
     plan->relation = relation;
     plan->route = find_route(options, relation);
-    if (plan->route == NULL && options->routes_only) {
+    if (relation->is_unlisted || (plan->route == NULL && options->routes_only)) {
         return plan; /* no topic: nothing is passed on */
     }
     plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
     plan->operations &= ~options->skipped_operations;
-    if (plan_keys(plan, options, keys, ret_error) != MR_OK ||
+    if (plan_keys(plan, options, ret_error) != MR_OK ||
         plan_topic(plan, options, topics, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
@@ -245,7 +202,6 @@ void mr_plan_free(struct mr_plan *plan)
         return;
     }
     free(plan->columns);
-    free(plan->key_columns);
     free(plan->key_prefixes);
     free(plan->names);
     free(plan->rendered.data);

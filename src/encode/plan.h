@@ -16,7 +16,7 @@ struct mr_text {
 enum mr_writer {
     MR_WRITE_STRING, /* quoted and escaped */
     MR_WRITE_PLAIN,  /* quoted; the type's text can't hold anything to escape */
-    MR_WRITE_NUMBER, /* as it is */
+    MR_WRITE_NUMBER, /* as it is, once it is seen to be one */
     MR_WRITE_FLOAT,  /* as it is, but NaN and the infinities quoted */
     MR_WRITE_BOOL,   /* t, f */
 };
@@ -33,11 +33,13 @@ struct mr_plan {
     uint32_t operations;          /* bits that are passed on */
     struct mr_table_line *line;   /* where its events are counted; NULL: nowhere */
     struct mr_plan_column *columns;
-    uint32_t *key_columns; /* indexes, in key order */
+    const uint32_t *key_columns; /* the relation's, or routing_column */
     mr_slice *key_prefixes;
     uint32_t key_count;
-    bool key_is_text; /* flat format: the key is the first key column's bare text */
-    uint8_t *names;   /* memory of all prefixes */
+    uint32_t routing_column;
+    bool key_may_be_null; /* its values: chosen by the configuration */
+    bool key_is_text;     /* flat format: the key is the first key column's bare text */
+    uint8_t *names;       /* memory of all prefixes */
 
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */
@@ -48,8 +50,7 @@ struct mr_plan {
 
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */
 struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                            const struct mr_relation *relation, struct mr_key_columns keys,
-                            struct mr_error *ret_error);
+                            const struct mr_relation *relation, struct mr_error *ret_error);
 void mr_plan_free(struct mr_plan *plan);
 
 /* How text of that type is written. */

@@ -2,7 +2,17 @@
 
 #include "base/json.h"
 
-static void write_quoted(struct mr_buffer *out, const struct mr_datum *value)
+/* The first thing that is wrong with a change; mr_encode_change tells of it. */
+__attribute__((cold)) static void latch(struct mr_encoder *encoder, uint32_t column,
+                                        const char *what)
+{
+    if (encoder->wrong == NULL) {
+        encoder->wrong = what;
+        encoder->wrong_column = column;
+    }
+}
+
+static void write_plain(struct mr_buffer *out, const struct mr_datum *value)
 {
     uint8_t *room = mr_buffer_reserve(out, (size_t)value->len + 2);
     if (room != NULL) {
@@ -12,66 +22,125 @@ static void write_quoted(struct mr_buffer *out, const struct mr_datum *value)
     }
 }
 
-/* NaN, Infinity and -Infinity are the only texts of a float that end in a letter other than a digit. */
-static bool float_is_finite(const struct mr_datum *value)
+static size_t digits(const uint8_t *text, size_t at, size_t len)
 {
-    return value->len > 0 && value->data[value->len - 1] >= '0' &&
-           value->data[value->len - 1] <= '9';
+    size_t begin = at;
+    while (at < len && (uint8_t)(text[at] - '0') <= 9) {
+        at++;
+    }
+    return at - begin;
 }
 
-static void write_text(struct mr_buffer *out, enum mr_writer writer, const struct mr_datum *value)
+/* What is written without quotes is a number, or a server could write the rest of the event. False: it is not one. */
+static bool write_integer(struct mr_buffer *out, const struct mr_datum *value)
 {
-    switch (writer) {
-    case MR_WRITE_STRING:
+    uint8_t *room = mr_buffer_reserve(out, value->len);
+    if (MR_UNLIKELY(room == NULL)) {
+        return true;
+    }
+    size_t at = 0;
+    if (value->len > 1 && value->data[0] == '-') {
+        room[at++] = '-';
+    }
+    bool good = value->len > 0;
+    for (; at < value->len; at++) {
+        room[at] = value->data[at];
+        good &= (uint8_t)(value->data[at] - '0') <= 9;
+    }
+    return good;
+}
+
+/* RFC 8259, section 6, but for leading zeros, which no server writes and no harm comes from. */
+static bool is_float(const struct mr_datum *value)
+{
+    const uint8_t *text = value->data;
+    size_t len = value->len;
+    size_t at = len > 0 && text[0] == '-';
+    size_t count = digits(text, at, len);
+    at += count;
+    if (count > 0 && at < len && text[at] == '.') {
+        count = digits(text, at + 1, len);
+        at += 1 + count;
+    }
+    if (count > 0 && at < len && text[at] == 'e') {
+        at++;
+        at += at < len && (text[at] == '+' || text[at] == '-');
+        count = digits(text, at, len);
+        at += count;
+    }
+    return count > 0 && at == len;
+}
+
+static bool is_no_number(const struct mr_datum *value)
+{
+    mr_slice text = {.data = value->data, .len = value->len};
+    return mr_slice_equal(text, MR_SLICE("NaN")) || mr_slice_equal(text, MR_SLICE("Infinity")) ||
+           mr_slice_equal(text, MR_SLICE("-Infinity"));
+}
+
+static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                       const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
+{
+    enum mr_writer writer = plan->columns[column].writer;
+    if (writer == MR_WRITE_STRING || (writer == MR_WRITE_FLOAT && is_no_number(value))) {
         mr_json_string(out, value->data, value->len);
-        break;
-    case MR_WRITE_PLAIN:
-        write_quoted(out, value);
-        break;
-    case MR_WRITE_NUMBER:
+    } else if (writer == MR_WRITE_PLAIN) {
+        write_plain(out, value);
+    } else if (writer == MR_WRITE_BOOL) {
+        bool is_true = value->len == 1 && value->data[0] == 't';
+        if (MR_UNLIKELY(!is_true && (value->len != 1 || value->data[0] != 'f'))) {
+            latch(encoder, column, "the server sent a boolean that is neither t nor f");
+        }
+        mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
+    } else if (writer == MR_WRITE_NUMBER ? !write_integer(out, value) : !is_float(value)) {
+        latch(encoder, column, "the server sent something else than a number");
+    } else if (writer == MR_WRITE_FLOAT) {
         mr_buffer_append(out, value->data, value->len);
-        break;
-    case MR_WRITE_FLOAT:
-        if (float_is_finite(value)) {
-            mr_buffer_append(out, value->data, value->len);
-        } else {
-            write_quoted(out, value);
-        }
-        break;
-    case MR_WRITE_BOOL:
-        if (value->len == 1 && value->data[0] == 't') {
-            MR_BUFFER_LITERAL(out, "true");
-        } else {
-            MR_BUFFER_LITERAL(out, "false");
-        }
-        break;
     }
 }
 
-void mr_row_value(struct mr_buffer *out, const struct mr_encoder *encoder, enum mr_writer writer,
-                  const struct mr_datum *value, const struct mr_datum *old)
+/* What the old row says of a column that the update did not touch, or NULL. A key tuple has the columns of the identity
+ * only, the rest are nulls that mean nothing (ExtractReplicaIdentity, heapam.c). */
+static const struct mr_datum *old_value(const struct mr_plan *plan, uint32_t column,
+                                        const struct mr_tuple *old)
 {
-    if (MR_UNLIKELY(value->kind == MR_DATUM_UNCHANGED && old != NULL)) {
-        value = old;
-    }
+    bool has_it =
+        old != NULL && (old->kind == MR_TUPLE_FULL ||
+                        (old->kind == MR_TUPLE_KEY && plan->relation->columns[column].in_identity));
+    return has_it ? &old->values[column] : NULL;
+}
+
+void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                  uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    const struct mr_datum *value = &row->values[column];
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
-        write_text(out, writer, value);
-    } else if (value->kind == MR_DATUM_UNCHANGED || value->kind == MR_DATUM_CUT) {
+        write_text(out, encoder, plan, column, value);
+        return;
+    }
+    if (value->kind == MR_DATUM_UNCHANGED) {
+        const struct mr_datum *known = old_value(plan, column, old);
+        value = known != NULL ? known : value;
+    }
+    switch (value->kind) {
+    case MR_DATUM_TEXT:
+        write_text(out, encoder, plan, column, value);
+        break;
+    case MR_DATUM_UNCHANGED:
+    case MR_DATUM_CUT:
         mr_buffer_append(out, encoder->unavailable.data, encoder->unavailable.len);
-    } else {
+        break;
+    case MR_DATUM_BINARY:
+        latch(encoder, column, "the server sent it in binary form, which was not asked for");
+        break;
+    case MR_DATUM_NULL:
         MR_BUFFER_LITERAL(out, "null");
+        break;
     }
 }
 
-/* The old value of a column, where the old row is there as a whole. */
-static const struct mr_datum *old_value(const struct mr_tuple *old, uint32_t column)
-{
-    return old != NULL && old->kind == MR_TUPLE_FULL ? &old->values[column] : NULL;
-}
-
-void mr_row_object(struct mr_buffer *out, const struct mr_encoder *encoder,
-                   const struct mr_plan *plan, const struct mr_tuple *row,
-                   const struct mr_tuple *old)
+void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                   const struct mr_tuple *row, const struct mr_tuple *old)
 {
     uint32_t count = plan->relation->column_count;
     if (count == 0) {
@@ -81,20 +150,71 @@ void mr_row_object(struct mr_buffer *out, const struct mr_encoder *encoder,
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_plan_column *column = &plan->columns[i];
         mr_buffer_append(out, column->prefix.data, column->prefix.len);
-        mr_row_value(out, encoder, column->writer, &row->values[i], old_value(old, i));
+        mr_row_value(out, encoder, plan, i, row, old);
     }
     MR_BUFFER_LITERAL(out, "}");
 }
 
-void mr_row_key_object(struct mr_buffer *out, const struct mr_encoder *encoder,
+const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,
+                                        uint32_t n, const struct mr_tuple *row,
+                                        const struct mr_tuple *old)
+{
+    uint32_t column = plan->key_columns[n];
+    const struct mr_datum *value = &row->values[column];
+    if (MR_UNLIKELY(value->kind == MR_DATUM_UNCHANGED)) {
+        const struct mr_datum *known = old_value(plan, column, old);
+        value = known != NULL ? known : value;
+    }
+    if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
+        return value;
+    }
+    if (value->kind == MR_DATUM_UNCHANGED) {
+        latch(encoder, column,
+              "it is part of the key, and the server sent its value neither in the new row nor in "
+              "the old one");
+    } else if (value->kind == MR_DATUM_NULL && !plan->key_may_be_null) {
+        latch(encoder, column, "it is part of the key, and the row has null there");
+    }
+    return value;
+}
+
+static bool is_utf8(const uint8_t *text, size_t len)
+{
+    size_t sequence = 1;
+    for (size_t at = 0; at < len && sequence > 0; at += sequence) {
+        sequence = mr_utf8_sequence(text + at, len - at);
+    }
+    return sequence > 0;
+}
+
+void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    if (MR_LIKELY(is_utf8(text, len))) {
+        mr_json_string(out, text, len);
+        return;
+    }
+    static const char digits[] = "0123456789abcdef";
+    MR_BUFFER_LITERAL(out, "{\"hex\":\"");
+    for (size_t i = 0; i < len; i++) {
+        mr_buffer_append(out, (const char[]){digits[text[i] >> 4], digits[text[i] & 0xF]}, 2);
+    }
+    MR_BUFFER_LITERAL(out, "\"}");
+}
+
+void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, const struct mr_tuple *row,
                        const struct mr_tuple *old)
 {
     for (uint32_t i = 0; i < plan->key_count; i++) {
-        uint32_t column = plan->key_columns[i];
+        const struct mr_datum *value = mr_row_key_datum(encoder, plan, i, row, old);
         mr_buffer_append(out, plan->key_prefixes[i].data, plan->key_prefixes[i].len);
-        mr_row_value(out, encoder, plan->columns[column].writer, &row->values[column],
-                     old_value(old, column));
+        if (MR_UNLIKELY(value->kind != MR_DATUM_TEXT)) {
+            MR_BUFFER_LITERAL(out, "null");
+        } else if (plan->columns[plan->key_columns[i]].writer == MR_WRITE_STRING) {
+            mr_row_key_text(out, value->data, value->len);
+        } else {
+            write_text(out, encoder, plan, plan->key_columns[i], value);
+        }
     }
     MR_BUFFER_LITERAL(out, "}");
 }

@@ -7,37 +7,57 @@
 struct mr_encoder {
     struct mr_encode_options options;
     struct mr_topics *topics;
-    mr_encode_keys_fn keys;
-    void *keys_context;
 
     struct mr_plan **plans; /* open addressing by relation */
     uint32_t plan_capacity; /* a power of two */
     uint32_t plan_count;
-    struct mr_plan *last_plan;
+    struct mr_plan *last_plan; /* found last: rows of one table tend to come together */
 
     struct mr_text database;    /* escaped */
     struct mr_text prefix;      /* topic prefix, escaped */
     struct mr_text unavailable; /* placeholder as a JSON string */
-    struct mr_text clock;       /* `"ts_ms":…,"ts_us":…,"ts_ns":…}` of the time now */
+    struct mr_text clock; /* `"ts_ms":…,"ts_us":…,"ts_ns":…}` of the time the event is made */
     int64_t now_ns;
+    int64_t commit_ns; /* of the transaction at hand: no event was made before it */
+    const char
+        *wrong; /* what is wrong with the change at hand, found first while it was written; */
+    uint32_t wrong_column; /* NULL: nothing. And the column with it */
     const struct mr_topic *message_topic;
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
+    uint64_t messages_dropped;
+    int64_t dropped_told_ns; /* the log was told of them last */
 };
 
-/* One value. An unchanged TOASTed one is taken from `old` when that has it, else the placeholder. */
-void mr_row_value(struct mr_buffer *out, const struct mr_encoder *encoder, enum mr_writer writer,
-                  const struct mr_datum *value, const struct mr_datum *old);
+/* One value of the row. An unchanged TOASTed one is taken from `old` (may be NULL) where that has it, else it is the
+ * placeholder. */
+void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                  uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old);
 
-/* `{"a":1,…}` with every column of the relation. `old` (kind FULL) may supply unchanged values. */
-void mr_row_object(struct mr_buffer *out, const struct mr_encoder *encoder,
-                   const struct mr_plan *plan, const struct mr_tuple *row,
-                   const struct mr_tuple *old);
+/* `{"a":1,…}` with every column of the relation. `old` may supply unchanged values. */
+void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                   const struct mr_tuple *row, const struct mr_tuple *old);
 
-/* The same with the columns of the key, in key order. */
-void mr_row_key_object(struct mr_buffer *out, const struct mr_encoder *encoder,
+/* The value of the key's `n`th column, which must be there: never the placeholder, and null only if it was chosen. */
+const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,
+                                        uint32_t n, const struct mr_tuple *row,
+                                        const struct mr_tuple *old);
+
+/* Text of a key: a string, or `{"hex":"ff41"}` where it is not UTF-8, so that two keys never become one. */
+void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len);
+
+/* `{"a":1,…}` with the columns of the key, in key order. */
+void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, const struct mr_tuple *row,
                        const struct mr_tuple *old);
+
+/* The transaction at hand has another commit time: the clock of events may be behind the server's, and is read once a round
+ * of receiving only. */
+void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_us);
+
+/* The plan of a relation version, made when it is asked for first. */
+mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
+                      struct mr_plan **ret_plan, struct mr_error *ret_error);
 
 /* A record at the change's position whose value (and key) come with mr_record_end calls. */
 struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,

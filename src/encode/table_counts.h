@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "event/event.h"
 
 enum { MR_OP_COUNT = MR_OP_MESSAGE + 1 };
@@ -21,7 +22,7 @@ struct mr_table_count {
 
 struct mr_table_line {
     char *table;
-    _Atomic uint64_t events[MR_OP_COUNT];
+    mr_counter events[MR_OP_COUNT];
 };
 
 struct mr_table_counts;
@@ -37,8 +38,7 @@ struct mr_table_line *mr_table_counts_messages(struct mr_table_counts *counts);
 
 static inline void mr_table_line_count(struct mr_table_line *line, enum mr_op op)
 {
-    uint64_t events = atomic_load_explicit(&line->events[op], memory_order_relaxed);
-    atomic_store_explicit(&line->events[op], events + 1, memory_order_relaxed);
+    mr_counter_add(&line->events[op], 1);
 }
 
 /* Lines there are, and the first `capacity` of them that have counted something. Any thread. */

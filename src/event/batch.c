@@ -1,9 +1,10 @@
 #include "event/batch.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
+static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
 {
     for (uint32_t i = 0; i < topics->count; i++) {
         if (strcmp(topics->items[i]->name, name) == 0) {
@@ -21,10 +22,27 @@ const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *na
     return topic;
 }
 
+const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
+{
+    return find_or_make(topics, name);
+}
+
+const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
+                                       const char *table, const char **ret_other)
+{
+    struct mr_topic *topic = find_or_make(topics, name);
+    if (topic->table == NULL) {
+        topic->table = MR_STRDUP(table);
+    }
+    *ret_other = strcmp(topic->table, table) == 0 ? NULL : topic->table;
+    return topic;
+}
+
 void mr_topics_done(struct mr_topics *topics)
 {
     for (uint32_t i = 0; i < topics->count; i++) {
         free(topics->items[i]->name);
+        free(topics->items[i]->table);
         free(topics->items[i]);
     }
     free(topics->items);
@@ -54,7 +72,7 @@ bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at, const struct mr_
     }
     struct mr_record *top = (struct mr_record *)ceiling;
     for (uint32_t i = 0; i < count; i++) {
-        *--top = records[i];
+        memcpy(--top, &records[i], offsetof(struct mr_record, batch)); /* the rest is the sink's */
     }
     batch->record_count += count;
     batch->bytes_at = bytes_at;

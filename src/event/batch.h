@@ -19,6 +19,7 @@
  * keep the pointer; `index` counts from 0 and addresses whatever a sink keeps a topic. */
 struct mr_topic {
     char *name;
+    char *table; /* whose events it holds, quoted; NULL: no table's alone */
     uint32_t index;
 };
 
@@ -30,6 +31,11 @@ struct mr_topics {
 
 /* The topic of that name, made on first use. Source thread. */
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
+
+/* The same for the events of one table. Where the topic is another's already, `ret_other` gets that one's name: records of
+ * two tables in one topic could have the same key. */
+const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
+                                       const char *table, const char **ret_other);
 void mr_topics_done(struct mr_topics *topics);
 
 /* What a record is, when it is no ordinary event: it stands for one that was too large. Its value is followed by two
@@ -40,6 +46,8 @@ enum mr_record_kind {
     MR_RECORD_PLACEHOLDER, /* the event without its large values */
     MR_RECORD_LETTER,      /* in the dead-letter topic: where the event is to be found */
 };
+
+struct mr_batch;
 
 /* One message for the sink. `key` NULL is a null key, `value` NULL a tombstone. */
 struct mr_record {
@@ -54,6 +62,13 @@ struct mr_record {
     uint16_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
     bool key_is_text;       /* the key is bare text (flat), not JSON */
     uint8_t kind;           /* enum mr_record_kind */
+    /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
+     * flight. */
+    struct mr_batch *batch;
+    union {
+        struct mr_record *next;
+        void *flight;
+    };
 };
 
 enum mr_batch_state {
@@ -77,8 +92,7 @@ struct mr_batch {
      * also by the wall clock). */
     int64_t received_wall_ns, received_ns, decoded_ns, encoded_ns, enqueued_ns;
     /* The sink thread's own. */
-    uint32_t pending;      /* delivery reports still out */
-    uint32_t group;        /* of batches that went to the sink together */
+    uint32_t pending;      /* records that are not safe yet, once the sink has it */
     bool with_sink;        /* taken from the ring, not yet given back */
     struct mr_batch *next; /* in the open Kafka transaction */
 };
@@ -96,6 +110,12 @@ MR_MUST_USE bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at,
 static inline const struct mr_record *mr_batch_record(const struct mr_batch *batch, uint32_t i)
 {
     return (const struct mr_record *)(batch->block + batch->block_size) - 1 - i;
+}
+
+/* The same, for the sink that has the batch. */
+static inline struct mr_record *mr_batch_own_record(struct mr_batch *batch, uint32_t i)
+{
+    return (struct mr_record *)(batch->block + batch->block_size) - 1 - i;
 }
 
 /* Replaces the block of an empty filling batch by one of at least `size` bytes, for a single change

@@ -96,9 +96,25 @@ static void test_topics_are_interned(void **state)
     mr_topics_done(&topics);
 }
 
+static void test_topic_of_one_table(void **state)
+{
+    (void)state;
+    struct mr_topics topics = {0};
+    const char *other;
+    const struct mr_topic *first = mr_topics_claim(&topics, "p.s._", "\"s\".\"a\"", &other);
+    assert_null(other);
+    assert_ptr_equal(mr_topics_claim(&topics, "p.s._", "\"s\".\"a\"", &other), first);
+    assert_null(other);
+    assert_ptr_equal(mr_topics_claim(&topics, "p.s._", "\"s\".\"b\"", &other), first);
+    assert_string_equal(other, "\"s\".\"a\"");
+    assert_ptr_equal(mr_topics_intern(&topics, "p.s._"), first);
+    mr_topics_done(&topics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topic_of_one_table),
         cmocka_unit_test(test_batch_bytes_and_records_meet),
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
         cmocka_unit_test(test_large_blocks_wait_for_each_other),

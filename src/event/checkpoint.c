@@ -7,14 +7,31 @@
     "where Kafka keeps "                                                                           \
     "the position"
 
-/* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. */
+bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known)
+{
+    if (strcmp(next->identity.system_id, known->identity.system_id) != 0) {
+        return false; /* another cluster's positions can't be compared */
+    }
+    if (next->identity.timeline != known->identity.timeline) {
+        return next->identity.timeline < known->identity.timeline;
+    }
+    if (next->end_lsn != known->end_lsn) {
+        return next->end_lsn < known->end_lsn;
+    }
+    return mr_position_compare(next->position, known->position) < 0;
+}
+
+/* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message
+ * outside transactions (ordinal 0) ends there. */
 static mr_status verify_log(const struct mr_checkpoint *stored,
                             const struct mr_server_position *server, struct mr_error *ret_error)
 {
     const struct mr_identity *then = &stored->identity;
     const struct mr_identity *now = &server->identity;
-    mr_lsn begun = stored->position.commit_lsn;
-    mr_lsn reached = begun > stored->end_lsn ? begun : stored->end_lsn;
+    mr_lsn place = stored->position.commit_lsn;
+    mr_lsn reached = place > stored->end_lsn ? place : stored->end_lsn;
+    mr_lsn begun = stored->position.ordinal != 0 ? place : 0;
+    mr_lsn ended = begun == 0 ? reached : stored->end_lsn;
     if (then->timeline > now->timeline) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
@@ -24,7 +41,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
             MR_LSN_ARGS(reached), then->timeline, now->timeline);
     }
     if (then->timeline < now->timeline &&
-        (server->switched_at < stored->end_lsn || (begun != 0 && server->switched_at <= begun))) {
+        (server->switched_at < ended || (begun != 0 && server->switched_at <= begun))) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
             "delivered events the new primary does not have: changes up to " MR_LSN_FORMAT
@@ -34,8 +51,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
             "behind; " START_ANEW,
             MR_LSN_ARGS(reached), then->timeline, MR_LSN_ARGS(server->switched_at), now->timeline);
     }
-    /* One more: a logical message outside any transaction counts as told from the byte behind it. */
-    if (stored->end_lsn > server->flushed + 1 || begun > server->flushed) {
+    if (ended > server->flushed || begun > server->flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "changes up to " MR_LSN_FORMAT
                        " were delivered, but the server's log ends at " MR_LSN_FORMAT

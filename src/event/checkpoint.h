@@ -12,7 +12,7 @@ struct mr_identity {
     char system_id[24]; /* of the cluster, decimal */
     uint32_t timeline;
     char slot[64];
-    char publication[64];
+    char publication[256]; /* 63 characters in the database's encoding */
 };
 
 struct mr_checkpoint {
@@ -22,6 +22,11 @@ struct mr_checkpoint {
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
     struct mr_position position;
 };
+
+/* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the sink, and that stays
+ * true; so of all that is stored the furthest counts, and not what was stored last: an instance that was frozen, and
+ * has lost the stream meanwhile, may store once more when it wakes up. */
+bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known);
 
 /* What the server says before the stream begins. */
 struct mr_server_position {

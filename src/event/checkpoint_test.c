@@ -54,8 +54,8 @@ static void test_refusals(void **state)
     now.slot_exists = false;
     assert_refused(&now, "not on the promoted server");
     now = server();
-    now.flushed = 998;
-    assert_refused(&now, "log ends at 0/3E6");
+    now.flushed = 999;
+    assert_refused(&now, "log ends at 0/3E7");
     now = server();
     now.slot_exists = false;
     assert_refused(&now, "slot \"s\" is gone");
@@ -85,12 +85,53 @@ static void test_begun_transaction(void **state)
     assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_OK);
 }
 
+/* A message outside transactions is the last that was delivered: its record ends at its LSN. */
+static void test_message_delivered(void **state)
+{
+    (void)state;
+    struct mr_checkpoint message = stored;
+    message.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 0};
+    struct mr_server_position now = server();
+    struct mr_error error = {0};
+    now.flushed = 1500;
+    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_OK);
+    now.identity.timeline = 3;
+    now.switched_at = 1500;
+    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_OK);
+    now.switched_at = 1499;
+    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_ERR_HISTORY);
+    now = server();
+    now.flushed = 1499;
+    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_ERR_HISTORY);
+    assert_non_null(strstr(error.text, "up to 0/5DC were delivered"));
+}
+
+static void test_furthest_counts(void **state)
+{
+    (void)state;
+    struct mr_checkpoint next = stored;
+    assert_false(mr_checkpoint_is_behind(&next, &stored));
+    next.end_lsn = 999;
+    assert_true(mr_checkpoint_is_behind(&next, &stored));
+    assert_false(mr_checkpoint_is_behind(&stored, &next));
+    next.identity.timeline = 3; /* promoted there */
+    assert_false(mr_checkpoint_is_behind(&next, &stored));
+    assert_true(mr_checkpoint_is_behind(&stored, &next));
+    next = stored;
+    next.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
+    assert_false(mr_checkpoint_is_behind(&next, &stored));
+    assert_true(mr_checkpoint_is_behind(&stored, &next));
+    next.end_lsn = 1;
+    strcpy(next.identity.system_id, "7001");
+    assert_false(mr_checkpoint_is_behind(&next, &stored));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_begun_transaction),
+        cmocka_unit_test(test_goes_on),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_begun_transaction), cmocka_unit_test(test_message_delivered),
+        cmocka_unit_test(test_furthest_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,10 @@ typedef uint64_t mr_lsn;
 /* Where a change stands in the stream: order of positions is order of emission. A change's own LSN
  * would not do: several rows of one COPY share one, and it interleaves between transactions. */
 struct mr_position {
-    mr_lsn commit_lsn; /* of the change's transaction; a non-transactional message's own LSN */
-    uint64_t ordinal;  /* 1, 2, 3 … over all changes of the transaction; 0 for such a message */
+    /* Of the change's transaction: where its commit record begins. Of a message outside transactions: where its own
+     * record ends. */
+    mr_lsn commit_lsn;
+    uint64_t ordinal; /* 1, 2, 3 … over all changes of the transaction; 0 for such a message */
 };
 
 /* Negative, zero or positive as `a` stands before, at or behind `b`. */
@@ -77,13 +79,12 @@ struct mr_relation {
     enum mr_replica_identity identity;
     uint32_t column_count;
     struct mr_column *columns;
-};
-
-/* Names of the columns of a relation's primary key, in key order; none when it has no key or none is known.
- * Whoever hands it out says how long it is valid. */
-struct mr_key_columns {
-    const char *const *names;
-    uint32_t count;
+    /* What tells its rows apart, as indexes of columns, in the order in which a key is written; none: it has no
+     * key. Found by the source, and the same for insert, update and delete: docs/events.md, "The key". */
+    uint32_t key_count;
+    uint32_t *key_columns;
+    bool key_is_chosen; /* by the configuration, and may hold nulls */
+    bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
 };
 
 enum mr_datum_kind {

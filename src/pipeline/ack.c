@@ -52,8 +52,8 @@ bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence)
     while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {
         mr_lsn lsn = ack_entry(ack, ack->oldest)->confirm_lsn;
         if (lsn != 0) {
-            MR_ASSERT(lsn >= ack->confirmed);
-            ack->confirmed = lsn;
+            MR_ASSERT(lsn >= ack->acknowledged);
+            ack->acknowledged = lsn;
         }
         ack->oldest++;
         moved = true;

@@ -6,16 +6,6 @@ enum {
     HELD = 20, /* waiting for batches that the sink has */
 };
 
-const char *mr_stage_name(enum mr_stage stage)
-{
-    static const char *const names[] = {
-        [MR_STAGE_NONE] = "none",       [MR_STAGE_POSTGRES] = "postgres",
-        [MR_STAGE_DECODE] = "decode",   [MR_STAGE_ENCODE] = "encode",
-        [MR_STAGE_PRODUCE] = "produce", [MR_STAGE_KAFKA] = "kafka",
-    };
-    return names[stage];
-}
-
 static bool at_least(uint64_t part_ns, const struct mr_flow *flow, uint64_t hundredths)
 {
     return part_ns * 100 >= flow->elapsed_ns * hundredths;
@@ -24,13 +14,13 @@ static bool at_least(uint64_t part_ns, const struct mr_flow *flow, uint64_t hund
 enum mr_stage mr_bottleneck(const struct mr_flow *flow)
 {
     if (!flow->source_connected) {
-        return MR_STAGE_POSTGRES;
+        return MR_STAGE_RECEIVE;
     }
     if (at_least(flow->backpressure_ns, flow, HELD) || (flow->in_flight && !flow->sink_connected)) {
-        return at_least(flow->sink_cpu_ns, flow, BUSY) ? MR_STAGE_PRODUCE : MR_STAGE_KAFKA;
+        return at_least(flow->sink_cpu_ns, flow, BUSY) ? MR_STAGE_PRODUCE : MR_STAGE_FLUSH;
     }
     if (at_least(flow->source_cpu_ns, flow, BUSY)) {
         return flow->encode_ns * 2 >= flow->source_cpu_ns ? MR_STAGE_ENCODE : MR_STAGE_DECODE;
     }
-    return flow->behind ? MR_STAGE_POSTGRES : MR_STAGE_NONE;
+    return flow->behind ? MR_STAGE_RECEIVE : MR_STAGE_NONE;
 }

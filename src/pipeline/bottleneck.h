@@ -3,18 +3,11 @@
 #define MR_PIPELINE_BOTTLENECK_H
 
 #include "base/base.h"
+#include "base/stage.h"
 
-/* In the order of the flow. */
-enum mr_stage {
-    MR_STAGE_NONE, /* the flow keeps up */
-    MR_STAGE_POSTGRES,
-    MR_STAGE_DECODE,
-    MR_STAGE_ENCODE,
-    MR_STAGE_PRODUCE,
-    MR_STAGE_KAFKA,
-    MR_STAGE_COUNT
-};
-const char *mr_stage_name(enum mr_stage stage); /* "none", "postgres", "decode", … */
+/* MR_STAGE_NONE: the flow keeps up. What holds it is one of the stages up to MR_STAGE_FLUSH: MR_STAGE_RECEIVE is
+ * PostgreSQL's part too, and MR_STAGE_FLUSH that of the brokers. */
+enum { MR_BOTTLENECKS = MR_STAGE_FLUSH + 1 };
 
 /* What happened in `elapsed_ns`. */
 struct mr_flow {

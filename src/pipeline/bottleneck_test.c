@@ -20,19 +20,19 @@ static void test_bottleneck_of_each_kind(void **state)
     } rows[] = {
         {FLOW(.backpressure_ns = 0), MR_STAGE_NONE, false, false},
         {FLOW(.source_cpu_ns = PART(79), .in_flight = true), MR_STAGE_NONE, false, false},
-        {FLOW(.in_flight = true), MR_STAGE_POSTGRES, true, false},
-        {FLOW(.behind = true), MR_STAGE_POSTGRES, false, false},
+        {FLOW(.in_flight = true), MR_STAGE_RECEIVE, true, false},
+        {FLOW(.behind = true), MR_STAGE_RECEIVE, false, false},
         {FLOW(.source_cpu_ns = PART(85), .encode_ns = PART(50), .behind = true), MR_STAGE_ENCODE,
          false, false},
         {FLOW(.source_cpu_ns = PART(85), .encode_ns = PART(30), .behind = true), MR_STAGE_DECODE,
          false, false},
-        {FLOW(.backpressure_ns = PART(20), .behind = true), MR_STAGE_KAFKA, false, false},
+        {FLOW(.backpressure_ns = PART(20), .behind = true), MR_STAGE_FLUSH, false, false},
         {FLOW(.backpressure_ns = PART(60), .sink_cpu_ns = PART(90)), MR_STAGE_PRODUCE, false,
          false},
         /* A source that is nearly at its limit and yet waits for batches is held by the sink. */
-        {FLOW(.backpressure_ns = PART(25), .source_cpu_ns = PART(85)), MR_STAGE_KAFKA, false,
+        {FLOW(.backpressure_ns = PART(25), .source_cpu_ns = PART(85)), MR_STAGE_FLUSH, false,
          false},
-        {FLOW(.in_flight = true), MR_STAGE_KAFKA, false, true},
+        {FLOW(.in_flight = true), MR_STAGE_FLUSH, false, true},
         {FLOW(.in_flight = false), MR_STAGE_NONE, false, true},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {

@@ -1,28 +1,26 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "pipeline/pipeline_internal.h"
 #include "pipeline/poison.h"
-#include "prof/threads.h"
 
 enum {
-    /* What waits in the ring goes to the sink as one group, and so many groups are on their way at a time:
-     * while they are, the next one gathers. So a quiet stream has the latency of one request, and a burst
-     * makes few large requests, however small its batches are. */
-    GROUPS_OPEN_MAX = 2,
     /* The acknowledgement window in pools: one slow partition keeps the oldest batch open while the others'
      * come and go. */
     WINDOW_POOLS = 8,
+    /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
+     * an older position of an instance that lost the stream and woke up late. In idle intervals. */
+    STORED_ANEW_INTERVALS = 6,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 1000,
 };
 
-/* What may be told once it is stored. */
+/* How far delivery is: all that ends at or before `lsn`, all batches up to `sequence`. */
 struct progress {
     mr_lsn lsn;
     uint64_t sequence;
@@ -32,16 +30,16 @@ struct delivery {
     struct mr_pipeline *pipeline;
     struct mr_ack ack;
     uint32_t session;
-    struct mr_batch *current;             /* popped, not sent as a whole yet */
-    uint32_t group_open[GROUPS_OPEN_MAX]; /* batches of each group that are on their way */
-    uint32_t group;                       /* the one that is being taken from the ring */
-    uint32_t group_left;                  /* batches of it that are still in the ring */
-    uint32_t attempt;                     /* failed sessions in a row */
+    struct mr_batch *current; /* popped, not sent as a whole yet */
+    uint32_t group_left;      /* batches of the group that are still in the ring */
+    uint32_t attempt;         /* failed sessions in a row */
     bool ever_connected;
+    mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
+    uint32_t refusals;       /* and how many more there were, too many to be told one by one */
     struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
 
-    struct progress told;    /* to the source thread */
-    struct progress storing; /* with the sink, when `is_storing` */
+    struct progress published; /* to the source thread */
+    struct progress storing;   /* with the sink, when `is_storing` */
     bool is_storing;
     bool owes_store;         /* a group was sent, and the sink had no room for its position yet */
     int64_t stored_ns;       /* when the sink was asked to store last */
@@ -56,6 +54,20 @@ static void wake_source(struct mr_pipeline *pipeline)
     }
 }
 
+static enum mr_handshake_state state_of(const struct delivery *delivery)
+{
+    struct mr_handshake_view view = mr_handshake_look(&delivery->pipeline->handshake);
+    /* There is one session at a time, and it is ours. */
+    MR_ASSERT(view.session == delivery->session);
+    return view.state;
+}
+
+static void step(struct delivery *delivery, enum mr_handshake_event event)
+{
+    MR_ASSERT(mr_handshake_step(&delivery->pipeline->handshake, delivery->session, event));
+    mr_wake(delivery->pipeline->source_wake);
+}
+
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
     batch->with_sink = false;
@@ -64,36 +76,40 @@ static void give_back(struct delivery *delivery, struct mr_batch *batch)
     wake_source(delivery->pipeline);
 }
 
-static void tell(struct delivery *delivery, struct progress progress)
+static void publish(struct delivery *delivery, struct progress progress)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
+    MR_ASSERT(progress.lsn >= delivery->published.lsn); /* never goes back */
+    MR_ASSERT(progress.sequence >= delivery->published.sequence);
     if (progress.sequence != 0) {
         delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
     }
-    delivery->told = progress;
-    atomic_store(&pipeline->confirmed, progress.lsn);
-    atomic_store(&pipeline->delivered, progress.sequence);
+    delivery->published = progress;
+    atomic_store(&pipeline->published, progress.lsn);
+    atomic_store(&pipeline->published_sequence, progress.sequence);
 }
 
 static struct progress acknowledged(const struct delivery *delivery)
 {
-    return (struct progress){.lsn = delivery->ack.confirmed, .sequence = delivery->ack.oldest - 1};
+    return (struct progress){.lsn = delivery->ack.acknowledged,
+                             .sequence = delivery->ack.oldest - 1};
 }
 
-/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position told. */
+/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position
+ * published. */
 static void batch_done(void *context, struct mr_batch *batch)
 {
     struct delivery *delivery = context;
     struct mr_pipeline *pipeline = delivery->pipeline;
+    MR_ASSERT(batch->with_sink && batch->session == delivery->session);
     atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
     bool moved = mr_ack_complete(&delivery->ack, batch->sequence);
     if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
-        tell(delivery, acknowledged(delivery));
+        publish(delivery, acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
-    delivery->group_open[batch->group]--;
     if (MR_UNLIKELY(delivery->poison.failures > 0) &&
-        delivery->ack.confirmed > delivery->poison.position.commit_lsn) {
+        delivery->ack.acknowledged > delivery->poison.position.commit_lsn) {
         delivery->poison = (struct mr_poison){0};
         atomic_store(&pipeline->sink_poisoned, false);
     }
@@ -102,35 +118,37 @@ static void batch_done(void *context, struct mr_batch *batch)
     give_back(delivery, batch);
 }
 
-/* Makes all that waits in the ring the next group; false while enough groups are on their way. */
+/* Makes what waits in the ring the next group; false when there is none, or it may not set out yet. A transactional sink
+ * makes one transaction of a group, and has one at a time: while it is committed, the next one gathers. So a quiet stream
+ * commits at once, and a burst seldom. The other half of the pool is for what is read meanwhile. */
 static bool begin_group(struct delivery *delivery)
 {
-    /* One transaction at a time, and a group is one. */
-    bool transactional = delivery->pipeline->sink->storage == MR_STORES_WITH;
-    uint32_t most = transactional ? 1 : GROUPS_OPEN_MAX;
-    uint32_t group = 0;
-    while (delivery->group_open[group] > 0) {
-        if (++group == most) {
-            return false;
-        }
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    uint32_t waiting = mr_ring_count(&pipeline->to_sink);
+    if (pipeline->sink->storage == MR_STORES_WITH) {
+        uint32_t most = pipeline->pool.count / 2;
+        bool open = delivery->ack.oldest != delivery->ack.next;
+        waiting = open ? 0 : waiting < most ? waiting : most;
     }
-    delivery->group = group;
-    delivery->group_left = mr_ring_count(&delivery->pipeline->to_sink);
-    return delivery->group_left > 0;
+    delivery->group_left = waiting;
+    return waiting > 0;
+}
+
+static bool may_take(struct delivery *delivery)
+{
+    return !mr_ack_full(&delivery->ack) && (delivery->group_left > 0 || begin_group(delivery));
 }
 
 /* Takes the next batch of this session; those filled for an older one are given back. */
 static struct mr_batch *next_batch(struct delivery *delivery)
 {
-    while (!mr_ack_full(&delivery->ack) && (delivery->group_left > 0 || begin_group(delivery))) {
+    while (may_take(delivery)) {
         struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         delivery->group_left--;
         if (batch->session == delivery->session) {
             mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);
-            batch->group = delivery->group;
             batch->with_sink = true;
-            delivery->group_open[batch->group]++;
             return batch;
         }
         give_back(delivery, batch);
@@ -156,31 +174,37 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
 static int store_due_ms(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
-    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing ||
-        acknowledged(delivery).sequence == delivery->told.sequence) {
+    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing) {
         return -1;
     }
-    int64_t interval_ns = (int64_t)pipeline->options.status_interval_ms * 1000000;
+    bool news = acknowledged(delivery).sequence != delivery->published.sequence;
+    if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
+        return -1;
+    }
+    uint32_t interval_ms = news ? pipeline->options.status_interval_ms
+                                : STORED_ANEW_INTERVALS * pipeline->options.idle_ms;
+    int64_t interval_ns = (int64_t)interval_ms * 1000000;
     int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
-    bool stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE;
+    bool stopping = news && atomic_load(&pipeline->stop_level) != MR_STOP_NONE;
     return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
 }
 
-/* Stores what is acknowledged, and tells what is stored. */
+/* Stores what is acknowledged, and publishes what is stored. */
 static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
     if (delivery->is_storing && !sink->ops->storing(sink)) {
         delivery->is_storing = false;
-        tell(delivery, delivery->storing);
+        publish(delivery, delivery->storing);
         wake_source(delivery->pipeline);
     }
     if (store_due_ms(delivery) != 0) {
         return MR_OK;
     }
     struct progress progress = acknowledged(delivery);
-    if (progress.lsn == delivery->told.lsn) {
-        tell(delivery, progress); /* part of a transaction: nothing to store yet */
+    if (progress.lsn == delivery->published.lsn &&
+        progress.sequence != delivery->published.sequence) {
+        publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
     mr_status status = store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
@@ -198,15 +222,15 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     bool found = false;
     struct mr_checkpoint state = {0};
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
-    mr_lsn begin = found ? state.end_lsn : atomic_load(&pipeline->confirmed);
-    delivery->ack.confirmed = begin;
+    mr_lsn begin =
+        delivery->published.lsn > state.end_lsn ? delivery->published.lsn : state.end_lsn;
+    delivery->ack.acknowledged = begin;
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
-    tell(delivery, (struct progress){.lsn = begin});
+    publish(delivery, (struct progress){.lsn = begin});
     pipeline->stored = state;
     pipeline->stored_found = found;
-    atomic_store(&pipeline->loaded, delivery->session + 1);
-    mr_wake(pipeline->source_wake);
+    step(delivery, MR_HANDSHAKE_LOADED);
     return MR_OK;
 }
 
@@ -273,18 +297,22 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     for (;;) {
         atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
-        MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(send_batches(delivery, ret_error));
+        MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(advance(delivery, ret_error));
         if (must_leave(pipeline)) {
             return MR_END;
         }
-        if (atomic_load(&pipeline->reload) == delivery->session + 1) {
-            return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                           "another instance had the stream meanwhile; reading its position");
+        if (state_of(delivery) == MR_HANDSHAKE_OUTDATED) {
+            return mr_fail(
+                ret_error, MR_ERR_TRANSIENT,
+                "another instance may have had the stream meanwhile; reading its position");
         }
         /* A full sink queue empties without a wake-up of ours. */
         bool waits = delivery->current != NULL || delivery->owes_store;
+        if (!waits && may_take(delivery)) {
+            continue; /* reports have made room */
+        }
         int timeout_ms = waits ? 10 : sink->ops->timeout_ms(sink);
         int store_ms = store_due_ms(delivery);
         if (store_ms >= 0 && (timeout_ms < 0 || store_ms < timeout_ms)) {
@@ -309,12 +337,11 @@ static void end_session(struct delivery *delivery)
     delivery->current = NULL;
     delivery->is_storing = false;
     delivery->owes_store = false;
-    delivery->told.sequence = 0;
-    delivery->session++;
+    delivery->published.sequence = 0;
     mr_ack_reset(&delivery->ack, 1);
-    atomic_store(&pipeline->delivered, 0);
-    atomic_store(&pipeline->session, delivery->session);
-    memset(delivery->group_open, 0, sizeof(delivery->group_open));
+    atomic_store(&pipeline->published_sequence, 0);
+    step(delivery, MR_HANDSHAKE_END);
+    delivery->session++;
     delivery->group_left = 0;
     for (uint32_t i = 0; i < pipeline->pool.count; i++) {
         if (pipeline->pool.batches[i].with_sink) {
@@ -348,16 +375,19 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
+    mr_lsn confirmed = delivery->published.lsn;
     if (status != MR_ERR_POISON) {
         return status;
     }
     if (refusal->too_large && mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
-        mr_refused_add(&pipeline->refused, refusal);
-        delivery->attempt = 0; /* each time a smaller record, or another one: it comes to an end */
+        bool is_step = mr_refused_add(&pipeline->refused, refusal, confirmed);
+        bool moved = confirmed != delivery->refused_at;
+        delivery->refused_at = confirmed;
+        delivery->refusals = is_step || moved ? 0 : delivery->refusals + 1;
+        delivery->attempt = delivery->refusals;
         return MR_ERR_TRANSIENT;
     }
-    struct mr_position confirmed = {.commit_lsn = atomic_load(&pipeline->confirmed)};
-    mr_poison_count(&delivery->poison, confirmed, status);
+    mr_poison_count(&delivery->poison, (struct mr_position){.commit_lsn = confirmed}, status);
     atomic_store(&pipeline->sink_poisoned, true);
     return status;
 }
@@ -392,7 +422,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
     struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
-    while (atomic_load(&pipeline->claimed) != delivery->session + 1) {
+    while (state_of(delivery) != MR_HANDSHAKE_CLAIMED) {
         if (must_leave(pipeline)) {
             return MR_END;
         }
@@ -406,6 +436,13 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
     return MR_OK;
 }
 
+/* The claim may be lost between any two steps; once the loading has begun, that makes it void in the end. */
+static bool is_loading(const struct delivery *delivery)
+{
+    enum mr_handshake_state state = state_of(delivery);
+    return state == MR_HANDSHAKE_LOADING || state == MR_HANDSHAKE_OUTDATED;
+}
+
 static mr_status run_session(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
@@ -413,10 +450,16 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
     if (sink->storage == MR_STORES_WITH) {
         MR_TRY(wait_for_claim(delivery, false, ret_error));
     }
+    if (sink->storage == MR_STORES_NOTHING) {
+        step(delivery, MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
+    }
     MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
                            ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
-        MR_TRY(wait_for_claim(delivery, true, ret_error));
+        do {
+            MR_TRY(wait_for_claim(delivery, true, ret_error));
+            step(delivery, MR_HANDSHAKE_LOAD);
+        } while (!is_loading(delivery));
         MR_TRY(load(delivery, ret_error));
     }
     return serve(delivery, ret_error);
@@ -438,7 +481,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         mr_meter_rebuild(&pipeline->meter, status);
         mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
                MR_LOG_INT("session", delivery->session),
-               MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
+               MR_LOG_LSN("confirmed", delivery->published.lsn));
         if (!back_off(delivery, status)) {
             return MR_OK;
         }
@@ -449,13 +492,15 @@ void *mr_delivery_main(void *context)
 {
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
-    mr_prof_thread_start(MR_PROF_SINK, "mr-sink");
+    mr_thread_begin(MR_THREAD_SINK, "mr-sink");
     struct delivery delivery = {.pipeline = pipeline};
     mr_ack_init(&delivery.ack, WINDOW_POOLS * pipeline->pool.count);
+    MR_ASSERT(delivery.ack.capacity >= pipeline->pool.count);
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
     mr_ack_done(&delivery.ack);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
-    mr_prof_thread_end();
+    mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */
+    mr_thread_end();
     return NULL;
 }

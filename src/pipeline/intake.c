@@ -2,13 +2,17 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "pipeline/intake_internal.h"
-#include "prof/threads.h"
 
-/* So many questions in a row at one position: the server shuts down and waits for a confirmation. */
+/* So many questions in a row at one position, each right behind our answer: the server shuts down and waits for a
+ * confirmation (walsender.c, WalSndDone). One that is only idle asks when half of wal_sender_timeout is over
+ * (WalSndKeepaliveIfNecessary). */
 #define INSISTENCE_MAX 20
-/* A sink that takes nothing for so long lets the connection go, so that the server is free to stop. */
-#define STALL_NS (INT64_C(60) * 1000000000)
+/* A sink that takes nothing for so many idle intervals lets the connection go, so that the server is free to stop. */
+enum { STALLED_INTERVALS = 6 };
+/* At the end, a sink that is there has stored a position alone by then. */
+#define POSITION_PATIENCE_NS (INT64_C(1) * 1000000000)
 
 static void publish_counts(struct mr_intake *intake)
 {
@@ -26,7 +30,9 @@ static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_er
         intake->stalled_ns = now_ns;
     }
     intake->heard_ns = now_ns; /* the server waits for us, not we for it */
-    if (now_ns - intake->stalled_ns > STALL_NS) {
+    intake->question_ns = 0;
+    if (now_ns - intake->stalled_ns > STALLED_INTERVALS * mr_intake_idle_ns(intake)) {
+        intake->resting = true;
         return mr_fail(
             ret_error, MR_ERR_TRANSIENT,
             "the sink has taken nothing for a minute; leaving PostgreSQL alone until it does");
@@ -39,7 +45,7 @@ static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_er
  * for ever; the rows are safe with it. */
 static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    if (intake->asked < INSISTENCE_MAX || mr_intake_all_delivered(intake)) {
+    if (intake->asked < INSISTENCE_MAX || mr_intake_all_published(intake)) {
         return MR_OK;
     }
     intake->asked = 0;
@@ -59,11 +65,17 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);
+    mr_intake_heard(intake, intake->round_ns);
+    if (status == MR_FULL && !intake->in_transaction &&
+        mr_mailbox_wants_pause(&pipeline->mailbox)) {
+        return MR_OK;
+    }
     if (status == MR_FULL) {
         return wait_for_room(intake, ret_error);
     }
     intake->stalled_ns = 0;
     if (status == MR_AGAIN) {
+        MR_TRY(mr_intake_silence(intake, intake->round_ns, ret_error));
         mr_intake_wait_for_source(intake);
         return leave_if_asked_in_vain(intake, ret_error);
     }
@@ -72,18 +84,11 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
 
 static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    uint64_t activity = intake->changes + intake->transactions;
-    mr_lsn received = atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed);
     int64_t now_ns = mr_monotonic_ns();
     intake->round_ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
-    mr_intake_send_marker(intake, now_ns);
-    MR_TRY(receive_round(intake, ret_error));
-    if (activity != intake->changes + intake->transactions || intake->reply_wanted ||
-        received != atomic_load_explicit(&intake->pipeline->received, memory_order_relaxed)) {
-        intake->heard_ns = now_ns;
-    }
-    return MR_OK;
+    mr_intake_send_position(intake, now_ns);
+    return receive_round(intake, ret_error);
 }
 
 static bool stop_asked(struct mr_intake *intake)
@@ -91,7 +96,7 @@ static bool stop_asked(struct mr_intake *intake)
     struct mr_pipeline *pipeline = intake->pipeline;
     uint64_t limit = pipeline->options.stop_after_events;
     if (limit != 0 && intake->records >= limit) {
-        atomic_store(&pipeline->stop_level, MR_STOP_ORDERLY);
+        mr_pipeline_stop_in_order(pipeline);
     }
     if (atomic_load(&pipeline->stop_level) == MR_STOP_NONE) {
         return false;
@@ -115,44 +120,58 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
     struct mr_pipeline *pipeline = intake->pipeline;
     for (;;) {
         mr_intake_follow_session(intake);
+        mr_mailbox_serve(&pipeline->mailbox, intake->in_transaction);
         if (atomic_load(&pipeline->sink_ended)) {
             return MR_OK;
         }
         /* Part of a transaction is out: its rest must follow, or a restart would repeat that part. */
-        if (stop_asked(intake) &&
-            (!intake->connected || !intake->appended_in_transaction || deadline_passed(intake))) {
+        if (stop_asked(intake) && (!mr_intake_is_open(intake) || !intake->appended_in_transaction ||
+                                   deadline_passed(intake))) {
             return MR_OK;
         }
-        mr_status status = intake->connected ? stream_round(intake, ret_error)
-                                             : mr_intake_connect(intake, ret_error);
+        mr_status status = mr_intake_is_open(intake) ? stream_round(intake, ret_error)
+                                                     : mr_intake_connect(intake, ret_error);
         if (status != MR_OK) {
             MR_TRY(mr_intake_failed(intake, status, ret_error));
         }
     }
 }
 
-/* Waits until all that was handed over is delivered, while the server keeps hearing of us. */
+/* Without what is not published yet, no row would come twice. */
+static bool rows_are_published(const struct mr_intake *intake)
+{
+    return !mr_intake_has_records(intake) && !intake->ends_rows &&
+           atomic_load(&intake->pipeline->published_sequence) >= intake->needed;
+}
+
+/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind
+ * no row only a moment. */
 static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     if (mr_intake_has_records(intake) && !intake->appended_in_transaction) {
         mr_intake_hand_over(intake);
     }
-    while (!mr_intake_all_delivered(intake) || mr_intake_marker_pending(intake)) {
-        bool sink_lost = atomic_load(&pipeline->session) != intake->session ||
+    int64_t begin_ns = mr_monotonic_ns();
+    bool rows_out = false;
+    while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {
+        bool sink_lost = mr_handshake_look(&pipeline->handshake).session != intake->session ||
                          atomic_load(&pipeline->sink_ended);
-        if (sink_lost || deadline_passed(intake)) {
-            return mr_fail(
-                ret_error, MR_ERR_DEADLINE,
-                "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
-                "but some rows will come twice after the next start");
+        rows_out = rows_out || (!sink_lost && rows_are_published(intake));
+        bool patient = !rows_out || mr_monotonic_ns() - begin_ns < POSITION_PATIENCE_NS;
+        if (sink_lost || deadline_passed(intake) || !patient) {
+            return rows_out ? MR_OK
+                            : mr_fail(ret_error, MR_ERR_DEADLINE,
+                                      "stopped before Kafka had acknowledged everything in flight; "
+                                      "nothing is lost, but some rows will come twice after the "
+                                      "next start");
         }
-        if (intake->connected &&
+        if (mr_intake_is_open(intake) &&
             mr_intake_feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
             mr_intake_disconnect(intake, 0);
         }
-        mr_intake_send_marker(intake, mr_monotonic_ns());
-        if (!mr_intake_all_delivered(intake)) {
+        mr_intake_send_position(intake, mr_monotonic_ns());
+        if (!mr_intake_all_published(intake)) {
             mr_intake_wait_for_sink(intake, MR_REPLY_INTERVAL_NS);
         }
     }
@@ -162,11 +181,9 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 /* The last word to the server, and its answer. */
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    mr_intake_update_confirmed(intake);
-    if (!intake->connected) {
+    if (!mr_intake_is_open(intake)) {
         /* Of a stream that never began there is nothing new to tell. */
-        if (intake->confirmed == intake->told || intake->confirmed == 0 ||
-            !intake->ever_connected) {
+        if (mr_intake_published(intake) == intake->confirmed || intake->confirmed_ns == 0) {
             return MR_OK;
         }
         return mr_fail(
@@ -174,7 +191,7 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
             "stopped while PostgreSQL was away, so it could not be told what is delivered; "
             "nothing is lost, but some rows will come twice after the next start");
     }
-    mr_status status = mr_intake_tell(intake, mr_monotonic_ns(), ret_error);
+    mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);
     mr_intake_disconnect(intake, intake->stop_deadline_ns);
     return status == MR_OK ? MR_OK : MR_ERR_DEADLINE;
 }
@@ -193,13 +210,14 @@ void *mr_intake_main(void *context)
 {
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-source");
-    mr_prof_thread_start(MR_PROF_SOURCE, "mr-source");
+    mr_thread_begin(MR_THREAD_SOURCE, "mr-source");
     /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
     prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
     struct mr_intake intake;
     mr_intake_init(&intake, pipeline);
     pipeline->source_status = run(&intake, &pipeline->source_error);
-    if (intake.connected || intake.claimed) {
+    mr_mailbox_close(&pipeline->mailbox);
+    if (mr_handshake_is_claimed(intake.state)) {
         mr_intake_disconnect(&intake, 0);
     }
     publish_counts(&intake);
@@ -207,6 +225,6 @@ void *mr_intake_main(void *context)
     mr_wake(pipeline->abandon);
     mr_wake(pipeline->sink_wake);
     mr_wake(pipeline->done_fd);
-    mr_prof_thread_end();
+    mr_thread_end();
     return NULL;
 }

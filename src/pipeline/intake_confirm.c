@@ -1,12 +1,14 @@
-/* What PostgreSQL may be told, and when: positions of batches that are delivered, and of markers, which no batch with
- * records carries. */
+/* Positions: which batch carries one, and what PostgreSQL is told, and when. */
 #include "base/clock.h"
 #include "pipeline/intake_internal.h"
 
-/* No byte for so long although we asked: the connection is dead. */
-#define SILENCE_NS (INT64_C(60) * 1000000000)
-/* With nothing else to store, a position alone is stored so often. */
-#define MARKER_NS (INT64_C(1) * 1000000000)
+/* No byte for so many idle intervals although we asked: the connection is dead. */
+enum { SILENT_INTERVALS = 5 };
+/* While nobody reads what the server asks, for want of room or because this is the end, it hears of us so often all the
+ * same; else a short wal_sender_timeout would end the connection. */
+#define UNREAD_NS (INT64_C(1) * 1000000000)
+/* With nothing else to deliver, a position sets out alone so often. */
+#define POSITION_NS (INT64_C(1) * 1000000000)
 
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
 {
@@ -15,109 +17,127 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
     }
     intake->marked = lsn;
     if (mr_intake_has_records(intake)) {
-        intake->filling->confirm_lsn = lsn;
-        intake->marker_sent = lsn;
-    } else {
-        intake->marker_lsn = lsn;
-        intake->marker_sequence = intake->sequence;
+        mr_intake_carry(intake);
     }
 }
 
-bool mr_intake_marker_pending(const struct mr_intake *intake)
+/* What waits was complete before the batch at hand had its first record, or is completed by its last one. */
+void mr_intake_carry(struct mr_intake *intake)
 {
-    return mr_intake_stores(intake) && intake->marker_lsn > intake->marker_sent &&
-           !mr_intake_has_records(intake);
+    if (intake->marked > intake->carried) {
+        MR_ASSERT(intake->marked > intake->filling->confirm_lsn);
+        intake->filling->confirm_lsn = intake->marked;
+        intake->carried = intake->marked;
+        intake->ends_rows = false;
+    }
+}
+
+bool mr_intake_position_waits(const struct mr_intake *intake)
+{
+    return intake->marked > intake->carried && !mr_intake_has_records(intake);
 }
 
 /* The end of a transaction whose rows are out already is due with the next status update: without it they would come
- * twice. */
-int64_t mr_intake_marker_due_in(const struct mr_intake *intake, int64_t now_ns)
+ * twice. Without a batch nothing is due: the one that comes home next wakes us. */
+int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns)
 {
-    if (!mr_intake_marker_pending(intake)) {
+    bool has_batch = intake->filling != NULL || mr_ring_count(&intake->pipeline->pool.free) > 0;
+    if (!mr_intake_position_waits(intake) || !has_batch) {
         return INT64_MAX;
     }
     if (intake->reply_wanted || intake->stop_deadline_ns != 0) {
         return 0;
     }
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
-    int64_t interval_ns = intake->marker_ends_rows ? status_ns : MARKER_NS;
-    return intake->marker_sent_ns + interval_ns - now_ns;
+    return intake->position_ns + (intake->ends_rows ? status_ns : POSITION_NS) - now_ns;
 }
 
-void mr_intake_send_marker(struct mr_intake *intake, int64_t now_ns)
+void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
 {
-    if (mr_intake_marker_due_in(intake, now_ns) > 0) {
+    if (mr_intake_position_due_in(intake, now_ns) > 0) {
         return;
     }
     if (intake->filling == NULL) {
         intake->filling = mr_pool_acquire(&intake->pipeline->pool);
     }
-    if (intake->filling != NULL) {
-        intake->filling->confirm_lsn = intake->marker_lsn;
-        intake->marker_sent = intake->marker_lsn;
-        intake->marker_sent_ns = now_ns;
-        intake->marker_ends_rows = false;
-        mr_intake_hand_over(intake);
+    bool ends_rows = intake->ends_rows;
+    mr_intake_carry(intake);
+    intake->position_ns = now_ns;
+    mr_intake_hand_over(intake);
+    if (ends_rows) {
+        intake->needed = intake->sequence;
     }
 }
 
 /* ---- feedback ---- */
 
-bool mr_intake_all_delivered(const struct mr_intake *intake)
+bool mr_intake_all_published(const struct mr_intake *intake)
 {
     return !mr_intake_has_records(intake) &&
-           atomic_load(&intake->pipeline->delivered) == intake->sequence;
+           atomic_load(&intake->pipeline->published_sequence) == intake->sequence;
 }
 
-/* Only meaningful while the session is the one the sink runs. */
-void mr_intake_update_confirmed(struct mr_intake *intake)
+mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    uint64_t delivered = atomic_load(&pipeline->delivered);
-    mr_lsn lsn = atomic_load(&pipeline->confirmed);
-    if (!mr_intake_stores(intake) && intake->marker_sequence <= delivered &&
-        intake->marker_lsn > lsn && atomic_load(&pipeline->session) == intake->session) {
-        lsn = intake->marker_lsn;
+    struct mr_source *source = pipeline->source;
+    mr_lsn lsn = mr_intake_published(intake);
+    MR_ASSERT(lsn >= intake->confirmed); /* what is confirmed never goes back */
+    bool asks = now_ns - intake->heard_ns > mr_intake_idle_ns(intake);
+    MR_TRY(source->ops->confirm(source, lsn, asks, ret_error));
+    if (asks && intake->question_ns == 0) {
+        intake->question_ns = now_ns;
     }
     if (lsn > intake->confirmed) {
-        intake->confirmed = lsn;
+        mr_meter_confirmed(&pipeline->meter, now_ns);
     }
-}
-
-mr_status mr_intake_tell(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
-{
-    struct mr_source *source = intake->pipeline->source;
-    bool ping = now_ns - intake->heard_ns > MR_STATUS_IDLE_NS;
-    MR_TRY(source->ops->confirm(source, intake->confirmed, ping, ret_error));
-    if (intake->confirmed > intake->told) {
-        mr_meter_told(&intake->pipeline->meter, now_ns);
-    }
-    intake->told = intake->confirmed;
-    intake->told_ns = now_ns;
+    intake->confirmed = lsn;
+    intake->confirmed_ns = now_ns;
     intake->reply_wanted = false;
+    atomic_store_explicit(&pipeline->confirmed, lsn, memory_order_relaxed);
     return MR_OK;
 }
 
 int64_t mr_intake_feedback_due_in(const struct mr_intake *intake, int64_t now_ns)
 {
-    int64_t since_ns = now_ns - intake->told_ns;
-    bool news = intake->confirmed > intake->told;
+    int64_t since_ns = now_ns - intake->confirmed_ns;
+    bool news = mr_intake_published(intake) > intake->confirmed;
     if (intake->reply_wanted) {
         return news ? 0 : MR_REPLY_INTERVAL_NS - since_ns;
     }
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
-    return (news ? status_ns : MR_STATUS_IDLE_NS) - since_ns;
+    int64_t idle_ns = mr_intake_idle_ns(intake);
+    bool reads = intake->stalled_ns == 0 && intake->stop_deadline_ns == 0;
+    return (news ? status_ns : reads || idle_ns < UNREAD_NS ? idle_ns : UNREAD_NS) - since_ns;
 }
 
 mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
     atomic_store_explicit(&intake->pipeline->source_turn_ns, now_ns, memory_order_relaxed);
-    mr_intake_update_confirmed(intake);
-    if (now_ns - intake->heard_ns > SILENCE_NS) {
-        return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                       "PostgreSQL has been silent for a minute although it was asked to answer");
-    }
     return mr_intake_feedback_due_in(intake, now_ns) <= 0
-               ? mr_intake_tell(intake, now_ns, ret_error)
+               ? mr_intake_confirm(intake, now_ns, ret_error)
                : MR_OK;
+}
+
+/* The answer to our question is a keepalive that may say nothing new (walsender.c, ProcessStandbyReplyMessage). */
+void mr_intake_heard(struct mr_intake *intake, int64_t now_ns)
+{
+    uint64_t bytes =
+        atomic_load_explicit(&intake->pipeline->source->received_bytes, memory_order_relaxed);
+    if (bytes != intake->heard_bytes) {
+        intake->heard_bytes = bytes;
+        intake->heard_ns = now_ns;
+        intake->question_ns = 0;
+    }
+}
+
+mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
+                            struct mr_error *ret_error)
+{
+    int64_t limit_ns = SILENT_INTERVALS * mr_intake_idle_ns(intake);
+    if (intake->question_ns == 0 || now_ns - intake->question_ns <= limit_ns) {
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "PostgreSQL has been silent for a minute although it was asked to answer");
 }

@@ -1,13 +1,26 @@
 /* What the source calls: events become records of the batch at hand, and full batches go to the sink thread. */
 #include "base/clock.h"
+#include "base/thread.h"
 #include "pipeline/intake_internal.h"
-#include "prof/threads.h"
+
+/* What is handed over is behind all that was. */
+static void assert_order(struct mr_intake *intake, const struct mr_batch *batch)
+{
+    if (batch->record_count == 0) {
+        return;
+    }
+    MR_ASSERT(mr_position_compare(intake->handed_over, mr_batch_record(batch, 0)->position) < 0);
+    intake->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
+}
 
 void mr_intake_hand_over(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_batch *batch = intake->filling;
+    MR_ASSERT(pthread_equal(intake->thread, pthread_self()));
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
     MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0);
+    assert_order(intake, batch);
     intake->filling = NULL;
     intake->records += batch->record_count;
     intake->bytes += mr_batch_bytes(batch);
@@ -16,6 +29,9 @@ void mr_intake_hand_over(struct mr_intake *intake)
     mr_meter_hand_over(&pipeline->meter, batch);
     batch->session = intake->session;
     batch->sequence = ++intake->sequence;
+    if (batch->record_count > 0) {
+        intake->needed = intake->sequence;
+    }
     batch->state = MR_BATCH_SEALED;
     atomic_store_explicit(&pipeline->handed_over, intake->sequence, memory_order_relaxed);
     MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
@@ -121,9 +137,9 @@ static mr_status append(struct mr_intake *intake, const struct mr_item *item,
             return MR_OK;
         }
         if (status == MR_OK && mr_batch_commit(intake->filling, buffer.at, records, count)) {
-            mr_encoder_count(intake->pipeline->encoder,
-                             item->change != NULL ? item->change->op : MR_OP_MESSAGE);
+            mr_encoder_count(intake->pipeline->encoder, item);
             if (MR_UNLIKELY(first)) {
+                mr_intake_carry(intake);
                 mr_meter_first(intake->filling, intake->round_ns, intake->round_wall_ns,
                                decoded_ns);
                 hand_over_large(intake);
@@ -145,6 +161,15 @@ static mr_status append(struct mr_intake *intake, const struct mr_item *item,
 static void heard(struct mr_intake *intake)
 {
     intake->attempt = 0;
+}
+
+/* A keepalive may lie before what came already (see on_keepalive). */
+static void note_received(struct mr_intake *intake, mr_lsn lsn)
+{
+    if (lsn > intake->received) {
+        intake->received = lsn;
+        atomic_store_explicit(&intake->pipeline->received, lsn, memory_order_relaxed);
+    }
 }
 
 static bool is_repeated(struct mr_intake *intake, struct mr_position position)
@@ -173,9 +198,9 @@ static mr_status on_change(void *context, const struct mr_change *change,
         return MR_OK;
     }
     struct mr_item item = {.change = change};
-    mr_prof_thread_table(change->relation->schema, change->relation->table);
+    mr_thread_table(change->relation->schema, change->relation->table);
     mr_status status = append(intake, &item, ret_error);
-    mr_prof_thread_table(NULL, NULL);
+    mr_thread_table(NULL, NULL);
     if (MR_LIKELY(status == MR_OK)) {
         intake->appended = change->position;
         intake->appended_in_transaction = true;
@@ -190,22 +215,21 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
                             struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
-    if (is_repeated(intake, message->position)) {
-        return MR_OK;
+    if (!is_repeated(intake, message->position)) {
+        struct mr_item item = {.message = message};
+        mr_status status = append(intake, &item, ret_error);
+        if (status != MR_OK) {
+            intake->changes--;
+            note_failure(intake, status, message->position);
+            return status;
+        }
+        intake->appended = message->position;
+        intake->appended_in_transaction |= message->transaction != NULL;
     }
-    struct mr_item item = {.message = message};
-    mr_status status = append(intake, &item, ret_error);
-    if (status != MR_OK) {
-        intake->changes--;
-        note_failure(intake, status, message->position);
-        return status;
-    }
-    intake->appended = message->position;
-    if (message->transaction != NULL) {
-        intake->appended_in_transaction = true;
-    } else {
-        /* The server repeats a message whose record begins at or behind the confirmed position. */
-        mr_intake_mark(intake, message->lsn + 1);
+    if (message->transaction == NULL) {
+        /* Its LSN is where its record ends; from there on the server sends what begins there, and not the message
+         * (snapbuild.c, SnapBuildXactNeedsSkip, of the record's beginning). */
+        mr_intake_mark(intake, message->lsn);
     }
     return MR_OK;
 }
@@ -216,9 +240,14 @@ static uint64_t bytes_made(const struct mr_intake *intake)
     return intake->bytes + (intake->filling == NULL ? 0 : mr_batch_bytes(intake->filling));
 }
 
-static void on_begin(void *context, const struct mr_transaction *transaction)
+static mr_status on_begin(void *context, const struct mr_transaction *transaction,
+                          struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct mr_intake *intake = context;
+    if (mr_mailbox_wants_pause(&intake->pipeline->mailbox)) {
+        return MR_FULL; /* it comes again behind the command */
+    }
     intake->in_transaction = true;
     intake->transaction_lsn = transaction->commit_lsn;
     intake->last_relation = NULL;
@@ -228,10 +257,13 @@ static void on_begin(void *context, const struct mr_transaction *transaction)
     intake->appended_in_transaction = false;
     intake->changes_at_begin = intake->changes;
     intake->bytes_at_begin = bytes_made(intake);
+    return MR_OK;
 }
 
-static void on_commit(void *context, const struct mr_transaction *transaction)
+static mr_status on_commit(void *context, const struct mr_transaction *transaction,
+                           struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct mr_intake *intake = context;
     heard(intake);
     intake->asked = 0;
@@ -242,13 +274,14 @@ static void on_commit(void *context, const struct mr_transaction *transaction)
     if (MR_UNLIKELY(intake->poison.failures > 0)) {
         mr_intake_forget_poison(intake, transaction->commit_lsn);
     }
-    intake->marker_ends_rows |= intake->appended_in_transaction;
+    intake->ends_rows |= intake->appended_in_transaction;
     intake->appended_in_transaction = false;
     intake->transactions++;
     mr_meter_transaction(&intake->pipeline->meter, intake->changes - intake->changes_at_begin,
                          bytes_made(intake) - intake->bytes_at_begin);
     mr_intake_mark(intake, transaction->end_lsn);
-    atomic_store_explicit(&intake->pipeline->received, transaction->end_lsn, memory_order_relaxed);
+    note_received(intake, transaction->end_lsn);
+    return MR_OK;
 }
 
 static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
@@ -257,14 +290,18 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
     heard(intake);
     if (reply_requested) {
         intake->reply_wanted = true;
-        intake->asked = server_end == intake->asked_at ? intake->asked + 1 : 1;
+        bool insists = server_end == intake->asked_at &&
+                       intake->round_ns - intake->asked_ns < MR_INSISTENCE_NS;
+        intake->asked = insists ? intake->asked + 1 : 1;
         intake->asked_at = server_end;
+        intake->asked_ns = intake->round_ns;
     }
-    /* All that commits before server_end was sent before this message; nothing may be said of a
-     * transaction that is on its way. */
+    /* All that commits before server_end was sent before this message (walsender.c, XLogSendLogical: the end of the last
+     * record that was processed; it may lie before what is marked already); nothing may be said of a transaction that is
+     * on its way. */
     if (!intake->in_transaction) {
         mr_intake_mark(intake, server_end);
-        atomic_store_explicit(&intake->pipeline->received, server_end, memory_order_relaxed);
+        note_received(intake, server_end);
     }
 }
 
@@ -281,6 +318,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
 {
     *intake = (struct mr_intake){
         .pipeline = pipeline,
+        .thread = pthread_self(),
         .handler = {.context = intake,
                     .change = on_change,
                     .message = on_message,

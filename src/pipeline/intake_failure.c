@@ -77,7 +77,8 @@ static bool is_fatal(const struct mr_intake *intake, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
-        return !intake->ever_connected; /* later: credentials may be being rotated */
+        return !atomic_load(
+            &intake->pipeline->source_was_connected); /* later: credentials may be being rotated */
     case MR_ERR_POISON:
     case MR_ERR_PROTOCOL:
         return intake->poison.failures >= MR_POISON_FAILURES_MAX;
@@ -152,7 +153,7 @@ static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_e
 mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
 {
     bool skips = is_of_a_place(status) && place_failed(intake, status, error);
-    if (intake->connected) {
+    if (mr_handshake_is_claimed(intake->state)) {
         mr_intake_disconnect(intake, 0);
     }
     if (skips) {
@@ -171,12 +172,17 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     /* Once for each reason: that the server is back, but another process holds the slot, is news. */
     if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
         intake->lost_told = *error;
-        mr_log(MR_LOG_WARN, "source_lost", error->text, MR_LOG_LSN("confirmed", intake->confirmed));
+        struct mr_error told;
+        mr_error_set(&told, error->status, "%s%s; it is tried again until it answers",
+                     atomic_load(&intake->pipeline->source_was_connected) ? ""
+                                                                          : "not connected yet: ",
+                     error->text);
+        mr_log(MR_LOG_WARN, "source_lost", told.text,
+               MR_LOG_LSN("confirmed", atomic_load(&intake->pipeline->confirmed)));
     }
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
-    if (is_of_a_place(status) && mr_intake_has_records(intake)) {
-        mr_intake_hand_over(
-            intake); /* what is before that place is delivered, whatever becomes of it */
+    if (mr_intake_has_records(intake)) {
+        mr_intake_hand_over(intake); /* what has come is delivered, whatever becomes of the rest */
     }
     back_off(intake, status);
     return MR_OK;

@@ -3,7 +3,7 @@
  *
  *   intake.c          the loop, and the orderly stop
  *   intake_events.c   what the source calls: events become records of the batch at hand
- *   intake_confirm.c  what PostgreSQL may be told, and when; markers
+ *   intake_confirm.c  positions: what a batch carries, what PostgreSQL is told, and when
  *   intake_session.c  the sink's sessions, PostgreSQL's connections, where the stream is opened
  *   intake_failure.c  what becomes of a failure; the transaction that is skipped
  *   intake_wait.c     how the thread waits
@@ -16,11 +16,10 @@
 #include "pipeline/pipeline_internal.h"
 #include "pipeline/poison.h"
 
-/* With nothing new to tell, a status update still goes out so often: well below any sane
- * wal_sender_timeout, and the server's own question is answered anyway. */
-#define MR_STATUS_IDLE_NS (INT64_C(10) * 1000000000)
 /* A server that asks again and again at one position (it is shutting down) is answered no faster. */
 #define MR_REPLY_INTERVAL_NS (INT64_C(100) * 1000000)
+/* A question that comes so soon behind the one before is of that kind. */
+#define MR_INSISTENCE_NS (4 * MR_REPLY_INTERVAL_NS)
 
 struct mr_intake {
     struct mr_pipeline *pipeline;
@@ -30,7 +29,11 @@ struct mr_intake {
     struct mr_batch *filling;
     size_t wanted; /* with `handler.hold`: the block that there was no room for; 0: any */
     struct mr_oversizer oversizer;
-    uint64_t sequence; /* of the batch handed over last in this session */
+    uint64_t sequence;              /* of the batch handed over last in this session, */
+    struct mr_position handed_over; /* and of its last record */
+    uint64_t
+        needed; /* the last batch whose loss makes rows come twice: others carry a position alone */
+    pthread_t thread; /* the only one that calls */
     struct mr_position
         appended; /* of the change appended last: anything up to it is a repetition */
     bool in_transaction;
@@ -39,33 +42,29 @@ struct mr_intake {
     const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
     uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */
     uint64_t bytes_at_begin;
-    mr_lsn asked_at; /* position of the server's last question, */
-    uint32_t asked;  /* and how often it asked there with nothing in between */
+    mr_lsn received;  /* the furthest of this connection */
+    mr_lsn asked_at;  /* position of the server's last question, */
+    int64_t asked_ns; /* when it came, */
+    uint32_t asked;   /* and how often it asked there, soon and with nothing in between */
     /* Own counts, published after each round. */
     uint64_t changes, records, bytes, skipped, transactions;
 
     /* ---- intake_confirm.c ---- */
-    /* A position that may be confirmed once all batches up to `marker_sequence` are delivered. */
-    mr_lsn marker_lsn;
-    uint64_t marker_sequence;
     mr_lsn
         marked; /* the highest of this session: a repeated commit must not take a position back */
-    mr_lsn
-        marker_sent; /* the highest that a batch carries; a marker above it needs one of its own */
-    int64_t marker_sent_ns;
-    bool marker_ends_rows; /* of a transaction, which are with the sink already */
-    mr_lsn confirmed;      /* the most we may tell */
-    mr_lsn told;           /* what the server was told last on this connection */
-    int64_t told_ns;
-    bool reply_wanted; /* the server has asked since */
+    mr_lsn carried; /* the highest that a batch carries; one above it waits for the next batch */
+    bool ends_rows; /* what waits is the end of a transaction, whose rows are with the sink */
+    int64_t position_ns;  /* when a batch without records carried a position last */
+    mr_lsn confirmed;     /* what the server was told last on this connection, */
+    int64_t confirmed_ns; /* and when */
+    bool reply_wanted;    /* the server has asked since */
+    int64_t question_ns;  /* when we asked, and nothing has come since; 0: not asked */
+    uint64_t heard_bytes; /* received when something came last, */
+    int64_t heard_ns;     /* and when that was */
 
     /* ---- intake_session.c ---- */
     uint32_t session;
-    bool claimed;         /* the stream is ours, whether it is open or not */
-    uint32_t claimed_in;  /* the session of the last claim, plus one */
-    bool stored_is_stale; /* the claim may be younger than what the sink has told */
-    bool connected;
-    bool ever_connected;
+    enum mr_handshake_state state; /* as it was last seen, of that session */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */
@@ -77,11 +76,13 @@ struct mr_intake {
     mr_lsn start_behind; /* the server can't send what commits before; 0: nothing of the kind */
 
     /* ---- intake_wait.c ---- */
-    uint64_t changes_at_wait; /* `changes` when the thread last waited */
+    int64_t pause_ns; /* the last wait left the socket alone for so long; 0: it did not */
+    uint64_t received_at_wait, transactions_at_wait; /* bytes and transactions before it */
+    bool was_in_transaction;
 
     /* ---- intake.c ---- */
-    int64_t heard_ns;
     int64_t stalled_ns;       /* since when there has been no room; 0: there is */
+    bool resting;             /* PostgreSQL is left alone until there is */
     int64_t round_ns;         /* when this round of receiving began, */
     int64_t round_wall_ns;    /* also by the wall clock */
     int64_t stop_deadline_ns; /* 0: not stopping */
@@ -91,6 +92,17 @@ struct mr_intake {
 static inline bool mr_intake_stores(const struct mr_intake *intake)
 {
     return intake->pipeline->sink->storage != MR_STORES_NOTHING;
+}
+
+/* With nothing new to tell, a status update still goes out so often. */
+static inline int64_t mr_intake_idle_ns(const struct mr_intake *intake)
+{
+    return (int64_t)intake->pipeline->options.idle_ms * 1000000;
+}
+
+static inline bool mr_intake_is_open(const struct mr_intake *intake)
+{
+    return intake->state == MR_HANDSHAKE_OPEN;
 }
 
 static inline bool mr_intake_has_records(const struct mr_intake *intake)
@@ -107,36 +119,49 @@ void mr_intake_hand_over(struct mr_intake *intake);
 /* Whether what was held back may go on. */
 bool mr_intake_may_go_on(const struct mr_intake *intake);
 
-/* Notes that everything before `lsn` is appended; once that is delivered, `lsn` may be confirmed. */
+/* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 
-/* A position that no batch carries waits to be stored by the sink. */
-bool mr_intake_marker_pending(const struct mr_intake *intake);
+/* The batch at hand has records: it carries what waits. */
+void mr_intake_carry(struct mr_intake *intake);
 
-/* Nanoseconds until it is due; INT64_MAX: there is none. */
-int64_t mr_intake_marker_due_in(const struct mr_intake *intake, int64_t now_ns);
+/* A position waits, and there are no records that it could go with. */
+bool mr_intake_position_waits(const struct mr_intake *intake);
 
-/* Hands over an empty batch that carries it, if it is due and a batch is free. */
-void mr_intake_send_marker(struct mr_intake *intake, int64_t now_ns);
+/* Nanoseconds until it sets out alone; INT64_MAX: nothing waits, or there is no batch for it. */
+int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns);
 
-bool mr_intake_all_delivered(const struct mr_intake *intake);
+/* Hands over a batch without records that carries it, if it is due. */
+void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns);
 
-/* Works out what may be confirmed now. */
-void mr_intake_update_confirmed(struct mr_intake *intake);
+/* All that was handed over is published, and nothing is at hand. */
+bool mr_intake_all_published(const struct mr_intake *intake);
 
-/* Tells the server what is confirmed. */
-mr_status mr_intake_tell(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
+static inline mr_lsn mr_intake_published(const struct mr_intake *intake)
+{
+    return atomic_load(&intake->pipeline->published);
+}
+
+/* Confirms to the server what is published. */
+mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
 
 /* Nanoseconds until a status update is due; 0 or less: now. */
 int64_t mr_intake_feedback_due_in(const struct mr_intake *intake, int64_t now_ns);
 
-/* Tells the server what is confirmed, if that is due. MR_ERR_TRANSIENT: the connection is dead. */
+/* Does so if it is due. */
 mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
+
+/* Notes what was received: whatever comes is a sign of life. */
+void mr_intake_heard(struct mr_intake *intake, int64_t now_ns);
+
+/* The socket was read to its end, and there was nothing. MR_ERR_TRANSIENT: our question has stayed unanswered. */
+mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
+                            struct mr_error *ret_error);
 
 /* Begins anew when the sink has. */
 void mr_intake_follow_session(struct mr_intake *intake);
 
-/* One step towards an open stream: `connected` says whether that was the last. */
+/* One step towards an open stream. */
 mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error);
 
 /* Ends the connection, and with it the claim; what was handed over stays in flight. */
@@ -164,7 +189,10 @@ void mr_intake_wait_for_source(struct mr_intake *intake);
 /* Waits for the sink thread to give something back, for `limit_ns` at most. */
 void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns);
 
-/* Waits for a batch, or for room for what is held back. */
+/* There is a batch, and room for what is held back. */
+bool mr_intake_has_room(const struct mr_intake *intake);
+
+/* Waits for both. */
 void mr_intake_wait_for_batch(struct mr_intake *intake);
 
 #endif

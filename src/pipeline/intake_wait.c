@@ -5,8 +5,9 @@
 #include "base/clock.h"
 #include "pipeline/intake_internal.h"
 
-/* Below this many changes a wake-up, the socket is not worth waiting for. */
-#define COALESCE_CHANGES_MIN 2
+/* The first pause for the rest of a transaction is this part of pipeline.latency, each further one twice the one before, up
+ * to half of it. A walsender sends the 10 rows of a small transaction within the first, 100 rows within three. */
+#define PAUSE_FIRST_PART 16
 
 int mr_intake_timeout_ms(int64_t wait_ns)
 {
@@ -15,15 +16,16 @@ int mr_intake_timeout_ms(int64_t wait_ns)
 
 static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
 {
-    int64_t wait_ns = mr_intake_feedback_due_in(intake, now_ns);
+    int64_t wait_ns = mr_intake_is_open(intake) ? mr_intake_feedback_due_in(intake, now_ns)
+                                                : mr_intake_idle_ns(intake);
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
     /* Batches in flight may come home any time, and then there is something to tell. */
-    if (!mr_intake_all_delivered(intake) && wait_ns > status_ns) {
+    if (!mr_intake_all_published(intake) && wait_ns > status_ns) {
         wait_ns = status_ns;
     }
-    int64_t marker_ns = mr_intake_marker_due_in(intake, now_ns);
-    if (marker_ns < wait_ns) {
-        wait_ns = marker_ns;
+    int64_t position_ns = mr_intake_position_due_in(intake, now_ns);
+    if (position_ns < wait_ns) {
+        wait_ns = position_ns;
     }
     if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
         wait_ns = intake->stop_deadline_ns - now_ns;
@@ -46,15 +48,48 @@ static void sleep_for(struct mr_intake *intake, int source_fd, int64_t wait_ns)
 
 /* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each wake-up
  * costs both sides more than the message it is for. */
-static void coalesce(struct mr_intake *intake)
+static void leave_socket_alone(struct mr_intake *intake)
 {
     struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
-    struct timespec pause = {.tv_nsec = (long)intake->pipeline->options.coalesce_us * 1000};
+    struct timespec pause = {.tv_nsec = (long)intake->pause_ns};
     if (intake->stop_deadline_ns == 0) {
         ppoll(&stop, 1, &pause, NULL);
     } else {
         nanosleep(&pause, NULL);
     }
+}
+
+/* How long to leave the socket alone; 0: until there is something. The rest of a transaction that has begun is a moment
+ * away, for the server sends it whole. Between transactions the next may take any time, unless the last pause has
+ * brought a whole one. */
+static int64_t next_pause_ns(struct mr_intake *intake)
+{
+    struct mr_source *source = intake->pipeline->source;
+    int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
+    uint64_t received = atomic_load_explicit(&source->received_bytes, memory_order_relaxed);
+    bool silent = received == intake->received_at_wait;
+    uint64_t brought = intake->transactions - intake->transactions_at_wait;
+    bool whole = brought > (intake->was_in_transaction ? 1 : 0);
+    intake->received_at_wait = received;
+    intake->transactions_at_wait = intake->transactions;
+    intake->was_in_transaction = intake->in_transaction;
+    if (silent) {
+        return 0;
+    }
+    if (intake->in_transaction) {
+        int64_t longer_ns =
+            intake->pause_ns == 0 ? latency_ns / PAUSE_FIRST_PART : 2 * intake->pause_ns;
+        return longer_ns < latency_ns / 2 ? longer_ns : latency_ns / 2;
+    }
+    return whole && intake->pause_ns != 0 ? latency_ns / 2 : 0;
+}
+
+/* Rows of a transaction that is still coming gather for as long as it may take. */
+static bool may_gather(const struct mr_intake *intake, int64_t now_ns)
+{
+    int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
+    return intake->in_transaction && intake->pause_ns != 0 &&
+           now_ns - intake->filling->received_ns < latency_ns;
 }
 
 /* A partial batch goes out at once while enough others are free; when they run short it fills up first, so
@@ -68,14 +103,14 @@ static bool may_hand_over_partial(const struct mr_intake *intake)
 void mr_intake_wait_for_source(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    bool busy = intake->changes - intake->changes_at_wait >= COALESCE_CHANGES_MIN;
-    intake->changes_at_wait = intake->changes;
-    if (mr_intake_has_records(intake) && may_hand_over_partial(intake)) {
+    int64_t begin_ns = mr_monotonic_ns();
+    intake->pause_ns = next_pause_ns(intake);
+    if (mr_intake_has_records(intake) && may_hand_over_partial(intake) &&
+        !may_gather(intake, begin_ns)) {
         mr_intake_hand_over(intake);
     }
-    int64_t begin_ns = mr_monotonic_ns();
-    if (busy && pipeline->options.coalesce_us > 0) {
-        coalesce(intake);
+    if (intake->pause_ns != 0) {
+        leave_socket_alone(intake);
         mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
         return;
     }
@@ -102,12 +137,16 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
                               memory_order_relaxed);
 }
 
+bool mr_intake_has_room(const struct mr_intake *intake)
+{
+    bool has_batch = intake->filling != NULL || mr_ring_count(&intake->pipeline->pool.free) > 0;
+    return has_batch && mr_intake_may_go_on(intake);
+}
+
 void mr_intake_wait_for_batch(struct mr_intake *intake)
 {
-    struct mr_pool *pool = &intake->pipeline->pool;
     atomic_store(&intake->pipeline->source_waits, true);
-    bool has_batch = intake->filling != NULL || mr_ring_count(&pool->free) > 0;
-    if (!has_batch || !mr_intake_may_go_on(intake)) {
-        mr_intake_wait_for_sink(intake, MR_STATUS_IDLE_NS);
+    if (!mr_intake_has_room(intake)) {
+        mr_intake_wait_for_sink(intake, mr_intake_idle_ns(intake));
     }
 }

@@ -4,6 +4,8 @@
 enum {
     OWN_BYTES = 24 * 1024 * 1024, /* 20 MiB without a pool */
     TABLE_BYTES = 48 * 1024,      /* 22 MiB for 500 tables of 50 columns */
+    /* A ring of 512 KiB for each thread, names from debug information, the last minute, one profile being made. */
+    PROFILER_BYTES = 28 * 1024 * 1024,
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
      * librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
@@ -29,6 +31,7 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
     uint64_t message = change_bytes_max - MESSAGE_ROOM;
     return (struct mr_memory){
         .own = OWN_BYTES + needs->tables * TABLE_BYTES,
+        .profiler = needs->profiles ? PROFILER_BYTES : 0,
         .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
         .input = mr_memory_input(message),
         .large = 2 * change_bytes_max,
@@ -37,7 +40,7 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
 
 uint64_t mr_memory_sum(const struct mr_memory *memory)
 {
-    return memory->own + memory->pool + memory->input + memory->large;
+    return memory->own + memory->profiler + memory->pool + memory->input + memory->large;
 }
 
 uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit)

@@ -3,6 +3,7 @@
  * The sum is of the worst moments, each counted as what is really resident then:
  *
  *   own      the program, its libraries, plans of tables, metrics, HTTP
+ *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
@@ -17,6 +18,7 @@
 
 struct mr_memory {
     uint64_t own;
+    uint64_t profiler;
     uint64_t pool;
     uint64_t input;
     uint64_t large; /* the least it takes */
@@ -27,6 +29,7 @@ struct mr_memory_needs {
     uint64_t tables; /* that are configured */
     uint64_t batches;
     uint64_t batch_bytes;
+    bool profiles; /* may be taken */
 };
 
 /* What these and a change of at most `change_bytes_max` need. */

@@ -35,11 +35,23 @@ static void test_sum_is_within_what_it_was_made_for(void **state)
     }
 }
 
+static void test_profiles_are_part_of_it(void **state)
+{
+    (void)state;
+    struct mr_memory_needs needs = usual;
+    needs.profiles = true;
+    struct mr_memory with = mr_memory_of(&needs, MIB);
+    struct mr_memory without = mr_memory_of(&usual, MIB);
+    assert_int_equal(mr_memory_sum(&with) - mr_memory_sum(&without), 28 * MIB);
+    assert_int_equal(mr_memory_change_max(&needs, 64 * MIB), MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_input_doubles),
         cmocka_unit_test(test_change_max_of_budgets),
+        cmocka_unit_test(test_profiles_are_part_of_it),
         cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,7 @@
 #include "pipeline/meter.h"
 
 #include "base/clock.h"
-
-/* One thread writes a counter, so no locked add is needed. */
-static void add(_Atomic uint64_t *counter, uint64_t by)
-{
-    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + by, memory_order_relaxed);
-}
+#include "base/stage.h"
 
 /* Clocks of two machines, or a clock that was set, may make a time negative. */
 static void record_ns(struct mr_histogram *histogram, int64_t ns)
@@ -17,12 +11,7 @@ static void record_ns(struct mr_histogram *histogram, int64_t ns)
 
 const char *mr_path_name(enum mr_path path)
 {
-    static const char *const names[] = {
-        [MR_PATH_RECEIVED] = "received",         [MR_PATH_DECODED] = "decoded",
-        [MR_PATH_ENCODED] = "encoded",           [MR_PATH_ENQUEUED] = "enqueued",
-        [MR_PATH_ACKNOWLEDGED] = "acknowledged", [MR_PATH_CONFIRMED] = "confirmed",
-    };
-    return names[path];
+    return mr_stage_name((enum mr_stage)(MR_STAGE_RECEIVE + (int)path));
 }
 
 void mr_meter_init(struct mr_meter *meter)
@@ -63,12 +52,12 @@ void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
     int64_t encode_ns = batch->encoded_ns - batch->decoded_ns;
     record_ns(&meter->decoded, batch->decoded_ns - batch->received_ns);
     record_ns(&meter->encoded, encode_ns);
-    add(&meter->encode_ns, (uint64_t)encode_ns * batch->record_count);
+    mr_counter_add(&meter->encode_ns, (uint64_t)encode_ns * batch->record_count);
     uint64_t used = mr_batch_used(batch);
     mr_histogram_record(&meter->batch_records, batch->record_count);
     mr_histogram_record(&meter->batch_bytes, mr_batch_bytes(batch));
     mr_histogram_record(&meter->batch_fill, used * 1000 / batch->block_size);
-    add(&meter->used_handed, used);
+    mr_counter_add(&meter->used_handed, used);
 }
 
 void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t bytes)
@@ -79,12 +68,12 @@ void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t byt
 
 void mr_meter_waited(struct mr_meter *meter, int64_t ns)
 {
-    add(&meter->source_wait_ns, (uint64_t)ns);
+    mr_counter_add(&meter->source_wait_ns, (uint64_t)ns);
 }
 
-void mr_meter_told(struct mr_meter *meter, int64_t now_ns)
+void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns)
 {
-    int64_t since_ns = atomic_exchange(&meter->untold_ns, 0);
+    int64_t since_ns = atomic_exchange(&meter->unconfirmed_ns, 0);
     if (since_ns != 0) {
         record_ns(&meter->confirmed, now_ns - since_ns);
     }
@@ -92,7 +81,7 @@ void mr_meter_told(struct mr_meter *meter, int64_t now_ns)
 
 void mr_meter_source_error(struct mr_meter *meter, mr_status status)
 {
-    add(&meter->source_errors[status], 1);
+    mr_counter_add(&meter->source_errors[status], 1);
 }
 
 /* ---- sink thread ---- */
@@ -126,7 +115,7 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, 
     if (first_us > 0) {
         record_ns(&meter->latency, mr_wall_ns() - first_us * 1000);
     }
-    add(&meter->bytes_acked, mr_batch_bytes(batch));
+    mr_counter_add(&meter->bytes_acked, mr_batch_bytes(batch));
     int64_t commit_us = mr_batch_record(batch, batch->record_count - 1)->commit_time_us;
     if (batch->sequence > meter->newest_sequence) {
         meter->newest_sequence = batch->sequence;
@@ -135,19 +124,19 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, 
     if (delivered != 0) {
         move_commit_time(meter, commit_us, delivered);
         int64_t none = 0;
-        atomic_compare_exchange_strong(&meter->untold_ns, &none, now_ns);
+        atomic_compare_exchange_strong(&meter->unconfirmed_ns, &none, now_ns);
     }
 }
 
 void mr_meter_give_back(struct mr_meter *meter, const struct mr_batch *batch)
 {
-    add(&meter->used_returned, mr_batch_used(batch));
+    mr_counter_add(&meter->used_returned, mr_batch_used(batch));
 }
 
 void mr_meter_rebuild(struct mr_meter *meter, mr_status status)
 {
     meter->newest_sequence = 0;
-    add(&meter->rebuild_reasons[status], 1);
+    mr_counter_add(&meter->rebuild_reasons[status], 1);
 }
 
 /* ---- any thread ---- */
@@ -155,9 +144,9 @@ void mr_meter_rebuild(struct mr_meter *meter, mr_status status)
 const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path)
 {
     const struct mr_histogram *histograms[] = {
-        [MR_PATH_RECEIVED] = &meter->received,  [MR_PATH_DECODED] = &meter->decoded,
-        [MR_PATH_ENCODED] = &meter->encoded,    [MR_PATH_ENQUEUED] = &meter->enqueued,
-        [MR_PATH_ACKNOWLEDGED] = &meter->flush, [MR_PATH_CONFIRMED] = &meter->confirmed,
+        [MR_PATH_RECEIVE] = &meter->received, [MR_PATH_DECODE] = &meter->decoded,
+        [MR_PATH_ENCODE] = &meter->encoded,   [MR_PATH_PRODUCE] = &meter->enqueued,
+        [MR_PATH_FLUSH] = &meter->flush,      [MR_PATH_ACKNOWLEDGE] = &meter->confirmed,
     };
     return histograms[path];
 }

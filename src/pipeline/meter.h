@@ -6,21 +6,22 @@
 #ifndef MR_PIPELINE_METER_H
 #define MR_PIPELINE_METER_H
 
+#include "base/counter.h"
 #include "base/status.h"
 #include "event/batch.h"
 #include "metrics/histogram.h"
 
 /* The stages of a change's way; each is timed from the one before, the first from the commit. */
 enum mr_path {
-    MR_PATH_RECEIVED,
-    MR_PATH_DECODED,
-    MR_PATH_ENCODED,
-    MR_PATH_ENQUEUED,
-    MR_PATH_ACKNOWLEDGED,
-    MR_PATH_CONFIRMED,
+    MR_PATH_RECEIVE,
+    MR_PATH_DECODE,
+    MR_PATH_ENCODE,
+    MR_PATH_PRODUCE,
+    MR_PATH_FLUSH,
+    MR_PATH_ACKNOWLEDGE,
     MR_PATH_COUNT
 };
-const char *mr_path_name(enum mr_path path); /* "received", … */
+const char *mr_path_name(enum mr_path path); /* "receive", …: the stage's */
 
 struct mr_meter {
     /* The source thread's. */
@@ -33,25 +34,25 @@ struct mr_meter {
     struct mr_histogram batch_fill;
     struct mr_histogram transaction_changes;
     struct mr_histogram transaction_bytes;
-    _Atomic uint64_t encode_ns; /* spent encoding, from one change a batch */
-    _Atomic uint64_t source_wait_ns;
-    _Atomic uint64_t used_handed; /* memory of all batches handed over, */
-    _Atomic uint64_t source_errors[MR_STATUS_COUNT];
+    mr_counter encode_ns; /* spent encoding, from one change a batch */
+    mr_counter source_wait_ns;
+    mr_counter used_handed; /* memory of all batches handed over, */
+    mr_counter source_errors[MR_STATUS_COUNT];
 
     /* The sink thread's. */
     _Alignas(64) struct mr_histogram enqueued;
     struct mr_histogram flush; /* also the time to acknowledged */
     struct mr_histogram latency;
-    _Atomic uint64_t bytes_acked;
-    _Atomic uint64_t used_returned; /* and of those that came home */
+    mr_counter bytes_acked;
+    mr_counter used_returned; /* and of those that came home */
     _Atomic int64_t commit_us_confirmed;
-    _Atomic uint64_t rebuild_reasons[MR_STATUS_COUNT];
+    mr_counter rebuild_reasons[MR_STATUS_COUNT];
     uint64_t newest_sequence; /* of the batches that are done; the sink thread's alone */
     int64_t newest_commit_us;
 
     /* When the oldest acknowledgement came that PostgreSQL was not told of; 0: none. Set by the sink thread,
      * taken by the source thread. */
-    _Alignas(64) _Atomic int64_t untold_ns;
+    _Alignas(64) _Atomic int64_t unconfirmed_ns;
 };
 
 void mr_meter_init(struct mr_meter *meter);
@@ -64,7 +65,7 @@ void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t receive
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch);
 void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t bytes);
 void mr_meter_waited(struct mr_meter *meter, int64_t ns);
-void mr_meter_told(struct mr_meter *meter, int64_t now_ns);
+void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns);
 void mr_meter_source_error(struct mr_meter *meter, mr_status status);
 
 /* ---- sink thread ---- */

@@ -127,17 +127,10 @@ static void player_close(struct mr_source *source, int64_t deadline_ns)
     (void)deadline_ns;
 }
 
-static struct mr_key_columns no_keys(void *context, const struct mr_relation *relation)
-{
-    (void)context;
-    (void)relation;
-    return (struct mr_key_columns){0};
-}
-
 static mr_status stream(const struct mr_config *config, struct player *player)
 {
     struct mr_topics topics = {0};
-    struct mr_encoder *encoder = mr_encoder_new(&config->encode, &topics, no_keys, NULL);
+    struct mr_encoder *encoder = mr_encoder_new(&config->encode, &topics);
     struct mr_sink *sink = mr_file_sink_new(&config->file);
     struct mr_pipeline *pipeline =
         mr_pipeline_new(&config->pipeline, &player->source, sink, encoder, NULL, NULL);

@@ -12,26 +12,54 @@ enum {
     TOLD_INTERVAL_S = 1,
 };
 
-void mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal)
+/* Its index; `count` when it is not there. */
+static uint32_t find_refusal(const struct mr_refused_list *list, struct mr_position position)
 {
-    for (uint32_t i = 0; i < list->count && i < MR_REFUSED_MAX; i++) {
-        if (mr_position_compare(list->items[i].position, refusal->position) == 0) {
-            list->items[i] = *refusal;
-            return;
-        }
+    uint32_t i = 0;
+    while (i < list->count && mr_position_compare(list->items[i].position, position) != 0) {
+        i++;
     }
-    list->items[list->count++ % MR_REFUSED_MAX] = *refusal;
+    return i;
 }
 
-static const struct mr_sink_refusal *find_refusal(const struct mr_refused_list *list,
-                                                  struct mr_position position)
+static void forget_confirmed(struct mr_refused_list *list, mr_lsn confirmed)
 {
-    for (uint32_t i = 0; i < list->count && i < MR_REFUSED_MAX; i++) {
-        if (mr_position_compare(list->items[i].position, position) == 0) {
-            return &list->items[i];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->items[i].position.commit_lsn >= confirmed) {
+            list->items[kept++] = list->items[i];
         }
     }
-    return NULL;
+    list->count = kept;
+    if (list->until < confirmed) {
+        list->all_from = 0;
+    }
+}
+
+bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
+                    mr_lsn confirmed)
+{
+    forget_confirmed(list, confirmed);
+    if (refusal->position.commit_lsn > list->until) {
+        list->until = refusal->position.commit_lsn;
+    }
+    uint32_t at = find_refusal(list, refusal->position);
+    if (at < list->count) {
+        bool smaller = refusal->bytes < list->items[at].bytes;
+        list->items[at] = *refusal;
+        return smaller;
+    }
+    if (list->count < MR_REFUSED_MAX) {
+        list->items[list->count++] = *refusal;
+        return true;
+    }
+    /* Sizes may come down byte by byte, and each step costs a session. */
+    size_t all_from = list->all_from == 0 ? refusal->bytes : refusal->bytes / 4 * 3;
+    for (uint32_t i = 0; i < list->count; i++) {
+        all_from = list->items[i].bytes < all_from ? list->items[i].bytes : all_from;
+    }
+    list->all_from = all_from;
+    return false;
 }
 
 void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encoder,
@@ -45,11 +73,6 @@ void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encode
                                        .limit = limit,
                                        .placed_limit = limit < placed ? limit : placed,
                                        .counts = counts};
-}
-
-bool mr_oversizer_refused(const struct mr_oversizer *oversizer, struct mr_position position)
-{
-    return find_refusal(&oversizer->refused, position) != NULL;
 }
 
 static struct mr_position item_position(const struct mr_item *item)
@@ -75,6 +98,29 @@ static size_t largest(const struct mr_record *records, uint32_t count)
     return bytes;
 }
 
+/* What the item's record is known to be too large with; 0: nothing of the kind. */
+static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_position position,
+                            size_t bytes)
+{
+    const struct mr_refused_list *list = &oversizer->refused;
+    uint32_t at = find_refusal(list, position);
+    if (at < list->count) {
+        return list->items[at].bytes;
+    }
+    return list->all_from != 0 && bytes >= list->all_from ? list->all_from : 0;
+}
+
+bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
+                          uint32_t count)
+{
+    if (records[0].position.commit_lsn > oversizer->refused.until) {
+        oversizer->refused.count = 0;
+        oversizer->refused.all_from = 0;
+        return false;
+    }
+    return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;
+}
+
 static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
                                        const struct mr_item *item, const struct mr_record *records,
                                        uint32_t count)
@@ -84,10 +130,10 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
     if (made.bytes > oversizer->limit) {
         made.reason = "message_max";
     }
-    const struct mr_sink_refusal *refusal = find_refusal(&oversizer->refused, item_position(item));
-    if (refusal != NULL) {
+    size_t refused = refused_bytes(oversizer, item_position(item), made.bytes);
+    if (refused != 0) {
         made.reason = "refused";
-        made.limit = refusal->bytes / 2 < made.limit ? refusal->bytes / 2 : made.limit;
+        made.limit = refused / 2 < made.limit ? refused / 2 : made.limit;
     }
     return made;
 }

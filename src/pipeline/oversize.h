@@ -10,15 +10,20 @@
 
 enum { MR_REFUSED_MAX = 64 };
 
-/* Records that the sink refused as too large although they were within the limit. Filled by the sink thread; the
+/* Records that the sink refused as too large although they were within the limit, and that are to come again. One
+ * by one; where that are too many, every record of some size counts as one of them. Filled by the sink thread; the
  * source thread copies it when it follows to the next session. */
 struct mr_refused_list {
     struct mr_sink_refusal items[MR_REFUSED_MAX];
-    uint32_t count; /* ever; the latest MR_REFUSED_MAX are kept */
+    uint32_t count;
+    size_t all_from; /* the size, in bytes; 0: only the items count */
+    mr_lsn until;    /* the last transaction that has one */
 };
 
-/* Adds one, or lowers what it is known to be too large with. Sink thread. */
-void mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal);
+/* Adds one, or lowers what it is known to be too large with, and forgets what is behind `confirmed`. False when that
+ * was not the next step of few: who comes again is to wait longer. Sink thread. */
+bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
+                    mr_lsn confirmed);
 
 struct mr_oversizer {
     struct mr_encoder *encoder;
@@ -34,9 +39,13 @@ struct mr_oversizer {
 void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encoder,
                        size_t change_bytes_max, _Atomic uint64_t *counts);
 
-/* Whether the policy is for this item. One comparison a record. */
-bool mr_oversizer_refused(const struct mr_oversizer *oversizer, struct mr_position position);
-static inline bool mr_oversizer_applies(const struct mr_oversizer *oversizer,
+/* The sink refused these records in an earlier session. Forgets the refusals once all of them are behind. */
+bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
+                          uint32_t count);
+
+/* Whether the policy is for this item. One comparison a record, and another one an item; as long as refused records
+ * are to come again, a search. */
+static inline bool mr_oversizer_applies(struct mr_oversizer *oversizer,
                                         const struct mr_record *records, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -45,7 +54,7 @@ static inline bool mr_oversizer_applies(const struct mr_oversizer *oversizer,
         }
     }
     return MR_UNLIKELY(oversizer->refused.count > 0) && count > 0 &&
-           mr_oversizer_refused(oversizer, records[0].position);
+           mr_oversizer_refused(oversizer, records, count);
 }
 
 /* Encodes what the policy puts in the item's place. `ret_records` and `ret_count` hold the records that are too large

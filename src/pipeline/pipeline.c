@@ -7,10 +7,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "pipeline/memory.h"
 #include "pipeline/pipeline_internal.h"
 
-enum { BACKOFF_MIN_MS = 100 };
+enum {
+    BACKOFF_MIN_MS = 100,
+    /* Well below any sane wal_sender_timeout; and the server's own question is answered anyway. */
+    IDLE_MS = 10000,
+};
 
 void mr_wake(int fd)
 {
@@ -50,6 +55,9 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     MR_ASSERT(pipeline != NULL);
     memset(pipeline, 0, sizeof(*pipeline));
     pipeline->options = *options;
+    if (options->idle_ms == 0) {
+        pipeline->options.idle_ms = IDLE_MS;
+    }
     pipeline->source = source;
     pipeline->sink = sink;
     pipeline->encoder = encoder;
@@ -62,6 +70,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     }
     mr_ring_init(&pipeline->to_sink, options->batches);
     mr_meter_init(&pipeline->meter);
+    mr_mailbox_init(&pipeline->mailbox);
     pthread_mutex_init(&pipeline->identity_lock, NULL);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -80,6 +89,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     mr_pool_done(&pipeline->pool);
     mr_ring_done(&pipeline->to_sink);
     pthread_mutex_destroy(&pipeline->identity_lock);
+    mr_mailbox_done(&pipeline->mailbox);
     close(pipeline->source_wake);
     close(pipeline->sink_wake);
     close(pipeline->stop);
@@ -90,9 +100,9 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)
 {
     pipeline->done_fd = done_fd;
-    int failed = pthread_create(&pipeline->sink_thread, NULL, mr_delivery_main, pipeline);
+    int failed = mr_thread_create(&pipeline->sink_thread, mr_delivery_main, pipeline);
     if (failed == 0) {
-        failed = pthread_create(&pipeline->source_thread, NULL, mr_intake_main, pipeline);
+        failed = mr_thread_create(&pipeline->source_thread, mr_intake_main, pipeline);
         if (failed != 0) {
             atomic_store(&pipeline->source_ended, true);
             mr_wake(pipeline->sink_wake);
@@ -106,15 +116,29 @@ mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr
     return MR_OK;
 }
 
-void mr_pipeline_stop(struct mr_pipeline *pipeline)
+void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline)
 {
     int expected = MR_STOP_NONE;
-    if (!atomic_compare_exchange_strong(&pipeline->stop_level, &expected, MR_STOP_ORDERLY)) {
+    atomic_compare_exchange_strong(&pipeline->stop_level, &expected, MR_STOP_ORDERLY);
+}
+
+void mr_pipeline_stop(struct mr_pipeline *pipeline)
+{
+    if (atomic_exchange(&pipeline->stop_asked, true)) {
         atomic_store(&pipeline->stop_level, MR_STOP_NOW);
         mr_wake(pipeline->abandon);
+    } else {
+        mr_pipeline_stop_in_order(pipeline);
     }
     mr_wake(pipeline->stop);
     mr_wake(pipeline->source_wake);
+}
+
+mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *command,
+                          uint32_t deadline_ms, struct mr_error *ret_error)
+{
+    return mr_mailbox_ask(&pipeline->mailbox, command, pipeline->source_wake, deadline_ms,
+                          ret_error);
 }
 
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)
@@ -136,7 +160,7 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
 
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
 {
-    uint64_t delivered = atomic_load(&pipeline->delivered);
+    uint64_t published = atomic_load(&pipeline->published_sequence);
     uint64_t handed_over = atomic_load(&pipeline->handed_over);
     const struct mr_meter *meter = &pipeline->meter;
     uint64_t returned = atomic_load(&meter->used_returned);
@@ -152,12 +176,13 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .backpressure_ns = atomic_load(&pipeline->backpressure_ns),
         .received_lsn = atomic_load(&pipeline->received),
         .confirmed_lsn = atomic_load(&pipeline->confirmed),
-        .in_flight_batches = handed_over > delivered ? (uint32_t)(handed_over - delivered) : 0,
+        .in_flight_batches = handed_over > published ? (uint32_t)(handed_over - published) : 0,
         .source_turn_ns = atomic_load(&pipeline->source_turn_ns),
         .sink_turn_ns = atomic_load(&pipeline->sink_turn_ns),
-        .source_connected = atomic_load(&pipeline->source_connected),
+        .source_connected = mr_handshake_look(&pipeline->handshake).state == MR_HANDSHAKE_OPEN,
         .sink_connected = atomic_load(&pipeline->sink_connected),
         .source_was_connected = atomic_load(&pipeline->source_was_connected),
+        .source_stands_by = atomic_load(&pipeline->source->stands_by),
         .stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE,
         .poisoned =
             atomic_load(&pipeline->source_poisoned) || atomic_load(&pipeline->sink_poisoned),

@@ -15,6 +15,7 @@
 #define MR_PIPELINE_PIPELINE_H
 
 #include "encode/encode.h"
+#include "pipeline/mailbox.h"
 #include "pipeline/meter.h"
 #include "sink/sink.h"
 #include "source/source.h"
@@ -25,10 +26,11 @@ struct mr_pipeline_options {
     size_t change_bytes_max; /* of one change's records */
     uint64_t memory_bytes;   /* the budget, for whoever looks (pipeline/memory) */
     size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
-    uint32_t coalesce_us;    /* how long a busy socket may fill before it is read again */
+    uint32_t latency_us; /* what latency may cost: how long rows may gather before they set out */
     uint32_t status_interval_ms;
     uint32_t shutdown_deadline_ms;
     uint32_t backoff_max_ms;
+    uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
     uint64_t
         stop_after_events;  /* 0: never; else stop by itself after so many records (benchmarks) */
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
@@ -52,6 +54,10 @@ mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr
  * second time it ends at once (MR_ERR_DEADLINE). Any thread. */
 void mr_pipeline_stop(struct mr_pipeline *pipeline);
 
+/* Has the source thread run a command, and waits for its answer; as mr_mailbox_ask. */
+mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *command,
+                          uint32_t deadline_ms, struct mr_error *ret_error);
+
 /* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);
 
@@ -72,6 +78,7 @@ struct mr_pipeline_stats {
     bool source_connected;
     bool sink_connected;
     bool source_was_connected; /* at least once */
+    bool source_stands_by;     /* connected; another instance has the stream */
     bool stopping;
     bool poisoned;                        /* one place in the stream fails again and again */
     uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */

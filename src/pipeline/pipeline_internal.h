@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 
 #include "pipeline/ack.h"
+#include "pipeline/handshake.h"
+#include "pipeline/mailbox.h"
 #include "pipeline/meter.h"
 #include "pipeline/oversize.h"
 #include "pipeline/pipeline.h"
@@ -38,29 +40,30 @@ struct mr_pipeline {
     pthread_t sink_thread;
     bool started;
 
-    _Atomic int stop_level;    /* enum mr_stop */
+    _Atomic int stop_level;    /* enum mr_stop; only ever goes up */
+    _Atomic bool stop_asked;   /* by mr_pipeline_stop */
     _Atomic bool source_ended; /* nothing more will be handed over; the sink thread may leave */
     _Atomic bool
         sink_ended; /* the sink thread has left, because it was told to or by a fatal error */
 
-    /* Written by the sink thread. `session` is published last: who sees a new one sees the rest reset. */
-    _Alignas(64) _Atomic uint32_t session;
-    _Atomic uint64_t delivered; /* sequence of the session up to which all batches are done */
-    _Atomic mr_lsn confirmed;   /* end of the oldest complete prefix */
+    /* Who may do what; both threads take its steps. */
+    _Alignas(64) struct mr_handshake handshake;
+
+    /* Written by the sink thread before its step to the state that it belongs to. */
+    struct mr_checkpoint stored;    /* MR_HANDSHAKE_LOADED: what the sink had stored, */
+    bool stored_found;              /* if anything */
+    struct mr_refused_list refused; /* MR_HANDSHAKE_END */
+
+    /* Written by the sink thread: what is published to the source thread. */
+    _Alignas(64) _Atomic mr_lsn published; /* may be confirmed; never goes back */
+    _Atomic uint64_t published_sequence;   /* of the session: all batches up to it are done */
     _Atomic uint64_t records_acked;
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
-    _Atomic bool sink_poisoned;     /* the sink has refused a record, and is asked again */
-    struct mr_refused_list refused; /* published with `session` */
+    _Atomic bool sink_poisoned; /* the sink has refused a record, and is asked again */
 
-    /* Who may do what, when the sink stores the position: the source thread claims the stream, the sink thread
-     * then opens its session and loads the position, the source thread then opens the stream there. Each is
-     * the number of the session plus one. */
-    _Alignas(64) _Atomic uint32_t claimed;
-    _Atomic uint32_t loaded;
-    _Atomic uint32_t reload;     /* the position may be another's by now: this session is to end */
-    struct mr_checkpoint stored; /* published by `loaded` */
-    bool stored_found;
+    struct mr_mailbox mailbox; /* of the source thread */
+
     pthread_mutex_t identity_lock; /* a few times a second */
     struct mr_identity identity;   /* of the stream that is open */
 
@@ -79,10 +82,10 @@ struct mr_pipeline {
     _Atomic uint64_t skipped_transactions;        /* that --skip-commit-lsn asked for */
     _Atomic bool source_poisoned; /* the place at hand has failed, and is tried again */
     _Atomic mr_lsn received;
+    _Atomic mr_lsn confirmed;       /* what PostgreSQL was told */
     _Atomic uint64_t handed_over;   /* sequence of the session */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */
     _Atomic int64_t sink_turn_ns;
-    _Atomic bool source_connected;
 
     struct mr_meter meter;
     _Atomic bool source_was_connected;
@@ -97,6 +100,9 @@ struct mr_pipeline {
 /* Thread functions. */
 void *mr_intake_main(void *pipeline);
 void *mr_delivery_main(void *pipeline);
+
+/* The stop begins, unless one has. */
+void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline);
 
 /* Writes an eventfd / empties it. */
 void mr_wake(int fd);

@@ -1,5 +1,4 @@
 /* A pipeline whose sink stores the position. */
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,7 +44,7 @@ static void test_nothing_is_told_before_it_is_stored(void **state)
     start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
     mr_stage_wait(stage, stored, 1);
     mr_stage_wait(stage, mr_stage_delivered, 3);
-    poll(NULL, 0, 50);
+    mr_stage_wait_confirms(stage, 3);
     assert_int_equal(atomic_load(&stage->told), 0);
     atomic_store(&stage->hold_store, false);
     mr_stage_wait(stage, mr_stage_told, 210);
@@ -63,7 +62,7 @@ static void test_stop_waits_for_what_is_being_stored(void **state)
     mr_stage_wait(stage, stored, 1);
     mr_stage_wait(stage, mr_stage_delivered, 3);
     mr_pipeline_stop(stage->pipeline);
-    poll(NULL, 0, 50);
+    mr_stage_wait_confirms(stage, 3);
     assert_int_equal(atomic_load(&stage->told), 0);
     atomic_store(&stage->hold_store, false);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
@@ -113,7 +112,7 @@ static void test_position_goes_with_the_events(void **state)
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
     mr_stage_wait(stage, mr_stage_delivered, 2);
     mr_stage_wait(stage, mr_stage_told, 110);
-    poll(NULL, 0, 50);
+    mr_stage_wait_confirms(stage, 3);
     pthread_mutex_lock(&stage->lock);
     assert_int_equal(stage->stored.end_lsn, 110);
     assert_int_equal(stage->stored.position.commit_lsn, 200);
@@ -161,21 +160,54 @@ static void test_lost_claim_reads_the_position_anew(void **state)
     assert_int_equal(atomic_load(&stage->sessions), 2);
 }
 
-/* The connection ends while a sink that is slow to open has the thread: the claim is made anew before anything is read. */
+/* The first connection ends as soon as it has the claim: readable as ever, and ended. */
+static void let_first_claim_die(struct mr_stage *stage, int ends[2])
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    close(ends[1]);
+    stage->dead_fd = ends[0];
+    stage->dying_claims = 1;
+}
+
+/* That happens while a sink that is slow to open has the thread: the claim is made anew before anything is read. */
 static void test_claim_that_dies_waiting(void **state)
 {
     struct mr_stage *stage = *state;
     int ends[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    close(ends[1]);
-    close(stage->fd);
-    stage->fd = ends[0]; /* readable as ever, and ended */
+    let_first_claim_die(stage, ends);
     atomic_store(&stage->open_at_claims, 2);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
     mr_stage_wait(stage, mr_stage_told, 210);
     stop_in_order(stage);
-    assert_true(atomic_load(&stage->claims) >= 2);
+    assert_int_equal(atomic_load(&stage->claims), 2);
     assert_int_equal(atomic_load(&stage->sessions), 1);
+    close(ends[0]);
+}
+
+/* It happens while the position is read: another instance may be storing. The session goes, and all is read anew. */
+static void test_claim_that_dies_while_loading(void **state)
+{
+    struct mr_stage *stage = *state;
+    int ends[2];
+    let_first_claim_die(stage, ends);
+    atomic_store(&stage->load_at_closes, 1);
+    start_storing(stage, MR_STORES_AFTER, 110, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_in_range(atomic_load(&stage->sessions), 1, 2); /* 1: it died before the reading began */
+    mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
+    close(ends[0]);
+}
+
+/* Nothing happens; what is stored is stored anew all the same, so that it stays what was stored last. */
+static void test_quiet_position_is_stored_anew(void **state)
+{
+    struct mr_stage *stage = *state;
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    mr_stage_wait(stage, stored, atomic_load(&stage->stores) + 3);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
 }
 
 static void test_gap_ends_it(void **state)
@@ -211,6 +243,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lost_claim_reads_the_position_anew, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_claim_that_dies_waiting, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_quiet_position_is_stored_anew, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_claim_that_dies_while_loading, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_gap_ends_it, mr_stage_setup, mr_stage_teardown),
     };

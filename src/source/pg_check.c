@@ -1,53 +1,44 @@
-/* `millrace check`, PostgreSQL's part. Each function looks at one thing and reports what it found. */
-#include <stdarg.h>
+/* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to know. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "source/pg_identity.h"
+#include "source/pg_rules.h"
 #include "source/pg_setup.h"
-#include "source/pg_sql.h"
 
-enum { TEXT_MAX = 1024, SENDER_TIMEOUT_MIN_MS = 10000 };
+enum { TEXT_MAX = 1024, SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
 
 struct pg_check {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
-    mr_finding_fn report;
-    void *context;
+    const struct mr_pg_facts *facts;
+    struct mr_pg_reporter to;
 };
 
-static void found(const struct pg_check *check, enum mr_finding_level level, mr_status status,
-                  const char *subject, const char *remedy, const char *format, ...) MR_PRINTF(6, 7);
-
-static void found(const struct pg_check *check, enum mr_finding_level level, mr_status status,
-                  const char *subject, const char *remedy, const char *format, ...)
-{
-    char text[TEXT_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    check->report(check->context, level, status, subject, text, remedy);
-}
-
-#define OK(check, subject, ...) found((check), MR_FINDING_OK, MR_OK, (subject), NULL, __VA_ARGS__)
+#define OK(check, subject, ...) MR_FOUND_OK(&(check)->to, (subject), __VA_ARGS__)
 #define WARN(check, subject, remedy, ...)                                                          \
-    found((check), MR_FINDING_WARNING, MR_OK, (subject), (remedy), __VA_ARGS__)
+    MR_FOUND_WARNING(&(check)->to, (subject), (remedy), __VA_ARGS__)
 #define BAD(check, status, subject, remedy, ...)                                                   \
-    found((check), MR_FINDING_ERROR, (status), (subject), (remedy), __VA_ARGS__)
+    MR_FOUND_ERROR(&(check)->to, (status), (subject), (remedy), __VA_ARGS__)
 
 /* NULL, with a finding, when the query fails. */
 static struct mr_pg_result *ask(const struct pg_check *check, const char *subject,
-                                struct mr_text *sql)
+                                const struct mr_pg_shape *shape, struct mr_text *sql)
 {
     struct mr_pg_result *result = NULL;
     struct mr_error error;
-    if (mr_pg_exec(check->conn, -1, sql->data, &result, NULL, &error) != MR_OK) {
+    if (mr_pg_query(check->conn, -1, sql->data, shape, &result, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
         result = NULL;
     }
     mr_text_done(sql);
     return result;
+}
+
+static const char *server_value(const struct pg_check *check, enum mr_server_column column)
+{
+    return mr_pg_result_value(check->facts->server, 0, column);
 }
 
 /* ---- server ---- */
@@ -65,11 +56,6 @@ static void check_version(const struct pg_check *check)
     int version = mr_pg_server_version(check->conn);
     int major = version / 10000;
     int minor = version % 10000;
-    if (major < 14) {
-        BAD(check, MR_ERR_CONFIG, "server", "upgrade PostgreSQL to 14 or later",
-            "version %d.%d is too old", major, minor);
-        return;
-    }
     for (size_t i = 0; i < MR_ARRAY_LEN(known_bugs); i++) {
         if (known_bugs[i].major == major && minor < known_bugs[i].good_minor) {
             char remedy[64];
@@ -85,99 +71,86 @@ static void check_version(const struct pg_check *check)
        mr_pg_uses_tls(check->conn) ? "on" : "off");
 }
 
-static void check_wal_level(const struct pg_check *check, const struct mr_pg_result *state)
+static void check_encoding(const struct pg_check *check)
 {
-    const char *level = mr_pg_result_value(state, 0, MR_SERVER_WAL_LEVEL);
-    if (strcmp(level, "logical") == 0) {
-        OK(check, "wal_level", "logical");
-    } else {
-        BAD(check, MR_ERR_CONFIG, "wal_level",
-            "ALTER SYSTEM SET wal_level = 'logical'; then restart PostgreSQL",
-            "%s, but logical replication needs logical", level);
-    }
-}
-
-static void check_encoding(const struct pg_check *check, const struct mr_pg_result *state)
-{
-    const char *encoding = mr_pg_result_value(state, 0, MR_SERVER_ENCODING);
+    const char *encoding = server_value(check, MR_SERVER_ENCODING);
     if (strcmp(encoding, "SQL_ASCII") == 0) {
         WARN(check, "encoding", "keep to UTF-8 in all text of the captured tables",
-             "SQL_ASCII: bytes that are no UTF-8 come as U+FFFD, in keys too");
+             "SQL_ASCII: bytes that are not UTF-8 come as U+FFFD, in keys too");
     } else {
         OK(check, "encoding", "%s", encoding);
     }
 }
 
-static void check_room(const struct pg_check *check, const char *subject, const char *used,
-                       const char *most, bool needs_one)
+static void check_room(const struct pg_check *check, const char *subject, int64_t used,
+                       int64_t most, bool needs_one)
 {
-    bool full = atoi(used) >= atoi(most);
     char remedy[128];
-    snprintf(remedy, sizeof(remedy), "ALTER SYSTEM SET %s = %d; then restart PostgreSQL", subject,
-             atoi(most) + 5);
-    if (full && needs_one) {
-        BAD(check, MR_ERR_CONFIG, subject, remedy, "all %s are in use", most);
+    snprintf(remedy, sizeof(remedy), "ALTER SYSTEM SET %s = %lld; then restart PostgreSQL", subject,
+             (long long)most + 5);
+    if (used >= most && needs_one) {
+        BAD(check, MR_ERR_CONFIG, subject, remedy, "all %lld are in use", (long long)most);
     } else {
-        OK(check, subject, "%s of %s in use", used, most);
+        OK(check, subject, "%lld of %lld in use", (long long)used, (long long)most);
     }
 }
 
-static void check_limits(const struct pg_check *check, bool slot_exists, bool slot_active)
+static void check_limits(const struct pg_check *check)
 {
+    static const struct mr_pg_shape shape = {"its limits", "nnnnnn", 1, 1};
     struct mr_text sql = {0};
-    mr_text_format(
+    mr_text_string(
         &sql, "SELECT (SELECT count(*) FROM pg_replication_slots),"
               " current_setting('max_replication_slots'),"
               " (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders'),"
               " (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),"
-              " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
-              " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries')");
-    struct mr_pg_result *limits = ask(check, "limits", &sql);
+              " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout')");
+    struct mr_pg_result *limits = ask(check, "limits", &shape, &sql);
     if (limits == NULL) {
         return;
     }
-    check_room(check, "max_replication_slots", mr_pg_result_value(limits, 0, 0),
-               mr_pg_result_value(limits, 0, 1), !slot_exists);
-    check_room(check, "max_wal_senders", mr_pg_result_value(limits, 0, 2),
-               mr_pg_result_value(limits, 0, 3), !slot_active);
-    const char *keep = mr_pg_result_value(limits, 0, 4);
-    if (strcmp(keep, "-1") == 0) {
+    check_room(check, "max_replication_slots", mr_pg_result_number(limits, 0, 0),
+               mr_pg_result_number(limits, 0, 1), !mr_pg_slot_exists(check->facts));
+    check_room(check, "max_wal_senders", mr_pg_result_number(limits, 0, 2),
+               mr_pg_result_number(limits, 0, 3), server_value(check, MR_SLOT_PID) == NULL);
+    int64_t keep = mr_pg_result_number(limits, 0, 4);
+    if (keep < 0) {
         WARN(check, "max_slot_wal_keep_size",
              "ALTER SYSTEM SET max_slot_wal_keep_size = '50GB' (what the disk can spare)",
              "unlimited: a slot that nobody reads fills the disk");
     } else {
-        OK(check, "max_slot_wal_keep_size", "%s MB", keep);
+        OK(check, "max_slot_wal_keep_size", "%lld MB", (long long)keep);
     }
-    int timeout_ms = atoi(mr_pg_result_value(limits, 0, 5));
+    int64_t timeout_ms = mr_pg_result_number(limits, 0, 5);
     if (timeout_ms > 0 && timeout_ms < SENDER_TIMEOUT_MIN_MS) {
         WARN(check, "wal_sender_timeout", "ALTER SYSTEM SET wal_sender_timeout = '60s'",
-             "%d ms: a short pause of either side ends the stream", timeout_ms);
-    }
-    const char *plugins = mr_pg_result_value(limits, 0, 6);
-    if (plugins != NULL && strstr(plugins, "pgoutput") == NULL && strchr(plugins, '*') == NULL) {
-        BAD(check, MR_ERR_CONFIG, "output_plugin_libraries",
-            "add pgoutput to output_plugin_libraries", "the server does not allow pgoutput");
+             "%lld ms: a short pause of either side ends the stream", (long long)timeout_ms);
     }
     mr_pg_result_free(limits);
 }
 
 /* ---- role ---- */
 
-static void check_role(const struct pg_check *check, bool publication_exists)
+/* Amazon RDS gives the right to replicate by membership, not by the attribute. */
+static void check_role(const struct pg_check *check)
 {
+    static const struct mr_pg_shape shape = {"the role", "bbb", 1, 1};
     struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT rolsuper, rolreplication,"
+    mr_text_string(&sql, "SELECT rolsuper, rolreplication OR EXISTS (SELECT FROM pg_roles m WHERE"
+                         " m.rolname = 'rds_replication' AND pg_has_role(m.oid, 'MEMBER')),"
                          " has_database_privilege(current_database(), 'CREATE')"
                          " FROM pg_roles WHERE rolname = current_user");
-    struct mr_pg_result *role = ask(check, "role", &sql);
+    struct mr_pg_result *role = ask(check, "role", &shape, &sql);
     if (role == NULL) {
         return;
     }
     const char *name = mr_pg_user(check->conn);
     char remedy[TEXT_MAX];
-    bool super = mr_sql_true(mr_pg_result_value(role, 0, 0));
-    if (!super && !mr_sql_true(mr_pg_result_value(role, 0, 1))) {
-        snprintf(remedy, sizeof(remedy), "ALTER ROLE \"%s\" REPLICATION", name);
+    bool super = mr_pg_result_true(role, 0, 0);
+    if (!super && !mr_pg_result_true(role, 0, 1)) {
+        snprintf(remedy, sizeof(remedy),
+                 "ALTER ROLE \"%s\" REPLICATION (Amazon RDS: GRANT rds_replication TO \"%s\")",
+                 name, name);
         BAD(check, MR_ERR_AUTH, "role", remedy, "\"%s\" may not replicate", name);
     } else if (super) {
         WARN(check, "role", "use a role with LOGIN REPLICATION and SELECT on the tables",
@@ -185,202 +158,32 @@ static void check_role(const struct pg_check *check, bool publication_exists)
     } else {
         OK(check, "role", "\"%s\" may replicate", name);
     }
-    if (!publication_exists && check->options->create_publication && !super &&
-        !mr_sql_true(mr_pg_result_value(role, 0, 2))) {
+    if (!mr_pg_publication_exists(check->facts) && check->options->create_publication && !super &&
+        !mr_pg_result_true(role, 0, 2)) {
         snprintf(remedy, sizeof(remedy),
                  "GRANT CREATE ON DATABASE \"%s\" TO \"%s\" and make it owner of the tables, or "
-                 "create the "
-                 "publication yourself",
-                 mr_pg_database(check->conn), name);
+                 "create the publication yourself",
+                 check->facts->database, name);
         BAD(check, MR_ERR_AUTH, "role", remedy, "\"%s\" may not create the publication", name);
     }
     mr_pg_result_free(role);
-}
-
-/* ---- tables ---- */
-
-static bool check_kind(const struct pg_check *check, const struct mr_pg_result *tables, int row,
-                       const char *subject)
-{
-    const char *kind = mr_pg_result_value(tables, row, MR_TABLE_KIND);
-    if (kind == NULL) {
-        BAD(check, MR_ERR_CONFIG, subject, "create it or correct \"tables\"", "does not exist");
-        return false;
-    }
-    if (strcmp(kind, "r") != 0 && strcmp(kind, "p") != 0) {
-        BAD(check, MR_ERR_CONFIG, subject, "take it out of \"tables\"",
-            "is no table (kind %s) and can't be published", kind);
-        return false;
-    }
-    if (strcmp(mr_pg_result_value(tables, row, MR_TABLE_PERSISTENCE), "p") != 0) {
-        BAD(check, MR_ERR_CONFIG, subject, "ALTER TABLE … SET LOGGED, or take it out of \"tables\"",
-            "is unlogged or temporary: its changes are in no log");
-        return false;
-    }
-    return true;
-}
-
-static void check_table(const struct pg_check *check, const struct mr_pg_result *tables, int row,
-                        bool publication_exists)
-{
-    const char *name = mr_pg_result_value(tables, row, MR_TABLE_NAME);
-    char subject[300], remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "table %s", name);
-    if (!check_kind(check, tables, row, subject)) {
-        return;
-    }
-    const char *identity = mr_pg_result_value(tables, row, MR_TABLE_IDENTITY);
-    bool has_key = mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_HAS_KEY));
-    if (identity[0] == 'n' || (identity[0] == 'd' && !has_key)) {
-        snprintf(remedy, sizeof(remedy),
-                 "ALTER TABLE %s REPLICA IDENTITY FULL, or add a primary key", name);
-        BAD(check, MR_ERR_CONFIG, subject, remedy,
-            "has no replica identity: once published, its own UPDATE and DELETE would fail");
-        return;
-    }
-    if (publication_exists && !mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_PUBLISHED))) {
-        snprintf(remedy, sizeof(remedy), "ALTER PUBLICATION \"%s\" ADD TABLE %s",
-                 check->options->publication, name);
-        BAD(check, MR_ERR_CONFIG, subject, remedy, "is not in the publication");
-        return;
-    }
-    if (!has_key) {
-        WARN(check, subject, "add a primary key",
-             "has no primary key: its records have a null key and share one partition");
-        return;
-    }
-    OK(check, subject, "replica identity %s",
-       identity[0] == 'f'   ? "full"
-       : identity[0] == 'i' ? "index"
-                            : "primary key");
-}
-
-static void check_tables(const struct pg_check *check, bool publication_exists)
-{
-    struct mr_text sql = {0};
-    mr_sql_add_table_states(&sql, check->conn, check->options);
-    struct mr_pg_result *tables = ask(check, "tables", &sql);
-    for (int row = 0; tables != NULL && row < mr_pg_result_rows(tables); row++) {
-        check_table(check, tables, row, publication_exists);
-    }
-    mr_pg_result_free(tables);
-}
-
-/* ---- publication and slot ---- */
-
-static void check_missing_publication(const struct pg_check *check, bool slot_exists,
-                                      const char *subject)
-{
-    char remedy[TEXT_MAX];
-    if (slot_exists) {
-        snprintf(remedy, sizeof(remedy),
-                 "SELECT pg_drop_replication_slot('%s'); then let millrace make both",
-                 check->options->slot);
-        BAD(check, MR_ERR_HISTORY, subject, remedy,
-            "does not exist, but the slot does: one made now could not serve the slot's position");
-    } else if (check->options->create_publication) {
-        OK(check, subject, "does not exist; will be created for the configured tables");
-    } else {
-        snprintf(remedy, sizeof(remedy), "CREATE PUBLICATION \"%s\" FOR TABLE …",
-                 check->options->publication);
-        BAD(check, MR_ERR_CONFIG, subject, remedy,
-            "does not exist, and create_publication is false");
-    }
-}
-
-static void check_publication(const struct pg_check *check, const struct mr_pg_result *state)
-{
-    char subject[300], remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "publication %s", check->options->publication);
-    bool slot_exists = mr_pg_result_value(state, 0, MR_SLOT_TYPE) != NULL;
-    if (mr_pg_result_value(state, 0, MR_PUBLICATION_OWNER) == NULL) {
-        check_missing_publication(check, slot_exists, subject);
-        return;
-    }
-    if (mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_ALL_TABLES))) {
-        WARN(check, subject, "publish only the tables that are streamed",
-             "is FOR ALL TABLES: the server decodes and sends changes that nobody wants");
-    }
-    bool all = mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_INSERT)) &&
-               mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_UPDATE)) &&
-               mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_DELETE));
-    if (!all) {
-        snprintf(remedy, sizeof(remedy),
-                 "ALTER PUBLICATION \"%s\" SET (publish = 'insert, update, delete, truncate')",
-                 check->options->publication);
-        WARN(check, subject, remedy, "does not publish all of insert, update and delete");
-    } else {
-        OK(check, subject, "exists");
-    }
-}
-
-static void check_existing_slot(const struct pg_check *check, const struct mr_pg_result *state,
-                                const char *subject)
-{
-    const char *plugin = mr_pg_result_value(state, 0, MR_SLOT_PLUGIN);
-    const char *database = mr_pg_result_value(state, 0, MR_SLOT_DATABASE);
-    const char *status = mr_pg_result_value(state, 0, MR_SLOT_WAL_STATUS);
-    const char *retained = mr_pg_result_value(state, 0, MR_SLOT_RETAINED_BYTES);
-    char remedy[TEXT_MAX];
-    if (strcmp(plugin, "pgoutput") != 0 || database == NULL ||
-        strcmp(database, mr_pg_database(check->conn)) != 0) {
-        BAD(check, MR_ERR_CONFIG, subject, "choose another slot_name",
-            "is of plugin %s and database %s", plugin, database == NULL ? "none" : database);
-    } else if (status != NULL && strcmp(status, "lost") == 0) {
-        const char *reason = mr_pg_result_value(state, 0, MR_SLOT_INVALIDATION);
-        snprintf(remedy, sizeof(remedy),
-                 "SELECT pg_drop_replication_slot('%s'); start again and copy the tables",
-                 check->options->slot);
-        BAD(check, MR_ERR_HISTORY, subject, remedy,
-            "is lost%s%s%s: rows since its position are gone", reason == NULL ? "" : " (",
-            reason == NULL ? "" : reason, reason == NULL ? "" : ")");
-    } else if (status != NULL && strcmp(status, "unreserved") == 0) {
-        WARN(check, subject, "start millrace now, or raise max_slot_wal_keep_size",
-             "will be lost at the next checkpoint");
-    } else {
-        const char *pid = mr_pg_result_value(state, 0, MR_SLOT_PID);
-        OK(check, subject, "exists, holds back %s bytes of log%s%s",
-           retained == NULL ? "0" : retained, pid == NULL ? "" : ", in use by process ",
-           pid == NULL ? "" : pid);
-    }
-    if (mr_sql_true(mr_pg_result_value(state, 0, MR_SLOT_TWO_PHASE))) {
-        WARN(check, subject, "make the slot without two_phase",
-             "was made with two_phase, which millrace does not read");
-    }
-}
-
-static void check_slot(const struct pg_check *check, const struct mr_pg_result *state)
-{
-    char subject[300], remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "slot %s", check->options->slot);
-    if (mr_pg_result_value(state, 0, MR_SLOT_TYPE) != NULL) {
-        check_existing_slot(check, state, subject);
-    } else if (check->options->create_slot) {
-        OK(check, subject, "does not exist; will be created, and the stream begins there");
-    } else {
-        snprintf(remedy, sizeof(remedy),
-                 "SELECT pg_create_logical_replication_slot('%s', 'pgoutput')",
-                 check->options->slot);
-        BAD(check, MR_ERR_CONFIG, subject, remedy, "does not exist, and create_slot is false");
-    }
 }
 
 /* ---- failover ---- */
 
 /* A standby that must be ahead of us. While it is away, the server sends nothing. */
 static void check_standby_slot(const struct pg_check *check, const struct mr_pg_result *slots,
-                               int row)
+                               uint32_t row)
 {
     const char *name = mr_pg_result_value(slots, row, 0);
     char subject[300];
     snprintf(subject, sizeof(subject), "standby slot %s", name);
-    const char *active = mr_pg_result_value(slots, row, 1);
-    if (active == NULL) {
+    if (mr_pg_result_value(slots, row, 1) == NULL) {
         WARN(check, subject,
              "make it (pg_create_physical_replication_slot), or take it out of "
              "synchronized_standby_slots",
              "does not exist: the server sends nothing until it does");
-    } else if (!mr_sql_true(active)) {
+    } else if (!mr_pg_result_true(slots, row, 1)) {
         WARN(check, subject, "start its standby, or take it out of synchronized_standby_slots",
              "is used by no standby now: the server sends nothing until it is");
     } else if (mr_pg_result_value(slots, row, 2) == NULL) {
@@ -404,25 +207,27 @@ static void check_standby_slots(const struct pg_check *check, const char *names)
              "then, millrace ends with exit code 10");
         return;
     }
+    static const struct mr_pg_shape shape = {"the slots of standbys", "sBN", 0, STANDBYS_MAX};
     struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT w.name, s.active, s.xmin FROM"
+    mr_text_string(&sql, "SELECT w.name, s.active, s.xmin::text::bigint FROM"
                          " (SELECT btrim(name, ' \"') AS name FROM unnest(string_to_array(");
-    mr_sql_add_literal(&sql, check->conn, names);
-    mr_text_format(&sql, ", ',')) name) w"
+    mr_sql_add_literal(&sql, names);
+    mr_text_string(&sql, ", ',')) name) w"
                          " LEFT JOIN pg_replication_slots s ON s.slot_name = w.name"
                          " AND s.slot_type = 'physical'");
-    struct mr_pg_result *slots = ask(check, "synchronized_standby_slots", &sql);
-    for (int row = 0; slots != NULL && row < mr_pg_result_rows(slots); row++) {
+    struct mr_pg_result *slots = ask(check, "synchronized_standby_slots", &shape, &sql);
+    for (uint32_t row = 0; slots != NULL && row < mr_pg_result_rows(slots); row++) {
         check_standby_slot(check, slots, row);
     }
     mr_pg_result_free(slots);
 }
 
-static void check_failover(const struct pg_check *check, const struct mr_pg_result *state)
+static void check_failover(const struct pg_check *check)
 {
-    const char *failover = mr_pg_result_value(state, 0, MR_SLOT_FAILOVER);
-    const char *standbys = mr_pg_result_value(state, 0, MR_SERVER_STANDBY_SLOTS);
-    if (!check->options->failover && !mr_sql_true(failover)) {
+    const struct mr_pg_result *server = check->facts->server;
+    const char *standbys = server_value(check, MR_SERVER_STANDBY_SLOTS);
+    bool has_failover = mr_pg_result_true(server, 0, MR_SLOT_FAILOVER);
+    if (!check->options->failover && !has_failover) {
         return;
     }
     if (standbys == NULL) {
@@ -430,15 +235,14 @@ static void check_failover(const struct pg_check *check, const struct mr_pg_resu
              "standbys of this version keep no copy of the slot: after a promotion it is gone");
         return;
     }
-    if (failover == NULL) {
+    if (!mr_pg_slot_exists(check->facts)) {
         OK(check, "failover", "the slot will be made with FAILOVER");
-    } else if (!mr_sql_true(failover)) {
+    } else if (!has_failover) {
         OK(check, "failover", "the slot lacks FAILOVER and will be given it at the start");
     } else {
         OK(check, "failover", "the slot has FAILOVER%s",
-           mr_sql_true(mr_pg_result_value(state, 0, MR_SLOT_SYNCED))
-               ? "; it was copied from another server"
-               : "");
+           mr_pg_result_true(server, 0, MR_SLOT_SYNCED) ? "; it was copied from another server"
+                                                        : "");
     }
     check_standby_slots(check, standbys);
 }
@@ -457,32 +261,58 @@ static void check_replication_connection(const struct pg_check *check)
     mr_pg_close(conn);
 }
 
-static void check_all(const struct pg_check *check)
+static void check_two_phase(const struct pg_check *check)
 {
-    check_version(check);
-    struct mr_text sql = {0};
-    mr_sql_add_server_state(&sql, check->conn, check->options);
-    struct mr_pg_result *state = ask(check, "server", &sql);
-    if (state == NULL) {
+    if (mr_pg_result_true(check->facts->server, 0, MR_SLOT_TWO_PHASE)) {
+        WARN(check, "slot", "make the slot without two_phase",
+             "was made with two_phase, which millrace does not read");
+    }
+}
+
+static void check_owner(const struct pg_check *check)
+{
+    char subject[300];
+    snprintf(subject, sizeof(subject), "slot \"%s\"", check->options->slot);
+    struct mr_pg_owner owner;
+    struct mr_error error;
+    if (mr_pg_find_owner(check->conn, check->options, -1, &owner, &error) != MR_OK) {
+        BAD(check, error.status, subject, NULL, "%s", error.text);
+    } else if (owner.exists && owner.is_same_pipeline) {
+        OK(check, subject, "is in use by this pipeline (%s); another instance stands by",
+           owner.who);
+    } else if (owner.exists) {
+        BAD(check, MR_ERR_CONFIG, subject,
+            "choose another slot_name, or, for a standby, configure both alike",
+            "is in use by another pipeline (%s), which differs in topic_prefix, tables, sink, "
+            "state_name or publication_name",
+            owner.who);
+    }
+}
+
+static void check_all(struct pg_check *check)
+{
+    struct mr_pg_facts facts;
+    struct mr_error error;
+    if (mr_pg_facts_read(check->conn, check->options, -1, &facts, &error) != MR_OK) {
+        BAD(check, error.status, "server", NULL, "%s", error.text);
         return;
     }
-    bool publication_exists = mr_pg_result_value(state, 0, MR_PUBLICATION_OWNER) != NULL;
-    check_wal_level(check, state);
-    check_encoding(check, state);
-    check_limits(check, mr_pg_result_value(state, 0, MR_SLOT_TYPE) != NULL,
-                 mr_pg_result_value(state, 0, MR_SLOT_PID) != NULL);
-    check_role(check, publication_exists);
-    check_publication(check, state);
-    check_tables(check, publication_exists);
-    check_slot(check, state);
-    check_failover(check, state);
+    check->facts = &facts;
+    check_version(check);
+    check_encoding(check);
+    mr_pg_rules(&facts, check->to.report, check->to.context);
+    check_limits(check);
+    check_role(check);
+    check_owner(check);
+    check_two_phase(check);
+    check_failover(check);
     check_replication_connection(check);
-    mr_pg_result_free(state);
+    mr_pg_facts_done(&facts);
 }
 
 void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context)
 {
-    struct pg_check check = {.options = options, .report = report, .context = context};
+    struct pg_check check = {.options = options, .to = {.report = report, .context = context}};
     struct mr_error error;
     if (mr_pg_connect(&options->connection, false, -1, &check.conn, &error) != MR_OK) {
         BAD(&check, error.status, "PostgreSQL", NULL, "%s", error.text);

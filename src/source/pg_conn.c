@@ -1,30 +1,31 @@
 #include "source/pg_conn.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "source/pg_conn_internal.h"
 #include "source/pg_errors.h"
 
-enum { SQLSTATE_SIZE = 6 };
-
 /* ---- waiting ---- */
 
-mr_status mr_pg_wait_socket(PGconn *libpq, short events, int stop_fd, int64_t deadline_ns,
+mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
                             struct mr_error *ret_error)
 {
     struct pollfd fds[2] = {
         {.fd = PQsocket(libpq), .events = events},
-        {.fd = stop_fd, .events = POLLIN},
+        {.fd = limit->stop_fd, .events = POLLIN},
     };
     for (;;) {
         int timeout_ms = -1;
-        if (deadline_ns != 0) {
-            int64_t left_ns = deadline_ns - mr_monotonic_ns();
+        if (limit->deadline_ns != 0) {
+            int64_t left_ns = limit->deadline_ns - mr_monotonic_ns();
             if (left_ns <= 0) {
                 return mr_fail(ret_error, MR_ERR_TRANSIENT, "PostgreSQL does not answer in time");
             }
@@ -41,6 +42,34 @@ mr_status mr_pg_wait_socket(PGconn *libpq, short events, int stop_fd, int64_t de
             return MR_OK;
         }
     }
+}
+
+uint64_t mr_pg_received(PGconn *libpq)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof(info);
+    if (getsockopt(PQsocket(libpq), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+        size < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) {
+        return 0;
+    }
+    return info.tcpi_bytes_received;
+}
+
+mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error)
+{
+    if (!PQconsumeInput(libpq)) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    PGnotify *notification;
+    while ((notification = PQnotifies(libpq)) != NULL) {
+        PQfreemem(notification); /* libpq keeps them all until somebody takes them */
+    }
+    if (limit->received_bytes != 0 && mr_pg_received(libpq) > limit->received_bytes) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "PostgreSQL connection: the server sends more than any answer to what it "
+                       "was asked can be; this is no PostgreSQL, or not the one it should be");
+    }
+    return MR_OK;
 }
 
 /* ---- errors ---- */
@@ -71,13 +100,46 @@ static mr_status fail_with(struct mr_error *ret_error, mr_status status, const c
                    remedy[0] == '\0' ? "" : "; ", remedy);
 }
 
-mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error)
+/* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out. Answers where the
+ * last one begins, at its code, or NULL: what libpq itself has to say has none. */
+static const char *find_refusal(const char *text)
 {
+    const char *found = NULL;
+    for (const char *at = strstr(text, ":  "); at != NULL; at = strstr(at, ":  ")) {
+        at += 3;
+        if (strspn(at, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == MR_SQLSTATE_SIZE - 1 &&
+            strncmp(at + MR_SQLSTATE_SIZE - 1, ": ", 2) == 0) {
+            found = at;
+        }
+    }
+    return found;
+}
+
+mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error)
+{
+    const char *whole = PQerrorMessage(libpq);
+    const char *refusal = find_refusal(whole);
     char text[512];
-    clean_text(PQerrorMessage(libpq), text, sizeof(text));
     const char *remedy;
-    mr_status status = mr_pg_connect_error_classify(text, &remedy);
-    return fail_with(ret_error, status, "PostgreSQL connection", text, "", remedy);
+    if (refusal == NULL) {
+        clean_text(whole, text, sizeof(text));
+        mr_status status = mr_pg_connect_error_classify(text, &remedy);
+        return fail_with(ret_error, status, "PostgreSQL connection", text, "", remedy);
+    }
+    char sqlstate[MR_SQLSTATE_SIZE];
+    snprintf(sqlstate, sizeof(sqlstate), "%s", refusal);
+    if (ret_sqlstate != NULL) {
+        memcpy(ret_sqlstate, sqlstate, sizeof(sqlstate));
+    }
+    const char *message = refusal + MR_SQLSTATE_SIZE + 1;
+    char *line = MR_STRNDUP(message, strcspn(message, "\n"));
+    clean_text(line, text, sizeof(text));
+    free(line);
+    mr_status status = mr_pg_refusal_classify(sqlstate, text, &remedy);
+    char subject[300];
+    snprintf(subject, sizeof(subject), "PostgreSQL at \"%s\", port %s", PQhost(libpq),
+             PQport(libpq));
+    return fail_with(ret_error, status, subject, text, sqlstate, remedy);
 }
 
 mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
@@ -91,15 +153,12 @@ mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
 /* Only the primary message: detail, hint and context quote values of rows. What ends the stream may be about a value
  * too (class 22: the function of a row filter refused it), and then the primary message quotes it. */
 mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            bool streams, char *ret_sqlstate, struct mr_error *ret_error)
+                            bool streams, struct mr_error *ret_error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     if (sqlstate == NULL || message == NULL) {
         return mr_pg_fail_broken(libpq, ret_error);
-    }
-    if (ret_sqlstate != NULL) {
-        snprintf(ret_sqlstate, SQLSTATE_SIZE, "%s", sqlstate);
     }
     char text[512];
     clean_text(message, text, sizeof(text));
@@ -113,134 +172,7 @@ mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *s
                      status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
 }
 
-/* ---- commands ---- */
-
-struct mr_pg_result {
-    PGresult *libpq;
-};
-
-int mr_pg_result_rows(const struct mr_pg_result *result)
-{
-    return PQntuples(result->libpq);
-}
-
-const char *mr_pg_result_value(const struct mr_pg_result *result, int row, int column)
-{
-    return PQgetisnull(result->libpq, row, column) ? NULL : PQgetvalue(result->libpq, row, column);
-}
-
-void mr_pg_result_free(struct mr_pg_result *result)
-{
-    if (result != NULL) {
-        PQclear(result->libpq);
-        free(result);
-    }
-}
-
-/* Sends what is queued; the caller waits for the socket between calls. */
-static mr_status flush_output(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
-{
-    int left;
-    while ((left = PQflush(conn->libpq)) == 1) {
-        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLOUT, stop_fd, 0, ret_error));
-    }
-    return left == 0 ? MR_OK : mr_pg_fail_broken(conn->libpq, ret_error);
-}
-
-static mr_status wait_result(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
-{
-    while (PQisBusy(conn->libpq)) {
-        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, stop_fd, 0, ret_error));
-        if (!PQconsumeInput(conn->libpq)) {
-            return mr_pg_fail_broken(conn->libpq, ret_error);
-        }
-    }
-    return MR_OK;
-}
-
-/* A command that still runs when we leave (a slot that waits for old transactions) must end with us. */
-static void cancel_command(struct mr_pg_conn *conn)
-{
-    char reason[256];
-    PGcancel *cancel = PQgetCancel(conn->libpq);
-    if (cancel != NULL) {
-        PQcancel(cancel, reason, sizeof(reason));
-        PQfreeCancel(cancel);
-    }
-}
-
-mr_status mr_pg_run(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                    PGresult **ret_result, struct mr_error *ret_error)
-{
-    if (!PQsendQuery(conn->libpq, command)) {
-        return mr_pg_fail_broken(conn->libpq, ret_error);
-    }
-    mr_status status = flush_output(conn, stop_fd, ret_error);
-    if (status == MR_OK) {
-        status = wait_result(conn, stop_fd, ret_error);
-    }
-    if (status == MR_AGAIN) {
-        cancel_command(conn);
-    }
-    MR_TRY(status);
-    *ret_result = PQgetResult(conn->libpq);
-    return *ret_result == NULL ? mr_pg_fail_broken(conn->libpq, ret_error) : MR_OK;
-}
-
-static mr_status drop_results(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
-{
-    for (;;) {
-        MR_TRY(wait_result(conn, stop_fd, ret_error));
-        PGresult *more = PQgetResult(conn->libpq);
-        if (more == NULL) {
-            return MR_OK;
-        }
-        PQclear(more);
-    }
-}
-
-mr_status mr_pg_exec(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                     struct mr_pg_result **ret_result, char *ret_sqlstate,
-                     struct mr_error *ret_error)
-{
-    PGresult *result;
-    MR_TRY(mr_pg_run(conn, stop_fd, command, &result, ret_error));
-    ExecStatusType kind = PQresultStatus(result);
-    mr_status status = MR_OK;
-    if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
-        status =
-            mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_sqlstate, ret_error);
-    }
-    mr_status rest = drop_results(conn, stop_fd, status == MR_OK ? ret_error : NULL);
-    if (status == MR_OK) {
-        status = rest;
-    }
-    if (status == MR_OK && ret_result != NULL) {
-        *ret_result = MR_NEW(struct mr_pg_result);
-        (*ret_result)->libpq = result;
-        return MR_OK;
-    }
-    PQclear(result);
-    return status;
-}
-
-static char *own_copy(char *libpq_text)
-{
-    MR_ASSERT(libpq_text != NULL); /* fails only on text that is no valid UTF-8, refused earlier */
-    char *copy = MR_STRDUP(libpq_text);
-    PQfreemem(libpq_text);
-    return copy;
-}
-
-char *mr_pg_quote_identifier(struct mr_pg_conn *conn, const char *text)
-{
-    return own_copy(PQescapeIdentifier(conn->libpq, text, strlen(text)));
-}
-
-char *mr_pg_quote_literal(struct mr_pg_conn *conn, const char *text)
-{
-    return own_copy(PQescapeLiteral(conn->libpq, text, strlen(text)));
-}
+/* ---- what is known of a connection ---- */
 
 int mr_pg_library_version(void)
 {
@@ -260,11 +192,6 @@ const char *mr_pg_database(const struct mr_pg_conn *conn)
 const char *mr_pg_user(const struct mr_pg_conn *conn)
 {
     return PQuser(conn->libpq);
-}
-
-int mr_pg_backend(const struct mr_pg_conn *conn)
-{
-    return PQbackendPID(conn->libpq);
 }
 
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn)

@@ -1,10 +1,12 @@
-/* The libpq edge: connections, commands, and the copy-both stream. Only pg_conn* include libpq-fe.h.
+/* The libpq edge: connections, queries, and the copy-both stream. Only pg_conn* include libpq-fe.h.
  *
- * Every wait ends early with MR_AGAIN once `stop_fd` is readable (-1: never), and nothing here waits
- * without a limit that the caller gave or that is named below. Every libpq and server error is sorted
- * here, once, into transient, authentication, configuration or history, and gets a text that names thing,
- * reason and remedy; DETAIL, HINT and CONTEXT of the server are left out because they quote row values.
- * A connection belongs to one thread.
+ * Every wait ends early with MR_AGAIN once `stop_fd` is readable (-1: never). A connection attempt and a query have a
+ * time limit and a limit of bytes; two things are outside of both, because libpq does them in one call: asking the
+ * resolver for a host's address, and the iterations of SCRAM, whose number the server names. Messages that nobody asked
+ * for (notifications, notices) are dropped as they come.
+ * Every libpq and server error is sorted here, once, into transient, authentication, configuration or history, and gets
+ * a text that names thing, reason and remedy; DETAIL, HINT and CONTEXT of the server are left out because they quote row
+ * values. A connection belongs to one thread.
  */
 #ifndef MR_SOURCE_PG_CONN_H
 #define MR_SOURCE_PG_CONN_H
@@ -24,47 +26,70 @@ struct mr_pg_options {
     const char *password; /* NULL: as conninfo and libpq's own sources say */
     const char *application_name;
     uint32_t connect_timeout_ms;
+    bool insecure_tls; /* a server on another machine need not prove who it is */
 };
+
+enum { MR_SQLSTATE_SIZE = 6 };
 
 /* Connects; with `replication`, as a walsender of the database (`replication=database`). Settings that
  * change output are pinned (client_encoding UTF8, DateStyle ISO, IntervalStyle, TimeZone UTC,
- * extra_float_digits, bytea_output hex, search_path '', statement and idle time-outs 0, …), TCP keepalive
+ * extra_float_digits, bytea_output hex, lc_monetary C, search_path '', time-outs 0, …), TCP keepalive
  * and tcp_user_timeout are set, gssencmode is off unless conninfo says otherwise. Of several hosts each has the
  * time-out for itself, and a standby is passed over (target_session_attrs=read-write unless conninfo says
- * otherwise). */
+ * otherwise). A server on another machine must prove who it is before it gets a password (pg_conn_trust.c). */
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
+
+/* The same; where a server refuses, `ret_sqlstate` (MR_SQLSTATE_SIZE bytes) gets its reason, else "". */
+mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                            struct mr_pg_conn **ret_conn, char *ret_sqlstate,
+                            struct mr_error *ret_error);
 
 /* Closes and frees; NULL is fine. */
 void mr_pg_close(struct mr_pg_conn *conn);
 
-/* A result of text values. Rows and columns count from 0; NULL is a null. */
+/* What the answer to a query must look like. The server may be another one than we believe, so what it says is checked
+ * before anybody reads it. */
+struct mr_pg_shape {
+    const char *about; /* for errors: "the slot" */
+    const char *
+        columns; /* a letter each: s text, b boolean, n whole number, l LSN; a capital may be NULL */
+    uint32_t rows_min;
+    uint32_t rows_max;
+};
+
+/* A result of text values, every one as its shape says. Rows and columns count from 0; NULL is a null. */
 struct mr_pg_result;
-int mr_pg_result_rows(const struct mr_pg_result *result);
-const char *mr_pg_result_value(const struct mr_pg_result *result, int row, int column);
+uint32_t mr_pg_result_rows(const struct mr_pg_result *result);
+const char *mr_pg_result_value(const struct mr_pg_result *result, uint32_t row, uint32_t column);
+bool mr_pg_result_true(const struct mr_pg_result *result, uint32_t row, uint32_t column);
+int64_t mr_pg_result_number(const struct mr_pg_result *result, uint32_t row, uint32_t column);
+mr_lsn mr_pg_result_lsn(const struct mr_pg_result *result, uint32_t row, uint32_t column);
 void mr_pg_result_free(struct mr_pg_result *result);
 
-/* Runs one SQL or replication command and waits for its result. `ret_result` may be NULL. On a server
- * error `ret_sqlstate` (6 bytes, may be NULL) gets its SQLSTATE. */
-mr_status mr_pg_exec(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                     struct mr_pg_result **ret_result, char *ret_sqlstate,
-                     struct mr_error *ret_error);
+/* Longest wait for the answer to a question, and for the end of something that waits for other transactions. */
+enum { MR_PG_ANSWER_MS = 30 * 1000, MR_PG_CHANGE_MS = 24 * 3600 * 1000 };
 
-/* `text` quoted as an identifier or a literal, for commands; the caller frees it with free(). */
-char *mr_pg_quote_identifier(struct mr_pg_conn *conn, const char *text);
-char *mr_pg_quote_literal(struct mr_pg_conn *conn, const char *text);
+/* Runs one SQL or replication command that answers rows of that shape, within MR_PG_ANSWER_MS. Any other answer is
+ * MR_ERR_PROTOCOL; after that, and after MR_AGAIN and a time limit, the connection is of no use but to be closed. */
+mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, const char *command,
+                      const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                      struct mr_error *ret_error);
+
+/* Runs one that changes something; what it answers is of no interest. */
+mr_status mr_pg_command(struct mr_pg_conn *conn, int stop_fd, const char *command,
+                        uint32_t limit_ms, struct mr_error *ret_error);
 
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
-int mr_pg_backend(const struct mr_pg_conn *conn); /* process number of the server's side */
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 
-/* START_REPLICATION SLOT … LOGICAL … with proto_version 1, the publications, and messages on servers
- * that know them (14 on). From here on only the functions below are of use. */
+/* START_REPLICATION SLOT … LOGICAL … with proto_version 1, the publication, and logical messages if wanted. From here on
+ * only the functions below are of use. */
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
-                                  const char *publication, mr_lsn start,
+                                  const char *publication, bool messages, mr_lsn start,
                                   struct mr_error *ret_error);
 
 /* One CopyData payload without waiting: MR_OK with a slice that lives until the next call on this
@@ -77,10 +102,12 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
 /* Gives up the message that was received last before the next call would. */
 void mr_pg_forget(struct mr_pg_conn *conn);
 
-/* Sends a standby status update with write = flush = apply = `flushed`. Does not wait: what the socket
- * does not take now goes out with a later call. */
-mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn flushed, bool reply_requested,
-                            struct mr_error *ret_error);
+enum { MR_PG_STATUS_LEN = 1 + 8 + 8 + 8 + 8 + 1 };
+
+/* Sends a standby status update with apply = `flushed`. Does not wait: what the socket does not take now goes out with a
+ * later call. `ret_sent` (may be NULL) gets its MR_PG_STATUS_LEN bytes. */
+mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn written, mr_lsn flushed,
+                            bool reply_requested, uint8_t *ret_sent, struct mr_error *ret_error);
 
 int mr_pg_socket(const struct mr_pg_conn *conn);
 

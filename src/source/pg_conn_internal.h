@@ -1,4 +1,5 @@
-/* What the files of pg_conn share: commands (pg_conn.c), connecting (pg_conn_open.c), the stream (pg_conn_stream.c). */
+/* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
+ * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c). */
 #ifndef MR_SOURCE_PG_CONN_INTERNAL_H
 #define MR_SOURCE_PG_CONN_INTERNAL_H
 
@@ -8,27 +9,59 @@
 
 struct mr_pg_conn {
     PGconn *libpq;
-    char *received; /* the message handed out last; libpq's memory */
-    bool unsent;    /* output that the socket did not take yet */
+    char *received;           /* the message handed out last; libpq's memory */
+    bool unsent;              /* output that the socket did not take yet */
+    bool broken;              /* a query was left in the middle: nothing more can be asked */
+    bool publication_skipped; /* the server warned that it streams without it */
+};
+
+/* How long, and for how much, the server may be listened to. */
+struct mr_pg_limit {
+    int stop_fd;
+    int64_t deadline_ns;     /* monotonic; 0: none */
+    uint64_t received_bytes; /* of the connection, as mr_pg_received counts them; 0: no limit */
 };
 
 /* Waits for poll()'s `events` on the connection's socket. MR_OK: the socket is ready; MR_AGAIN: asked to stop;
- * MR_ERR_TRANSIENT: the deadline (monotonic; 0: none) has passed. */
-mr_status mr_pg_wait_socket(PGconn *libpq, short events, int stop_fd, int64_t deadline_ns,
+ * MR_ERR_TRANSIENT: the deadline has passed, ready or not. */
+mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
                             struct mr_error *ret_error);
 
-/* Sends a command and waits for its first result, which is the caller's. */
-mr_status mr_pg_run(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                    PGresult **ret_result, struct mr_error *ret_error);
+/* Reads what is there, drops what nobody asked for, and sees to the limit of bytes. */
+mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error);
 
-/* The connection was not made. */
-mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error);
+/* Bytes that the connection has received; 0 where the system does not count them (a socket of the same machine). */
+uint64_t mr_pg_received(PGconn *libpq);
+
+/* Sends a command and waits for its first result, which is the caller's. */
+mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,
+                    bool by_row, PGresult **ret_result, struct mr_error *ret_error);
+
+/* The connection was not made. `ret_sqlstate` as for mr_pg_try_connect; may be NULL. */
+mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error);
 
 /* The connection broke: there is a text but no code. */
 mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error);
 
-/* The server refused; with `streams`, in the stream. `ret_sqlstate` as for mr_pg_exec. */
+/* The server refused; with `streams`, in the stream. */
 mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            bool streams, char *ret_sqlstate, struct mr_error *ret_error);
+                            bool streams, struct mr_error *ret_error);
+
+/* What a connection is asked for so that nobody in between can pass for the server; see pg_conn_trust.c. NULL: as the
+ * user says. */
+struct mr_pg_trust {
+    const char *sslmode;
+    const char *sslrootcert;
+    const char *channel_binding;
+};
+
+/* `parsed`: the user's connection string; `host`, `hostaddr`: the one of its hosts that is at hand (NULL: none named).
+ * MR_ERR_CONFIG when what the user says lets anybody in between have the password. */
+mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, const char *hostaddr,
+                             bool insecure_tls, struct mr_pg_trust *ret_trust,
+                             struct mr_error *ret_error);
+
+/* What the user said of an option in the connection string, or NULL. */
+const char *mr_pg_conninfo_value(const PQconninfoOption *parsed, const char *name);
 
 #endif

@@ -9,7 +9,11 @@
 #include "source/pg_conn_internal.h"
 #include "source/pg_hosts.h"
 
-enum { CONNINFO_MAX = 64 /* keywords we pass */ };
+enum {
+    CONNINFO_MAX = 72,          /* keywords we pass */
+    GREETING_MAX = 1024 * 1024, /* bytes of a server until it lets us in */
+    TRANSACTION_TIMEOUT_VERSION_MIN = 170000,
+};
 
 /* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
  * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
@@ -21,8 +25,10 @@ static const char default_settings[] =
 /* Settings that change how values are written, or that could end a session that only waits. */
 static const char pinned_settings[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
-    "-c bytea_output=hex -c search_path= -c statement_timeout=0 -c lock_timeout=0 "
-    "-c idle_in_transaction_session_timeout=0";
+    "-c bytea_output=hex -c lc_monetary=C -c lc_numeric=C -c lc_time=C -c xmlbinary=base64 "
+    "-c quote_all_identifiers=off -c standard_conforming_strings=on -c search_path= "
+    "-c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 "
+    "-c idle_in_transaction_session_timeout=0 -c client_min_messages=warning";
 
 struct keywords {
     const char *names[CONNINFO_MAX];
@@ -46,17 +52,26 @@ static void keyword_add(struct keywords *keywords, const char *name, const char 
     keywords->count++;
 }
 
-static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms,
+static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, char *ret_sqlstate,
                               struct mr_error *ret_error)
 {
-    int64_t deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000;
+    struct mr_pg_limit limit = {
+        .stop_fd = stop_fd,
+        .deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000,
+    };
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {
         if (state == PGRES_POLLING_FAILED) {
-            return mr_pg_fail_connect(libpq, ret_error);
+            return mr_pg_fail_connect(libpq, ret_sqlstate, ret_error);
+        }
+        if (mr_pg_received(libpq) > GREETING_MAX) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server at \"%s\", port %s, talks without end where it should ask "
+                           "for a password; this is no PostgreSQL",
+                           PQhost(libpq), PQport(libpq));
         }
         short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-        mr_status status = mr_pg_wait_socket(libpq, events, stop_fd, deadline_ns, ret_error);
+        mr_status status = mr_pg_wait_socket(libpq, events, &limit, ret_error);
         if (status == MR_ERR_TRANSIENT) {
             return mr_fail(ret_error, status,
                            "PostgreSQL at \"%s\", port %s, does not answer within %u ms",
@@ -68,23 +83,12 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms,
     return MR_OK;
 }
 
-/* What the user said of an option in the connection string, or NULL. */
-static const char *conninfo_value(const PQconninfoOption *parsed, const char *name)
-{
-    for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
-        if (strcmp(option->keyword, name) == 0) {
-            return option->val;
-        }
-    }
-    return NULL;
-}
-
 /* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
  * begins with @ is a socket without a file.) */
 static bool address_is_torn(const PQconninfoOption *parsed)
 {
-    const char *host = conninfo_value(parsed, "host");
-    const char *port = conninfo_value(parsed, "port");
+    const char *host = mr_pg_conninfo_value(parsed, "host");
+    const char *port = mr_pg_conninfo_value(parsed, "port");
     return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
            (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
 }
@@ -95,8 +99,8 @@ static bool is_of_host(const char *name)
 }
 
 static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
-                          const PQconninfoOption *parsed, const struct host *host, bool replication,
-                          const char *settings)
+                          const PQconninfoOption *parsed, const struct host *host,
+                          const struct mr_pg_trust *trust, bool replication, const char *settings)
 {
     /* Ours first where the user's word counts (the later wins), then the connection string … */
     keyword_add(keywords, "gssencmode", "disable");
@@ -113,7 +117,7 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
     }
     for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
         bool ours = host->is_one_of_many && is_of_host(option->keyword);
-        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 12) {
+        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 16) {
             keyword_add(keywords, option->keyword, option->val);
         }
     }
@@ -122,6 +126,15 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
         keyword_add(keywords, "host", host->name);
         keyword_add(keywords, "hostaddr", host->address);
         keyword_add(keywords, "port", host->port);
+    }
+    if (trust->sslmode != NULL) {
+        keyword_add(keywords, "sslmode", trust->sslmode);
+    }
+    if (trust->sslrootcert != NULL) {
+        keyword_add(keywords, "sslrootcert", trust->sslrootcert);
+    }
+    if (trust->channel_binding != NULL) {
+        keyword_add(keywords, "channel_binding", trust->channel_binding);
     }
     if (options->password != NULL) {
         keyword_add(keywords, "password", options->password);
@@ -133,67 +146,90 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
     }
 }
 
-/* A server that does not know what its bytes mean can't convert them, and a single row that is no UTF-8 would end
- * every attempt to stream. So they come as they are, and what is no UTF-8 is replaced by the encoder. */
-static mr_status take_raw_bytes(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+/* Settings that depend on the server.
+ *
+ * A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
+ * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder.
+ * transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
+static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
 {
     const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
-    if (encoding == NULL || strcmp(encoding, "SQL_ASCII") != 0) {
-        return MR_OK;
+    if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0) {
+        MR_TRY(mr_pg_command(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", MR_PG_ANSWER_MS,
+                             ret_error));
     }
-    return mr_pg_exec(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", NULL, NULL, ret_error);
+    return mr_pg_server_version(conn) < TRANSACTION_TIMEOUT_VERSION_MIN
+               ? MR_OK
+               : mr_pg_command(conn, stop_fd, "SET transaction_timeout = 0", MR_PG_ANSWER_MS,
+                               ret_error);
 }
 
-/* Notices would be written to standard error as they are, and may quote rows. */
+/* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */
 static void drop_notice(void *context, const PGresult *result)
 {
     (void)context;
     (void)result;
 }
 
+/* One of them is about rows that are lost: PostgreSQL 18 streams on where a publication did not exist when a row was
+ * written, and leaves the row out with this warning (pgoutput.c, LoadPublications); before, that was an error. The name of
+ * the function is in no language, unlike the text. */
+static void take_notice(void *context, const PGresult *result)
+{
+    struct mr_pg_conn *conn = context;
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    conn->publication_skipped |= function != NULL && strcmp(function, "LoadPublications") == 0;
+}
+
 /* One host; the connection is the caller's when it is made. */
 static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
                               const struct host *host, bool replication, int stop_fd,
-                              PGconn **ret_libpq, struct mr_error *ret_error)
+                              PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
 {
-    const char *own = conninfo_value(parsed, "options");
+    struct mr_pg_trust trust = {0};
+    MR_TRY(mr_pg_trust_choose(parsed, host->name, host->address, options->insecure_tls, &trust,
+                              ret_error));
+    const char *own = mr_pg_conninfo_value(parsed, "options");
     size_t size =
         sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
     char *settings = MR_ALLOC(size);
     snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
     struct keywords keywords = {0};
-    keywords_fill(&keywords, options, parsed, host, replication, settings);
+    keywords_fill(&keywords, options, parsed, host, &trust, replication, settings);
     PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
     free(settings);
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
     PQsetNoticeReceiver(libpq, drop_notice, NULL);
-    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
-    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
-    mr_status status = PQstatus(libpq) == CONNECTION_BAD
-                           ? mr_pg_fail_connect(libpq, ret_error)
-                           : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_error);
+    /* For the SQLSTATE of a refusal: libpq gives it in its text only. */
+    PQsetErrorVerbosity(libpq, PQERRORS_VERBOSE);
+    mr_status status =
+        PQstatus(libpq) == CONNECTION_BAD
+            ? mr_pg_fail_connect(libpq, ret_sqlstate, ret_error)
+            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_sqlstate, ret_error);
     if (status != MR_OK) {
         PQfinish(libpq);
         return status;
     }
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
     *ret_libpq = libpq;
     return MR_OK;
 }
 
 static mr_status connect_nth(const struct mr_pg_options *options, const PQconninfoOption *parsed,
                              uint32_t n, uint32_t count, bool replication, int stop_fd,
-                             PGconn **ret_libpq, struct mr_error *ret_error)
+                             PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
 {
     struct host host = {
-        .name = mr_pg_host_item(conninfo_value(parsed, "host"), n),
-        .address = mr_pg_host_item(conninfo_value(parsed, "hostaddr"), n),
-        .port = mr_pg_host_port(conninfo_value(parsed, "port"), n),
+        .name = mr_pg_host_item(mr_pg_conninfo_value(parsed, "host"), n),
+        .address = mr_pg_host_item(mr_pg_conninfo_value(parsed, "hostaddr"), n),
+        .port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), n),
         .is_one_of_many = count > 1,
     };
-    mr_status status =
-        connect_host(options, parsed, &host, replication, stop_fd, ret_libpq, ret_error);
+    mr_status status = connect_host(options, parsed, &host, replication, stop_fd, ret_libpq,
+                                    ret_sqlstate, ret_error);
     free(host.name);
     free(host.address);
     free(host.port);
@@ -203,17 +239,17 @@ static mr_status connect_nth(const struct mr_pg_options *options, const PQconnin
 /* The hosts one after the other. The error says what each of them said; that one may come back outweighs what
  * another refuses. */
 static mr_status connect_any(const struct mr_pg_options *options, const PQconninfoOption *parsed,
-                             bool replication, int stop_fd, PGconn **ret_libpq,
+                             bool replication, int stop_fd, PGconn **ret_libpq, char *ret_sqlstate,
                              struct mr_error *ret_error)
 {
-    uint32_t count =
-        mr_pg_host_count(conninfo_value(parsed, "host"), conninfo_value(parsed, "hostaddr"));
+    uint32_t count = mr_pg_host_count(mr_pg_conninfo_value(parsed, "host"),
+                                      mr_pg_conninfo_value(parsed, "hostaddr"));
     struct mr_text said = {0};
     mr_status answer = MR_ERR_TRANSIENT;
     for (uint32_t n = 0; n < count; n++) {
         struct mr_error error = {0};
-        mr_status status =
-            connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq, &error);
+        mr_status status = connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq,
+                                       ret_sqlstate, &error);
         if (status == MR_OK || status == MR_AGAIN) {
             mr_text_done(&said);
             return status;
@@ -232,6 +268,16 @@ static mr_status connect_any(const struct mr_pg_options *options, const PQconnin
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
+    return mr_pg_try_connect(options, replication, stop_fd, ret_conn, NULL, ret_error);
+}
+
+mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                            struct mr_pg_conn **ret_conn, char *ret_sqlstate,
+                            struct mr_error *ret_error)
+{
+    if (ret_sqlstate != NULL) {
+        ret_sqlstate[0] = '\0';
+    }
     char *reason = NULL;
     PQconninfoOption *parsed = PQconninfoParse(options->conninfo, &reason);
     if (parsed == NULL) {
@@ -246,17 +292,20 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
         PQconninfoFree(parsed);
         return mr_fail(
             ret_error, MR_ERR_CONFIG,
-            "the connection string's host holds @ or its port is no number; in a URI, what a user "
+            "the connection string's host holds @ or its port is not a number; in a URI, what a "
+            "user "
             "name or password holds of : / ? # [ ] @ %% is written as %%3A, %%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
-    mr_status status = connect_any(options, parsed, replication, stop_fd, &libpq, ret_error);
+    mr_status status =
+        connect_any(options, parsed, replication, stop_fd, &libpq, ret_sqlstate, ret_error);
     PQconninfoFree(parsed);
     MR_TRY(status);
     PQsetnonblocking(libpq, 1);
     struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
     conn->libpq = libpq;
-    status = take_raw_bytes(conn, stop_fd, ret_error);
+    PQsetNoticeReceiver(libpq, take_notice, conn);
+    status = set_for_server(conn, stop_fd, ret_error);
     if (status != MR_OK) {
         mr_pg_close(conn);
         return status;

@@ -6,40 +6,41 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "source/pg_conn_internal.h"
-
-enum { STATUS_UPDATE_LEN = 1 + 8 + 8 + 8 + 8 + 1 };
-
-/* An identifier inside a literal inside the command: quoted twice. */
-static char *quote_publication(struct mr_pg_conn *conn, const char *publication)
-{
-    char *identifier = mr_pg_quote_identifier(conn, publication);
-    char *literal = mr_pg_quote_literal(conn, identifier);
-    free(identifier);
-    return literal;
-}
+#include "source/pg_errors.h"
+#include "source/pg_sql.h"
 
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
-                                  const char *publication, mr_lsn start, struct mr_error *ret_error)
+                                  const char *publication, bool messages, mr_lsn start,
+                                  struct mr_error *ret_error)
 {
-    char *slot_name = mr_pg_quote_identifier(conn, slot);
-    char *publications = quote_publication(conn, publication);
-    bool knows_messages = mr_pg_server_version(conn) >= 140000;
-    size_t size = strlen(slot_name) + strlen(publications) + 160;
-    char *command = MR_ALLOC(size);
-    snprintf(command, size,
-             "START_REPLICATION SLOT %s LOGICAL " MR_LSN_FORMAT
-             " (proto_version '1', publication_names %s%s)",
-             slot_name, MR_LSN_ARGS(start), publications,
-             knows_messages ? ", messages 'true'" : "");
+    /* An identifier inside a literal inside the command: quoted twice. */
+    struct mr_text publications = {0};
+    mr_sql_add_identifier(&publications, publication);
+    struct mr_text command = {0};
+    mr_text_format(&command, "START_REPLICATION SLOT ");
+    mr_sql_add_identifier(&command, slot);
+    mr_text_format(&command, " LOGICAL " MR_LSN_FORMAT " (proto_version '1', publication_names ",
+                   MR_LSN_ARGS(start));
+    mr_sql_add_literal(&command, publications.data);
+    mr_text_format(&command, messages ? ", messages 'true')" : ")");
+    struct mr_pg_limit limit = {
+        .stop_fd = stop_fd,
+        .deadline_ns = mr_monotonic_ns() + (int64_t)MR_PG_ANSWER_MS * 1000000,
+    };
     PGresult *result;
-    mr_status status = mr_pg_run(conn, stop_fd, command, &result, ret_error);
-    free(command);
-    free(publications);
-    free(slot_name);
+    mr_status status = mr_pg_run(conn, &limit, command.data, false, &result, ret_error);
+    mr_text_done(&command);
+    mr_text_done(&publications);
     MR_TRY(status);
-    if (PQresultStatus(result) != PGRES_COPY_BOTH) {
-        status = mr_pg_fail_result(conn->libpq, result, "replication slot", false, NULL, ret_error);
+    ExecStatusType kind = PQresultStatus(result);
+    if (kind == PGRES_FATAL_ERROR) {
+        status = mr_pg_fail_result(conn->libpq, result, "replication slot", false, ret_error);
+    } else if (kind != PGRES_COPY_BOTH) {
+        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "the server was asked to stream and does something else; this is no "
+                         "PostgreSQL, or one that this version does not know");
     }
     PQclear(result);
     return status;
@@ -61,11 +62,21 @@ static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
     }
     mr_status status = MR_END;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status =
-            mr_pg_fail_result(conn->libpq, result, "replication stream", true, NULL, ret_error);
+        status = mr_pg_fail_result(conn->libpq, result, "replication stream", true, ret_error);
     }
     PQclear(result);
     return status;
+}
+
+/* As an older server says it with an error. */
+static mr_status fail_publication(struct mr_error *ret_error)
+{
+    const char *remedy;
+    mr_status status = mr_pg_error_classify("42704", "publication", &remedy);
+    return mr_fail(ret_error, status,
+                   "replication stream: the server passes over rows, for there was no publication "
+                   "when they were written; %s",
+                   remedy);
 }
 
 void mr_pg_forget(struct mr_pg_conn *conn)
@@ -85,13 +96,16 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
         if (conn->unsent) {
             MR_TRY(flush_some(conn, ret_error));
         }
-        if (!PQconsumeInput(conn->libpq)) {
-            return mr_pg_fail_broken(conn->libpq, ret_error);
-        }
+        static const struct mr_pg_limit none = {.stop_fd = -1};
+        MR_TRY(mr_pg_consume(conn->libpq, &none, ret_error));
         if (ret_reads != NULL) {
             ++*ret_reads;
         }
         len = PQgetCopyData(conn->libpq, &conn->received, 1);
+    }
+    /* What comes behind the warning may be confirmed, and is behind the row. */
+    if (MR_UNLIKELY(conn->publication_skipped)) {
+        return fail_publication(ret_error);
     }
     if (MR_LIKELY(len > 0)) {
         *ret_payload = (mr_slice){.data = (const uint8_t *)conn->received, .len = (size_t)len};
@@ -109,17 +123,20 @@ static uint8_t *put_u64(uint8_t *to, uint64_t value)
 
 /* Standby status update: Byte1('r') Int64(written) Int64(flushed) Int64(applied) Int64(client time, µs
  * since 2000) Byte1(reply now). PostgreSQL documentation, "Streaming Replication Protocol". */
-mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn flushed, bool reply_requested,
-                            struct mr_error *ret_error)
+mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn written, mr_lsn flushed,
+                            bool reply_requested, uint8_t *ret_sent, struct mr_error *ret_error)
 {
-    uint8_t message[STATUS_UPDATE_LEN] = {'r'};
+    uint8_t message[MR_PG_STATUS_LEN] = {'r'};
     uint8_t *at = message + 1;
-    at = put_u64(at, flushed);
+    at = put_u64(at, written);
     at = put_u64(at, flushed);
     at = put_u64(at, flushed);
     at = put_u64(at, (uint64_t)(mr_wall_ns() / 1000 - MR_PG_EPOCH_US));
     *at = reply_requested ? 1 : 0;
-    if (PQputCopyData(conn->libpq, (const char *)message, STATUS_UPDATE_LEN) < 0) {
+    if (ret_sent != NULL) {
+        memcpy(ret_sent, message, sizeof(message));
+    }
+    if (PQputCopyData(conn->libpq, (const char *)message, sizeof(message)) < 0) {
         return mr_pg_fail_broken(conn->libpq, ret_error);
     }
     return flush_some(conn, ret_error);
@@ -135,13 +152,16 @@ mr_status mr_pg_end_replication(struct mr_pg_conn *conn, int64_t deadline_ns)
     if (PQputCopyEnd(conn->libpq, NULL) < 0) {
         return MR_ERR_TRANSIENT;
     }
+    struct mr_pg_limit limit = {.stop_fd = -1, .deadline_ns = deadline_ns};
     for (;;) {
         mr_slice payload;
         mr_status status = mr_pg_receive(conn, &payload, NULL, NULL);
         if (status == MR_AGAIN) {
             MR_TRY(flush_some(conn, NULL));
             short events = (short)(POLLIN | (conn->unsent ? POLLOUT : 0));
-            status = mr_pg_wait_socket(conn->libpq, events, -1, deadline_ns, NULL);
+            status = mr_pg_wait_socket(conn->libpq, events, &limit, NULL);
+        } else if (mr_monotonic_ns() > deadline_ns) {
+            status = MR_ERR_TRANSIENT; /* a server may talk on for ever */
         }
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;

@@ -56,7 +56,8 @@ static const struct {
     {"58", NULL, MR_ERR_TRANSIENT, ""},
 };
 
-mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+static mr_status classify(const char *sqlstate, const char *message, mr_status otherwise,
+                          const char **ret_remedy)
 {
     *ret_remedy = "";
     for (size_t i = 0; i < MR_ARRAY_LEN(by_code); i++) {
@@ -67,7 +68,12 @@ mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const 
             return by_code[i].status;
         }
     }
-    return MR_ERR_CONFIG;
+    return otherwise;
+}
+
+mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+{
+    return classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
 }
 
 static const struct {
@@ -89,6 +95,8 @@ static const struct {
     {"password authentication failed", MR_ERR_AUTH, "check user and password"},
     {"no password supplied", MR_ERR_AUTH,
      "set source.postgres.password_env or password_file, or a password in the connection variable"},
+    {"pg_hba.conf rejects", MR_ERR_AUTH,
+     "a line of pg_hba.conf with reject stands before one that would let the role in"},
     {"no pg_hba.conf entry", MR_ERR_AUTH,
      "allow the role in pg_hba.conf; logical replication uses the line of the database"},
     {"authentication failed", MR_ERR_AUTH, "check user and password"},
@@ -98,7 +106,10 @@ static const struct {
     {"does not support SSL", MR_ERR_CONFIG,
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},
     {"SSL error", MR_ERR_TRANSIENT, ""},
-    {"channel binding", MR_ERR_AUTH, ""},
+    {"channel binding", MR_ERR_AUTH,
+     "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
+     "password_encryption = scram-sha-256 and the password anew, or sslmode=verify-full with the "
+     "server's CA in sslrootcert"},
     {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
     {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
     {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},
@@ -107,14 +118,29 @@ static const struct {
     {"missing \"=\"", MR_ERR_CONFIG, "see libpq's connection strings"},
 };
 
-mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy)
+static bool text_classify(const char *message, mr_status *ret_status, const char **ret_remedy)
 {
-    *ret_remedy = "";
     for (size_t i = 0; i < MR_ARRAY_LEN(by_text); i++) {
         if (strstr(message, by_text[i].part) != NULL) {
             *ret_remedy = by_text[i].remedy;
-            return by_text[i].status;
+            *ret_status = by_text[i].status;
+            return true;
         }
     }
-    return MR_ERR_TRANSIENT;
+    return false;
+}
+
+mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy)
+{
+    mr_status status = MR_ERR_TRANSIENT;
+    *ret_remedy = "";
+    (void)text_classify(message, &status, ret_remedy);
+    return status;
+}
+
+mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+{
+    mr_status status = classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
+    (void)text_classify(message, &status, ret_remedy);
+    return status;
 }

@@ -8,7 +8,12 @@
  * stand for several things. `ret_remedy` gets a sentence to append, or "". */
 mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy);
 
-/* The same for a connection attempt that failed: libpq gives a text and no code. */
+/* The same for a connection attempt that failed without a word of the server's: libpq gives a text and no code. */
 mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy);
+
+/* The same for one that the server refused. The code decides, in whatever language the server speaks; an English text
+ * that is known has the better remedy. */
+mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message,
+                                 const char **ret_remedy);
 
 #endif

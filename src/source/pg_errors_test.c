@@ -71,9 +71,41 @@ static void test_classify_connection(void **state)
         {NULL, "server does not support SSL, but SSL was required", MR_ERR_CONFIG, "switch TLS on"},
         {NULL, "SSL error: unexpected eof while reading", MR_ERR_TRANSIENT, ""},
         {NULL, "FATAL: database \"x\" does not exist", MR_ERR_CONFIG, "database name"},
+        {NULL,
+         "FATAL: pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\", no "
+         "encryption",
+         MR_ERR_AUTH, "reject stands before"},
         {NULL, "FATAL: role \"x\" does not exist", MR_ERR_AUTH, "CREATE ROLE"},
     };
     check_samples(samples, MR_ARRAY_LEN(samples));
+}
+
+/* The code decides where the text is not English. */
+static void test_classify_refusal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sqlstate;
+        const char *message;
+        mr_status status;
+        const char *remedy;
+    } samples[] = {
+        {"28P01", "Passwort-Authentifizierung fehlgeschlagen", MR_ERR_AUTH, "pg_hba.conf"},
+        {"57P03", "das Datenbanksystem wird heruntergefahren", MR_ERR_TRANSIENT, ""},
+        {"3D000", "Datenbank »x« existiert nicht", MR_ERR_CONFIG, "database name"},
+        {"28000", "pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\"",
+         MR_ERR_AUTH, "reject stands before"},
+        {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
+        {"42501", "must be superuser or replication role to start walsender", MR_ERR_AUTH,
+         "REPLICATION"},
+        {"ZZZZZ", "something new", MR_ERR_TRANSIENT, ""},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        const char *remedy;
+        assert_int_equal(mr_pg_refusal_classify(samples[i].sqlstate, samples[i].message, &remedy),
+                         samples[i].status);
+        assert_non_null(strstr(remedy, samples[i].remedy));
+    }
 }
 
 int main(void)
@@ -81,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classify_by_code),
         cmocka_unit_test(test_classify_connection),
+        cmocka_unit_test(test_classify_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,57 +6,131 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "event/lsn.h"
 #include "source/pg_sql.h"
 
 /* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock would hold back its
  * vacuum for as long. */
-enum { CLAIM_RETRY_MS = 100 };
+enum { CLAIM_RETRY_MS = 100, STRANGER_TRIES = 20 /* between two looks at who it is */ };
 
 static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
-                     struct mr_pg_result **ret_result, struct mr_error *ret_error)
+                     const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                     struct mr_error *ret_error)
 {
-    mr_status status = mr_pg_exec(conn, stop_fd, sql->data, ret_result, NULL, ret_error);
+    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
     mr_text_done(sql);
     return status;
 }
 
-static mr_status try_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd, bool *ret_ours,
-                           struct mr_error *ret_error)
+/* The key of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
+static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         bool of_pipeline)
 {
     struct mr_text name = {0};
-    mr_text_format(&name, "millrace/%s", slot);
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT pg_try_advisory_lock(hashtextextended(");
-    mr_sql_add_literal(&sql, conn, name.data);
-    mr_text_format(&sql, ", 0))");
+    mr_text_format(&name, "millrace/%s%s%s", options->slot, of_pipeline ? "/" : "",
+                   of_pipeline ? options->pipeline : "");
+    mr_text_string(sql, "hashtextextended(");
+    mr_sql_add_literal(sql, name.data);
+    mr_text_string(sql, ", 0)");
     mr_text_done(&name);
+}
+
+static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                          bool of_pipeline, int stop_fd, bool *ret_ours, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT pg_try_advisory_lock%s(", of_pipeline ? "_shared" : "");
+    add_lock_key(&sql, options, of_pipeline);
+    mr_text_string(&sql, ")");
+    static const struct mr_pg_shape shape = {"the lock", "b", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));
-    *ret_ours = mr_sql_true(mr_pg_result_value(result, 0, 0));
+    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_ours = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
 }
 
-mr_status mr_pg_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd,
-                      struct mr_error *ret_error)
+mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
 {
-    bool told = false;
-    for (;;) {
-        bool ours;
-        MR_TRY(try_claim(conn, slot, stop_fd, &ours, ret_error));
-        if (ours && told) {
+    /* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
+    static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
+                                 " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
+                         " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND b");
+    mr_text_format(&sql, key_of, "b", "b", "b", "b");
+    add_lock_key(&sql, options, true);
+    mr_text_string(&sql, ") FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE"
+                         " a.database = (SELECT oid FROM pg_database WHERE datname ="
+                         " current_database()) AND a.mode = 'ExclusiveLock' AND a");
+    mr_text_format(&sql, key_of, "a", "a", "a", "a");
+    add_lock_key(&sql, options, false);
+    static const struct mr_pg_shape shape = {"the lock's owner", "nsSb", 0, 1};
+    struct mr_pg_result *result;
+    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    struct mr_pg_owner owner = {0};
+    if (mr_pg_result_rows(result) == 1) {
+        const char *address = mr_pg_result_value(result, 0, 2);
+        owner.exists = true;
+        owner.is_same_pipeline = mr_pg_result_true(result, 0, 3);
+        snprintf(owner.who, sizeof(owner.who), "%s%s%s, process %lld of the server",
+                 mr_pg_result_value(result, 0, 1), address == NULL ? "" : " at ",
+                 address == NULL ? "" : address, (long long)mr_pg_result_number(result, 0, 0));
+    }
+    mr_pg_result_free(result);
+    *ret_owner = owner;
+    return MR_OK;
+}
+
+/* A session of our own that just ended under another configuration may be there for a moment. */
+static mr_status refuse_stranger(struct mr_pg_conn *conn,
+                                 const struct mr_pg_source_options *options, uint32_t tries,
+                                 int stop_fd, struct mr_error *ret_error)
+{
+    if (tries % STRANGER_TRIES != STRANGER_TRIES - 1) {
+        return MR_OK;
+    }
+    struct mr_pg_owner owner;
+    MR_TRY(mr_pg_find_owner(conn, options, stop_fd, &owner, ret_error));
+    if (!owner.exists || owner.is_same_pipeline) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "slot \"%s\" is in use by another pipeline (%s), which differs in topic_prefix, "
+        "tables, sink, state_name or publication_name; choose another slot_name, or, for "
+        "a standby, configure both alike",
+        options->slot, owner.who);
+}
+
+static void tell_standby(const struct mr_pg_source_options *options, _Atomic bool *stands_by)
+{
+    mr_log(MR_LOG_INFO, "standby",
+           "another instance streams from this slot; standing by to take over",
+           MR_LOG_STR("slot", options->slot));
+    atomic_store_explicit(stands_by, true, memory_order_relaxed);
+}
+
+mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                      int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
+{
+    bool ours;
+    /* First what we are, then the stream: nobody sees an owner that has not said it. */
+    MR_TRY(try_lock(conn, options, true, stop_fd, &ours, ret_error));
+    for (uint32_t tries = 0;; tries++) {
+        MR_TRY(try_lock(conn, options, false, stop_fd, &ours, ret_error));
+        if (ours && tries > 0) {
             mr_log(MR_LOG_INFO, "takeover", "the stream is free; taking it over",
-                   MR_LOG_STR("slot", slot));
+                   MR_LOG_STR("slot", options->slot));
         }
         if (ours) {
             return MR_OK;
         }
-        if (!told) {
-            mr_log(MR_LOG_INFO, "standby",
-                   "another instance streams from this slot; standing by to take over",
-                   MR_LOG_STR("slot", slot));
-            told = true;
+        if (tries == 0) {
+            tell_standby(options, stands_by);
         }
+        MR_TRY(refuse_stranger(conn, options, tries, stop_fd, ret_error));
         struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
         if (poll(&stop, 1, CLAIM_RETRY_MS) == 1) {
             return MR_AGAIN;
@@ -64,20 +138,15 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd,
     }
 }
 
-static mr_lsn parse_lsn(const char *text)
-{
-    unsigned high;
-    unsigned low;
-    return text != NULL && sscanf(text, "%8X/%8X", &high, &low) == 2 ? (mr_lsn)high << 32 | low : 0;
-}
-
 mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
 {
     for (const char *line = history; *line != '\0';) {
         unsigned number;
         char lsn[24];
-        if (sscanf(line, "%u\t%23s", &number, lsn) == 2 && number == timeline) {
-            return parse_lsn(lsn);
+        mr_lsn end;
+        if (sscanf(line, "%u\t%23s", &number, lsn) == 2 && number == timeline &&
+            mr_lsn_parse(lsn, &end, NULL)) {
+            return end;
         }
         line += strcspn(line, "\n");
         line += *line == '\n';
@@ -91,8 +160,9 @@ static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
+    static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));
+    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
     *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
     mr_pg_result_free(result);
     return MR_OK;
@@ -101,13 +171,14 @@ static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t
 static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
                              struct mr_server_position *server, struct mr_error *ret_error)
 {
+    static const struct mr_pg_shape shape = {"its identity", "snlS", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_exec(conn, stop_fd, "IDENTIFY_SYSTEM", &result, NULL, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, "IDENTIFY_SYSTEM", &shape, &result, ret_error));
     struct mr_identity *identity = &server->identity;
     snprintf(identity->system_id, sizeof(identity->system_id), "%s",
              mr_pg_result_value(result, 0, 0));
-    identity->timeline = (uint32_t)strtoul(mr_pg_result_value(result, 0, 1), NULL, 10);
-    server->flushed = parse_lsn(mr_pg_result_value(result, 0, 2));
+    identity->timeline = (uint32_t)mr_pg_result_number(result, 0, 1);
+    server->flushed = mr_pg_result_lsn(result, 0, 2);
     mr_pg_result_free(result);
     return MR_OK;
 }
@@ -117,12 +188,13 @@ static mr_status read_slot(struct mr_pg_conn *conn, const char *slot, int stop_f
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = ");
-    mr_sql_add_literal(&sql, conn, slot);
+    mr_sql_add_literal(&sql, slot);
+    static const struct mr_pg_shape shape = {"the slot", "L", 0, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &result, ret_error));
+    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
     server->slot_exists = mr_pg_result_rows(result) == 1;
     if (server->slot_exists) {
-        server->slot_confirmed = parse_lsn(mr_pg_result_value(result, 0, 0));
+        server->slot_confirmed = mr_pg_result_lsn(result, 0, 0);
     }
     mr_pg_result_free(result);
     return MR_OK;

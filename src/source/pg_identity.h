@@ -5,11 +5,22 @@
 #include "event/checkpoint.h"
 #include "source/pg_source.h"
 
+/* Who streams from a slot. */
+struct mr_pg_owner {
+    bool exists;
+    bool is_same_pipeline;
+    char who[256]; /* "millrace host:process prefix at 10.0.0.7, process 4711 of the server" */
+};
+
+mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error);
+
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
- * with it. So a standby takes over within a tenth of a second of the first one's end. MR_AGAIN once `stop_fd` is
- * readable. */
-mr_status mr_pg_claim(struct mr_pg_conn *conn, const char *slot, int stop_fd,
-                      struct mr_error *ret_error);
+ * with it. So a standby takes over within a tenth of a second of the first one's end. A second lock, shared, says which
+ * pipeline it is: one that finds another pipeline's instance at work is refused (MR_ERR_CONFIG) after two seconds. MR_AGAIN once
+ * `stop_fd` is readable. Whoever waits says so in `stands_by`. */
+mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                      int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error);
 
 /* Reads the server's identity, and verifies that the stream may go on where `stored` says (NULL: nothing is stored).
  * MR_ERR_HISTORY when rows may be missing. */

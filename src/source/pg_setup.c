@@ -5,91 +5,47 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "source/pg_sql.h"
+#include "source/pg_rules.h"
 
-enum { SERVER_VERSION_MIN = 140000, FAILOVER_VERSION_MIN = 170000 };
+enum {
+    FAILOVER_VERSION_MIN = 170000,
+    WARNINGS_MAX = 20, /* that are logged one by one */
+};
 
 /* What every step needs. */
 struct setup {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
+    const struct mr_pg_facts *facts;
     bool is_known;
     bool adopted;
     int stop_fd;
+    uint32_t warnings;
+    mr_status status; /* of the first rule that is broken */
     struct mr_error *ret_error;
 };
 
-static mr_status setup_run(struct setup *setup, struct mr_text *sql,
-                           struct mr_pg_result **ret_result)
+static mr_status setup_run(struct setup *setup, struct mr_text *sql)
 {
     mr_status status =
-        mr_pg_exec(setup->conn, setup->stop_fd, sql->data, ret_result, NULL, setup->ret_error);
+        mr_pg_command(setup->conn, setup->stop_fd, sql->data, MR_PG_CHANGE_MS, setup->ret_error);
     mr_text_done(sql);
     return status;
 }
 
-static mr_status check_server(struct setup *setup, const struct mr_pg_result *state)
+/* mr_finding_fn: the first error is the answer, warnings are logged. */
+static void take_finding(void *context, enum mr_finding_level level, mr_status status,
+                         const char *subject, const char *finding, const char *remedy)
 {
-    int version = mr_pg_server_version(setup->conn);
-    if (version < SERVER_VERSION_MIN) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "PostgreSQL %d is too old: millrace needs 14 or later; upgrade the server",
-                       version / 10000);
+    struct setup *setup = context;
+    if (level == MR_FINDING_ERROR && setup->status == MR_OK) {
+        setup->status = mr_fail(setup->ret_error, status, "%s %s%s%s", subject, finding,
+                                remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
     }
-    const char *wal_level = mr_pg_result_value(state, 0, MR_SERVER_WAL_LEVEL);
-    if (strcmp(wal_level, "logical") != 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "wal_level is %s, but logical replication needs logical; run ALTER SYSTEM SET "
-            "wal_level = 'logical' and restart PostgreSQL",
-            wal_level);
+    if (level == MR_FINDING_WARNING && ++setup->warnings <= WARNINGS_MAX) {
+        mr_log(MR_LOG_WARN, "setup_warning", finding, MR_LOG_STR("subject", subject),
+               MR_LOG_STR("remedy", remedy));
     }
-    return MR_OK;
-}
-
-/* ---- tables ---- */
-
-static mr_status check_table_exists(struct setup *setup, const struct mr_pg_result *tables, int row)
-{
-    const char *name = mr_pg_result_value(tables, row, MR_TABLE_NAME);
-    const char *kind = mr_pg_result_value(tables, row, MR_TABLE_KIND);
-    if (kind == NULL) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "table %s does not exist in database %s; create it or correct \"tables\"",
-                       name, mr_pg_database(setup->conn));
-    }
-    if (strcmp(kind, "r") != 0 && strcmp(kind, "p") != 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "%s is no table (kind %s), and only tables can be published; take it out of "
-                       "\"tables\"",
-                       name, kind);
-    }
-    if (strcmp(mr_pg_result_value(tables, row, MR_TABLE_PERSISTENCE), "p") != 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "table %s is unlogged or temporary, so its changes are in no log; take it out of "
-            "\"tables\" or run ALTER TABLE %s SET LOGGED",
-            name, name);
-    }
-    return MR_OK;
-}
-
-/* Without an identity the application's own UPDATE and DELETE fail once the table is published. */
-static mr_status check_table_identity(struct setup *setup, const struct mr_pg_result *tables,
-                                      int row)
-{
-    const char *name = mr_pg_result_value(tables, row, MR_TABLE_NAME);
-    const char *identity = mr_pg_result_value(tables, row, MR_TABLE_IDENTITY);
-    bool has_key = mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_HAS_KEY));
-    if (identity[0] == 'n' || (identity[0] == 'd' && !has_key)) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "table %s has no replica identity, so the application's own UPDATE and DELETE "
-            "would fail once it is published; add a primary key, or run ALTER TABLE %s REPLICA "
-            "IDENTITY FULL",
-            name, name);
-    }
-    return MR_OK;
 }
 
 /* ---- publication ---- */
@@ -97,83 +53,25 @@ static mr_status check_table_identity(struct setup *setup, const struct mr_pg_re
 static mr_status create_publication(struct setup *setup)
 {
     struct mr_text sql = {0};
-    mr_text_format(&sql, "CREATE PUBLICATION ");
-    mr_sql_add_identifier(&sql, setup->conn, setup->options->publication);
+    mr_text_string(&sql, "CREATE PUBLICATION ");
+    mr_sql_add_identifier(&sql, setup->options->publication);
     for (uint32_t i = 0; i < setup->options->table_count; i++) {
         mr_text_string(&sql, i == 0 ? " FOR TABLE " : ", ");
-        mr_sql_add_table(&sql, setup->conn, &setup->options->tables[i]);
+        mr_sql_add_table(&sql, &setup->options->tables[i]);
     }
-    MR_TRY(setup_run(setup, &sql, NULL));
+    MR_TRY(setup_run(setup, &sql));
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
            MR_LOG_STR("publication", setup->options->publication),
            MR_LOG_INT("tables", setup->options->table_count));
     return MR_OK;
 }
 
-static mr_status publication_missing(struct setup *setup, bool slot_exists)
-{
-    const char *name = setup->options->publication;
-    if (slot_exists) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_HISTORY,
-            "publication \"%s\" does not exist, but slot \"%s\" does: a publication made now "
-            "would be younger than the slot's position, and the stream could not be read; drop "
-            "the slot with SELECT pg_drop_replication_slot('%s') and let millrace make both",
-            name, setup->options->slot, setup->options->slot);
-    }
-    if (!setup->options->create_publication) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "publication \"%s\" does not exist; create it with CREATE PUBLICATION \"%s\" FOR "
-            "TABLE …, or set source.postgres.create_publication = true",
-            name, name);
-    }
-    if (setup->options->table_count == 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "publication \"%s\" does not exist and no tables are configured to make it for; set "
-            "tables = [\"schema.table\", …]",
-            name);
-    }
-    return MR_OK;
-}
-
-static mr_status check_published(struct setup *setup, const struct mr_pg_result *tables, int row)
-{
-    if (!mr_sql_true(mr_pg_result_value(tables, row, MR_TABLE_PUBLISHED))) {
-        const char *name = mr_pg_result_value(tables, row, MR_TABLE_NAME);
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "table %s is not in publication \"%s\"; run ALTER PUBLICATION \"%s\" ADD TABLE %s",
-            name, setup->options->publication, setup->options->publication, name);
-    }
-    return MR_OK;
-}
-
-static mr_status check_tables(struct setup *setup, bool published, bool needs_identity)
-{
-    if (setup->options->table_count == 0) {
-        return MR_OK;
-    }
-    struct mr_text sql = {0};
-    mr_sql_add_table_states(&sql, setup->conn, setup->options);
-    struct mr_pg_result *tables;
-    MR_TRY(setup_run(setup, &sql, &tables));
-    mr_status status = MR_OK;
-    for (int row = 0; status == MR_OK && row < mr_pg_result_rows(tables); row++) {
-        status = check_table_exists(setup, tables, row);
-        if (status == MR_OK && published) {
-            status = check_published(setup, tables, row);
-        }
-        if (status == MR_OK && needs_identity) {
-            status = check_table_identity(setup, tables, row);
-        }
-    }
-    mr_pg_result_free(tables);
-    return status;
-}
-
 /* ---- slot ---- */
+
+static const char *server_value(const struct setup *setup, enum mr_server_column column)
+{
+    return mr_pg_result_value(setup->facts->server, 0, column);
+}
 
 static void warn_of_failover(const struct setup *setup)
 {
@@ -184,24 +82,23 @@ static void warn_of_failover(const struct setup *setup)
 }
 
 /* A slot that was made without FAILOVER gets it. One that has it keeps it, whatever is configured. */
-static mr_status set_failover(struct setup *setup, const struct mr_pg_result *state)
+static mr_status set_failover(struct setup *setup)
 {
     if (!setup->options->failover) {
         return MR_OK;
     }
-    const char *failover = mr_pg_result_value(state, 0, MR_SLOT_FAILOVER);
-    if (failover == NULL) {
+    if (server_value(setup, MR_SLOT_FAILOVER) == NULL) {
         warn_of_failover(setup);
         return MR_OK;
     }
-    if (mr_sql_true(failover)) {
+    if (mr_pg_result_true(setup->facts->server, 0, MR_SLOT_FAILOVER)) {
         return MR_OK;
     }
     struct mr_text sql = {0};
     mr_text_format(&sql, "ALTER_REPLICATION_SLOT ");
-    mr_sql_add_identifier(&sql, setup->conn, setup->options->slot);
+    mr_sql_add_identifier(&sql, setup->options->slot);
     mr_text_format(&sql, " (FAILOVER true)");
-    MR_TRY(setup_run(setup, &sql, NULL));
+    MR_TRY(setup_run(setup, &sql));
     mr_log(MR_LOG_INFO, "slot_failover_set",
            "the slot was made without FAILOVER and has it now: standbys may keep a copy of it",
            MR_LOG_STR("slot", setup->options->slot));
@@ -210,13 +107,13 @@ static mr_status set_failover(struct setup *setup, const struct mr_pg_result *st
 
 /* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any
  * more whether the slot is still the one that was read from. */
-static mr_status adopt(struct setup *setup, const struct mr_pg_result *state)
+static mr_status adopt(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
     if (setup->is_known || !options->position_is_stored) {
         return MR_OK;
     }
-    const char *confirmed = mr_pg_result_value(state, 0, MR_SLOT_CONFIRMED);
+    const char *confirmed = server_value(setup, MR_SLOT_CONFIRMED);
     confirmed = confirmed == NULL ? "an unknown position" : confirmed;
     if (!options->adopt_slot) {
         return mr_fail(
@@ -238,63 +135,25 @@ static mr_status adopt(struct setup *setup, const struct mr_pg_result *state)
     return MR_OK;
 }
 
-static mr_status check_slot(struct setup *setup, const struct mr_pg_result *state)
+static mr_status use_slot(struct setup *setup)
 {
-    const char *slot = setup->options->slot;
-    const char *plugin = mr_pg_result_value(state, 0, MR_SLOT_PLUGIN);
-    const char *database = mr_pg_result_value(state, 0, MR_SLOT_DATABASE);
-    const char *wal_status = mr_pg_result_value(state, 0, MR_SLOT_WAL_STATUS);
-    const char *pid = mr_pg_result_value(state, 0, MR_SLOT_PID);
-    const char *reason = mr_pg_result_value(state, 0, MR_SLOT_INVALIDATION);
-    if (strcmp(plugin, "pgoutput") != 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_CONFIG,
-            "slot \"%s\" uses plugin %s, but millrace reads pgoutput; choose another slot_name",
-            slot, plugin);
-    }
-    if (database == NULL || strcmp(database, mr_pg_database(setup->conn)) != 0) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "slot \"%s\" belongs to database %s, not to %s; choose another slot_name",
-                       slot, database == NULL ? "none" : database, mr_pg_database(setup->conn));
-    }
-    if (reason != NULL && strcmp(reason, "wal_removed") != 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_HISTORY,
-            "slot \"%s\" is lost: the server has invalidated it (%s), so rows since then "
-            "are missing; drop it with SELECT pg_drop_replication_slot('%s'), start again, "
-            "and copy the tables",
-            slot, reason, slot);
-    }
-    if (wal_status != NULL && strcmp(wal_status, "lost") == 0) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_HISTORY,
-            "slot \"%s\" is lost: the server has removed write-ahead log that it needed, so "
-            "rows since then are missing; drop it with SELECT pg_drop_replication_slot('%s'), "
-            "start again, and copy the tables; raise max_slot_wal_keep_size to avoid it",
-            slot, slot);
-    }
+    const char *pid = server_value(setup, MR_SLOT_PID);
     if (pid != NULL) {
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
-                       "slot \"%s\" is held by process %s of the server", slot, pid);
+                       "slot \"%s\" is held by process %s of the server", setup->options->slot,
+                       pid);
     }
-    MR_TRY(adopt(setup, state));
-    return set_failover(setup, state);
+    MR_TRY(adopt(setup));
+    return set_failover(setup);
 }
 
 static mr_status create_slot(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
-    if (!options->create_slot) {
-        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "slot \"%s\" does not exist; create it with SELECT "
-                       "pg_create_logical_replication_slot('%s', 'pgoutput'), or set "
-                       "source.postgres.create_slot = true",
-                       options->slot, options->slot);
-    }
-    int version = mr_pg_server_version(setup->conn);
+    int version = setup->facts->version;
     struct mr_text sql = {0};
     mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
-    mr_sql_add_identifier(&sql, setup->conn, options->slot);
+    mr_sql_add_identifier(&sql, options->slot);
     mr_text_format(&sql, " LOGICAL pgoutput");
     if (version < FAILOVER_VERSION_MIN && options->failover) {
         warn_of_failover(setup);
@@ -304,7 +163,7 @@ static mr_status create_slot(struct setup *setup)
     } else {
         mr_text_format(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
     }
-    MR_TRY(setup_run(setup, &sql, NULL));
+    MR_TRY(setup_run(setup, &sql));
     mr_log(MR_LOG_WARN, "slot_created",
            "the slot did not exist and was created: the stream begins here, rows that are in the "
            "tables "
@@ -315,119 +174,35 @@ static mr_status create_slot(struct setup *setup)
 
 /* ---- all of it ---- */
 
-static mr_status setup_all(struct setup *setup, const struct mr_pg_result *state)
+static mr_status setup_all(struct setup *setup)
 {
-    MR_TRY(check_server(setup, state));
-    bool slot_exists = mr_pg_result_value(state, 0, MR_SLOT_TYPE) != NULL;
-    bool published = mr_pg_result_value(state, 0, MR_PUBLICATION_OWNER) != NULL;
-    bool needs_identity = !published ||
-                          mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_UPDATE)) ||
-                          mr_sql_true(mr_pg_result_value(state, 0, MR_PUBLICATION_DELETE));
-    if (!published) {
-        MR_TRY(publication_missing(setup, slot_exists));
+    mr_pg_rules(setup->facts, take_finding, setup);
+    MR_TRY(setup->status);
+    if (setup->warnings > WARNINGS_MAX) {
+        mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
+               MR_LOG_INT("count", setup->warnings));
     }
-    MR_TRY(check_tables(setup, published, needs_identity));
-    if (!published) {
+    if (!mr_pg_publication_exists(setup->facts)) {
         MR_TRY(create_publication(setup));
     }
-    return slot_exists ? check_slot(setup, state) : create_slot(setup);
+    return mr_pg_slot_exists(setup->facts) ? use_slot(setup) : create_slot(setup);
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error)
 {
+    struct mr_pg_facts facts;
+    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
     struct setup setup = {.conn = conn,
                           .options = options,
+                          .facts = &facts,
                           .is_known = is_known,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};
-    struct mr_text sql = {0};
-    mr_sql_add_server_state(&sql, conn, options);
-    struct mr_pg_result *state;
-    MR_TRY(setup_run(&setup, &sql, &state));
-    mr_status status = setup_all(&setup, state);
-    mr_pg_result_free(state);
+    mr_status status = setup_all(&setup);
+    mr_pg_facts_done(&facts);
     if (status == MR_OK) {
         *ret_adopted = setup.adopted;
     }
     return status;
-}
-
-/* ---- keys ---- */
-
-static void key_list_add(struct mr_key_list *list, uint32_t oid, const char *name)
-{
-    struct mr_table_keys *table = list->count == 0 ? NULL : &list->tables[list->count - 1];
-    if (table == NULL || table->oid != oid) {
-        list->tables = MR_REALLOC(list->tables, (list->count + 1) * sizeof(*list->tables));
-        table = &list->tables[list->count++];
-        *table = (struct mr_table_keys){.oid = oid};
-    }
-    table->names = MR_REALLOC(table->names, (table->count + 1) * sizeof(*table->names));
-    table->names[table->count++] = MR_STRDUP(name);
-}
-
-mr_status mr_pg_read_keys(struct mr_pg_conn *conn, int stop_fd, const char *publication,
-                          uint32_t oid, struct mr_key_list *list, struct mr_error *ret_error)
-{
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT i.indrelid, a.attname FROM pg_index i"
-                         " CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, n)"
-                         " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
-                         " WHERE i.indisprimary AND i.indrelid ");
-    if (oid != 0) {
-        mr_text_format(&sql, "= %u", oid);
-    } else {
-        mr_text_format(&sql,
-                       "IN (SELECT c.oid FROM pg_publication_tables t"
-                       " JOIN pg_namespace n ON n.nspname = t.schemaname"
-                       " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
-                       " WHERE t.pubname = ");
-        mr_sql_add_literal(&sql, conn, publication);
-        mr_text_format(&sql, ")");
-    }
-    mr_text_format(&sql, " ORDER BY i.indrelid, k.n");
-    struct mr_pg_result *result;
-    mr_status status = mr_pg_exec(conn, stop_fd, sql.data, &result, NULL, ret_error);
-    mr_text_done(&sql);
-    MR_TRY(status);
-    for (int row = 0; row < mr_pg_result_rows(result); row++) {
-        key_list_add(list, (uint32_t)strtoul(mr_pg_result_value(result, row, 0), NULL, 10),
-                     mr_pg_result_value(result, row, 1));
-    }
-    mr_pg_result_free(result);
-    return MR_OK;
-}
-
-struct mr_table_keys *mr_key_list_find(struct mr_key_list *list, uint32_t oid)
-{
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (list->tables[i].oid == oid) {
-            return &list->tables[i];
-        }
-    }
-    return NULL;
-}
-
-static void table_keys_done(struct mr_table_keys *table)
-{
-    for (uint32_t i = 0; i < table->count; i++) {
-        free(table->names[i]);
-    }
-    free(table->names);
-}
-
-void mr_key_list_forget(struct mr_key_list *list, struct mr_table_keys *table)
-{
-    table_keys_done(table);
-    *table = list->tables[--list->count];
-}
-
-void mr_key_list_done(struct mr_key_list *list)
-{
-    for (uint32_t i = 0; i < list->count; i++) {
-        table_keys_done(&list->tables[i]);
-    }
-    free(list->tables);
-    *list = (struct mr_key_list){0};
 }

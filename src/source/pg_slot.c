@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "source/pg_sql.h"
 
 enum { MISSING_INTERVAL_MS = 1000 };
@@ -121,15 +122,6 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
 
 /* ---- looking ---- */
 
-static mr_lsn parse_lsn(const char *text)
-{
-    unsigned high, low;
-    if (text == NULL || sscanf(text, "%X/%X", &high, &low) != 2) {
-        return 0;
-    }
-    return (mr_lsn)high << 32 | low;
-}
-
 enum column {
     LSN,
     WAL_STATUS,
@@ -147,48 +139,43 @@ enum column {
 static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                        struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
+    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBS", 1, 1};
     struct mr_text sql = {0};
     mr_text_format(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
                          "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
                          "s.confirmed_flush_lsn, s.active, s.slot_name, "
                          /* Columns that only PostgreSQL 17 and later have. */
-                         "pg_catalog.to_jsonb(s)->>'failover', "
-                         "pg_catalog.to_jsonb(s)->>'synced', "
+                         "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
+                         "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
                          "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
                          "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
                          "THEN pg_catalog.pg_last_wal_replay_lsn() "
                          "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                          "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
-    mr_sql_add_literal(&sql, conn, slot->options.slot);
-    mr_status status = mr_pg_exec(conn, slot->stop_fd, sql.data, ret_result, NULL, ret_error);
+    mr_sql_add_literal(&sql, slot->options.slot);
+    mr_status status = mr_pg_query(conn, slot->stop_fd, sql.data, &shape, ret_result, ret_error);
     mr_text_done(&sql);
     return status;
 }
 
-static int64_t number_at(const struct mr_pg_result *result, enum column column)
-{
-    const char *value = mr_pg_result_value(result, 0, column);
-    return value == NULL ? 0 : strtoll(value, NULL, 10);
-}
-
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
 {
-    int64_t retained = number_at(result, RETAINED_BYTES);
+    int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
     int64_t now_ns = mr_monotonic_ns();
     pthread_mutex_lock(&slot->lock);
     struct mr_slot_view *view = &slot->view;
     view->known = true;
     view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
-    view->active = mr_sql_true(mr_pg_result_value(result, 0, ACTIVE));
+    view->active = mr_pg_result_true(result, 0, ACTIVE);
     view->wal_status = status_of(mr_pg_result_value(result, 0, WAL_STATUS));
-    view->failover = mr_sql_true(mr_pg_result_value(result, 0, FAILOVER));
-    view->synced = mr_sql_true(mr_pg_result_value(result, 0, SYNCED));
+    view->failover = mr_pg_result_true(result, 0, FAILOVER);
+    view->synced = mr_pg_result_true(result, 0, SYNCED);
     view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
-    view->server_lsn = parse_lsn(mr_pg_result_value(result, 0, LSN));
-    view->confirmed_lsn = parse_lsn(mr_pg_result_value(result, 0, CONFIRMED));
+    view->server_lsn = mr_pg_result_lsn(result, 0, LSN);
+    view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
     view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
-    view->safe_bytes = number_at(result, SAFE_BYTES);
+    view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
     if (view->has_limit) {
         mr_forecast_add(&slot->forecast, now_ns, view->safe_bytes);
     } else {
@@ -199,10 +186,11 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
 }
 
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
-static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
+static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_error));
+    MR_TRY(mr_pg_try_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_sqlstate,
+                             ret_error));
     struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
@@ -213,20 +201,19 @@ static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
     return status;
 }
 
-/* Servers say so in words only, and in English unless lc_messages says otherwise; then a stop takes as long as the
- * backlog does. */
-static void note_shutdown(const struct mr_pg_slot *slot, const struct mr_error *error)
+/* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in
+ * src/backend/tcop). While a stream runs it can only be the latter; the source forgets it as it connects. */
+static void note_shutdown(const struct mr_pg_slot *slot, const char *sqlstate)
 {
     int64_t none = 0;
-    if (slot->options.server_stops_ns != NULL &&
-        strstr(error->text, "the database system is shutting down") != NULL) {
+    if (slot->options.server_stops_ns != NULL && strcmp(sqlstate, "57P03") == 0) {
         atomic_compare_exchange_strong(slot->options.server_stops_ns, &none, mr_monotonic_ns());
     }
 }
 
-static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
+static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const struct mr_error *error)
 {
-    note_shutdown(slot, error);
+    note_shutdown(slot, sqlstate);
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);
@@ -251,11 +238,12 @@ static void *slot_main(void *context)
     struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
     do {
         struct mr_error error = {0};
-        mr_status status = look(slot, &error);
+        char sqlstate[MR_SQLSTATE_SIZE] = "";
+        mr_status status = look(slot, sqlstate, &error);
         if (status == MR_OK) {
             slot->told = false;
         } else if (status != MR_AGAIN) {
-            look_failed(slot, &error);
+            look_failed(slot, sqlstate, &error);
         }
     } while (poll(&stop, 1, pause_ms(slot)) <= 0);
     return NULL;
@@ -288,7 +276,7 @@ mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error)
     if (slot->options.interval_ms == 0) {
         return MR_OK;
     }
-    int failed = pthread_create(&slot->thread, NULL, slot_main, slot);
+    int failed = mr_thread_create(&slot->thread, slot_main, slot);
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
     }

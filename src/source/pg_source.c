@@ -1,10 +1,14 @@
 #include "source/pg_source.h"
 
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "source/pg_captured.h"
 #include "source/pg_identity.h"
+#include "source/pg_keys.h"
 #include "source/pg_payload.h"
 #include "source/pg_setup.h"
 
@@ -14,13 +18,19 @@ enum { RECEIVE_SHARE = 256 };
 /* A server that shuts down sends all its log first. So long it may do that; what is left is safe with it. */
 #define SHUTDOWN_GRACE_NS (INT64_C(2) * 1000000000)
 
+#define ASKED_KEPT_NS (INT64_C(5) * 1000000000)
+
 struct pg_source {
     struct mr_source base;
     struct mr_pg_source_options options;
     struct mr_pg_conn *conn;
     struct mr_pgoutput *decoder;
     const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
-    struct mr_key_list keys;
+    struct mr_pg_keys keys;
+    struct mr_pg_captured captured;
+    struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
+    int64_t asked_ns;         /* the last time */
+    int stop_fd;              /* of the last open */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -53,12 +63,11 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
     }
-    mr_key_list_done(&source->keys);
-    MR_TRY(
-        mr_pg_read_keys(source->conn, stop_fd, options->publication, 0, &source->keys, ret_error));
+    MR_TRY(mr_pg_keys_read(&source->keys, source->conn, stop_fd, options->publication, ret_error));
+    MR_TRY(mr_pg_captured_read(&source->captured, source->conn, options, stop_fd, ret_error));
     remember_database(source);
     return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
-                                   start, ret_error);
+                                   options->messages, start, ret_error);
 }
 
 static mr_status close_if(struct pg_source *source, mr_status status)
@@ -76,7 +85,10 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
     atomic_store_explicit(&base->server_stops_ns, 0, memory_order_relaxed);
-    return close_if(source, mr_pg_claim(source->conn, source->options.slot, stop_fd, ret_error));
+    mr_status status =
+        mr_pg_claim(source->conn, &source->options, stop_fd, &base->stands_by, ret_error);
+    atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
+    return close_if(source, status);
 }
 
 static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,
@@ -85,14 +97,13 @@ static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoi
 {
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn != NULL);
+    source->stop_fd = stop_fd;
     return close_if(source, open_stream(source, stored, start, stop_fd, ret_identity, ret_error));
 }
 
 static void count_received(struct pg_source *source)
 {
-    uint64_t bytes = atomic_load_explicit(&source->base.received_bytes, memory_order_relaxed);
-    atomic_store_explicit(&source->base.received_bytes, bytes + source->message.len,
-                          memory_order_relaxed);
+    mr_counter_add(&source->base.received_bytes, source->message.len);
     if (MR_UNLIKELY(source->message.len > source->longest)) {
         source->longest = source->message.len;
         atomic_store_explicit(&source->base.message_bytes_max, source->longest,
@@ -124,6 +135,21 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     return MR_OK;
 }
 
+static void end_asking(struct pg_source *source)
+{
+    mr_pg_close(source->asked);
+    source->asked = NULL;
+    source->asked_ns = 0;
+}
+
+/* One that is kept open would hold up a server that stops in order. */
+static void close_asked(struct pg_source *source, int64_t now_ns)
+{
+    if (source->asked != NULL && now_ns - source->asked_ns > ASKED_KEPT_NS) {
+        end_asking(source);
+    }
+}
+
 static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool ping,
                                    struct mr_error *ret_error)
 {
@@ -135,8 +161,9 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
             "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
             "it can stop, and coming back for the rest");
     }
+    close_asked(source, mr_monotonic_ns());
     /* Before it is sent: whether it arrived may never be known. */
-    return mr_pg_send_status(source->conn, flushed, ping, ret_error);
+    return mr_pg_send_status(source->conn, flushed, flushed, ping, NULL, ret_error);
 }
 
 static int pg_source_descriptor(const struct mr_source *base)
@@ -156,12 +183,169 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     }
     mr_pg_close(source->conn);
     source->conn = NULL;
+    end_asking(source);
     source->pending = false;
     source->longest = 0;
     atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
     if (source->handler != NULL) {
         mr_pgoutput_reset(source->decoder, source->handler);
     }
+}
+
+/* ---- keys ---- */
+
+static bool table_is(const struct mr_table_name *table, const struct mr_relation_view *view)
+{
+    return mr_slice_equal(mr_slice_of(table->schema), view->schema) &&
+           mr_slice_equal(mr_slice_of(table->table), view->table);
+}
+
+static const struct mr_table_key *chosen_key(const struct pg_source *source,
+                                             const struct mr_relation_view *view)
+{
+    for (uint32_t i = 0; i < source->options.key_count; i++) {
+        if (table_is(&source->options.keys[i].table, view)) {
+            return &source->options.keys[i];
+        }
+    }
+    return NULL;
+}
+
+/* As configured, and in that order. What the identity does not hold, deletes don't have; one that holds nothing allows no
+ * deletes. What does not fit is wrong for this place of the stream: what is before it is delivered, so that another
+ * configuration can begin there. */
+static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_view *view,
+                             uint32_t *columns, struct mr_error *ret_error)
+{
+    bool flags = view->key_count > 0; /* found in the stream, before this */
+    view->key_count = 0;
+    view->key_is_chosen = true;
+    for (uint32_t k = 0; k < key->column_count; k++) {
+        uint32_t i = 0;
+        while (i < view->column_count &&
+               !mr_slice_equal(view->columns[i].name, mr_slice_of(key->columns[k]))) {
+            i++;
+        }
+        if (i == view->column_count) {
+            return mr_fail(ret_error, MR_ERR_POISON,
+                           "key_columns: \"%s\" is not a published column of table %s.%s at this "
+                           "place of the stream; set the name that it has there",
+                           key->columns[k], key->table.schema, key->table.table);
+        }
+        if (flags && !view->columns[i].in_identity) {
+            return mr_fail(
+                ret_error, MR_ERR_POISON,
+                "key_columns: the replica identity of table %s.%s does not hold column \"%s\", so "
+                "its deletes would have no key; run ALTER TABLE %s.%s REPLICA IDENTITY FULL",
+                key->table.schema, key->table.table, key->columns[k], key->table.schema,
+                key->table.table);
+        }
+        columns[view->key_count++] = i;
+    }
+    return MR_OK;
+}
+
+/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
+ * out is read to its end. */
+static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
+                              struct mr_error *ret_error)
+{
+    struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
+    *ret_stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
+    if (source->asked == NULL) {
+        MR_TRY(mr_pg_connect(&source->options.connection, false, *ret_stop_fd, &source->asked,
+                             ret_error));
+        MR_TRY(mr_pg_command(source->asked, *ret_stop_fd, "SET statement_timeout = 5000",
+                             MR_PG_ANSWER_MS, ret_error));
+    }
+    source->asked_ns = mr_monotonic_ns();
+    return MR_OK;
+}
+
+/* Whatever it is, the stream itself works; what is wrong for good its next connection tells. */
+static mr_status asked_in_vain(struct pg_source *source, const struct mr_relation_view *view,
+                               const char *what, mr_status status, struct mr_error *ret_error)
+{
+    end_asking(source);
+    if (status == MR_AGAIN) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    return mr_fail(ret_error, MR_ERR_TRANSIENT, "the %s of table %.*s.%.*s can't be looked up: %s",
+                   what, (int)view->schema.len, (const char *)view->schema.data,
+                   (int)view->table.len, (const char *)view->table.data, reason.text);
+}
+
+static void tell_unlisted(const struct mr_relation_view *view)
+{
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    snprintf(name, sizeof(name), "%.*s.%.*s", (int)view->schema.len,
+             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+    mr_log(
+        MR_LOG_WARN, "table_unlisted",
+        "the publication sends a table that is neither in \"tables\" nor a partition of one that "
+        "is; its changes are not passed on",
+        MR_LOG_STR("table", name));
+}
+
+/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
+ * publication sent besides when the stream was opened were told of then; what comes later, or is renamed, is told of
+ * here. A table that is gone can't be asked for its parent. */
+static mr_status find_listed(struct pg_source *source, struct mr_relation_view *view,
+                             struct mr_error *ret_error)
+{
+    if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
+        return MR_OK;
+    }
+    enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
+    if (kind == MR_PG_UNKNOWN) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            status = mr_pg_captured_read(&source->captured, source->asked, &source->options,
+                                         stop_fd, ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "parent", status, ret_error);
+        }
+    }
+    view->is_unlisted = mr_pg_captured_find(&source->captured, view->oid) != MR_PG_PARTITION;
+    if (view->is_unlisted && kind != MR_PG_UNLISTED) {
+        tell_unlisted(view);
+    }
+    return MR_OK;
+}
+
+static mr_status find_key(void *context, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error)
+{
+    struct pg_source *source = context;
+    MR_TRY(find_listed(source, view, ret_error));
+    if (view->is_unlisted) {
+        view->key_columns = columns;
+        return MR_OK; /* nobody needs its key */
+    }
+    mr_relation_flagged_key(view, columns);
+    const struct mr_table_key *chosen = chosen_key(source, view);
+    if (chosen != NULL) {
+        return take_chosen(chosen, view, columns, ret_error);
+    }
+    if (view->key_count > 0) {
+        return MR_OK;
+    }
+    if (!mr_pg_keys_cover(&source->keys, view->oid, transaction->commit_lsn)) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            status = mr_pg_keys_ask(&source->keys, source->asked, stop_fd, view->oid, transaction,
+                                    ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "key", status, ret_error);
+        }
+    }
+    return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
 }
 
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
@@ -179,6 +363,8 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->base.ops = &ops;
     source->options = *options;
     source->decoder = mr_pgoutput_new();
+    mr_pgoutput_set_keys(source->decoder, find_key, source);
+    source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;
 }
@@ -191,48 +377,11 @@ void mr_pg_source_free(struct mr_source *base)
     struct pg_source *source = source_of(base);
     mr_pg_close(source->conn);
     mr_pgoutput_free(source->decoder);
-    mr_key_list_done(&source->keys);
+    mr_pg_close(source->asked);
+    mr_pg_keys_done(&source->keys);
+    mr_pg_captured_done(&source->captured);
     free(source->database);
     free(source);
-}
-
-/* A table that joined the publication, or changed, after the stream began. The stream's own connection can't
- * be asked while it streams. */
-static void look_up_keys(struct pg_source *source, uint32_t oid)
-{
-    struct mr_pg_conn *conn;
-    struct mr_error error;
-    mr_status status = mr_pg_connect(&source->options.connection, false, -1, &conn, &error);
-    if (status == MR_OK) {
-        status = mr_pg_read_keys(conn, -1, source->options.publication, oid, &source->keys, &error);
-        mr_pg_close(conn);
-    }
-    if (status != MR_OK) {
-        mr_log(MR_LOG_WARN, "key_unknown", error.text, MR_LOG_INT("relation", oid));
-    }
-}
-
-struct mr_key_columns mr_pg_source_key_columns(struct mr_source *base,
-                                               const struct mr_relation *relation)
-{
-    struct pg_source *source = source_of(base);
-    struct mr_table_keys *keys = mr_key_list_find(&source->keys, relation->oid);
-    /* With the default identity the stream itself flags the key; elsewhere only the catalog knows it, and a
-     * second question is of a new version of the relation. */
-    bool flagged = relation->identity == MR_IDENTITY_DEFAULT;
-    if (keys != NULL && keys->asked && !flagged) {
-        mr_key_list_forget(&source->keys, keys);
-        keys = NULL;
-    }
-    if (keys == NULL && !flagged) {
-        look_up_keys(source, relation->oid);
-        keys = mr_key_list_find(&source->keys, relation->oid);
-    }
-    if (keys == NULL) {
-        return (struct mr_key_columns){0};
-    }
-    keys->asked = true;
-    return (struct mr_key_columns){.names = (const char *const *)keys->names, .count = keys->count};
 }
 
 const char *mr_pg_source_database(const struct mr_source *base)

@@ -1,81 +1,159 @@
 #include "source/pg_sql.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-void mr_sql_add_literal(struct mr_text *sql, struct mr_pg_conn *conn, const char *value)
+/* `value` with each `quote` doubled, and each backslash if `escapes`. */
+static void add_doubled(struct mr_text *sql, const char *value, char quote, bool escapes)
 {
-    char *quoted = mr_pg_quote_literal(conn, value);
-    mr_text_string(sql, quoted);
-    free(quoted);
-}
-
-void mr_sql_add_identifier(struct mr_text *sql, struct mr_pg_conn *conn, const char *name)
-{
-    char *quoted = mr_pg_quote_identifier(conn, name);
-    mr_text_string(sql, quoted);
-    free(quoted);
-}
-
-void mr_sql_add_table(struct mr_text *sql, struct mr_pg_conn *conn,
-                      const struct mr_table_name *table)
-{
-    mr_sql_add_identifier(sql, conn, table->schema);
-    mr_text_format(sql, ".");
-    mr_sql_add_identifier(sql, conn, table->table);
-}
-
-void mr_sql_add_tables(struct mr_text *sql, struct mr_pg_conn *conn,
-                       const struct mr_pg_source_options *options)
-{
-    mr_text_format(sql, "ARRAY[");
-    for (uint32_t i = 0; i < options->table_count; i++) {
-        struct mr_text name = {0};
-        mr_sql_add_table(&name, conn, &options->tables[i]);
-        mr_text_string(sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(sql, conn, name.data);
-        mr_text_done(&name);
+    for (; *value != '\0'; value++) {
+        if (*value == quote || (escapes && *value == '\\')) {
+            mr_text_add(sql, value, 1);
+        }
+        mr_text_add(sql, value, 1);
     }
-    mr_text_format(sql, "]::text[]");
 }
 
-void mr_sql_add_table_states(struct mr_text *sql, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options)
+void mr_sql_add_literal(struct mr_text *sql, const char *value)
 {
-    mr_text_format(sql,
-                   "SELECT w.name, c.relkind, c.relpersistence, c.relreplident,"
-                   " EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),"
-                   " EXISTS (SELECT FROM pg_publication_tables t"
-                   "  JOIN pg_namespace tn ON tn.nspname = t.schemaname"
-                   "  JOIN pg_class tc ON tc.relnamespace = tn.oid AND tc.relname = t.tablename"
-                   "  WHERE t.pubname = ");
-    mr_sql_add_literal(sql, conn, options->publication);
-    mr_text_format(
-        sql,
-        "  AND (tc.oid = c.oid OR c.oid IN (SELECT relid FROM pg_partition_ancestors(tc.oid)))),"
-        " has_table_privilege(c.oid, 'SELECT')"
-        " FROM unnest(");
-    mr_sql_add_tables(sql, conn, options);
-    mr_text_format(sql, ") WITH ORDINALITY w(name, n)"
-                        " LEFT JOIN pg_class c ON c.oid = to_regclass(w.name) ORDER BY w.n");
+    bool escapes = strchr(value, '\\') != NULL;
+    mr_text_string(sql, escapes ? " E'" : "'");
+    add_doubled(sql, value, '\'', escapes);
+    mr_text_string(sql, "'");
 }
 
-void mr_sql_add_server_state(struct mr_text *sql, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options)
+void mr_sql_add_identifier(struct mr_text *sql, const char *name)
 {
-    mr_text_format(
+    mr_text_string(sql, "\"");
+    add_doubled(sql, name, '"', false);
+    mr_text_string(sql, "\"");
+}
+
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table)
+{
+    mr_sql_add_identifier(sql, table->schema);
+    mr_text_string(sql, ".");
+    mr_sql_add_identifier(sql, table->table);
+}
+
+/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; `sent(oid)`: what the publication
+ * sends, leaves or roots of partitioned tables as it says (pg_get_publication_tables in
+ * src/backend/catalog/pg_publication.c). Names are compared as names: to_regclass would need rights on the schema. */
+static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(sql, options->tables[i].schema);
+    }
+    mr_text_string(sql, "]::text[], ARRAY[");
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(sql, options->tables[i].table);
+    }
+    mr_text_string(sql,
+                   "]::text[]) WITH ORDINALITY w(schema, name, n)),"
+                   " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
+                   " JOIN pg_namespace s ON s.nspname = w.schema"
+                   " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name),"
+                   " sent AS MATERIALIZED (SELECT t.relid AS oid FROM pg_publication p"
+                   " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t WHERE p.pubname = ");
+    mr_sql_add_literal(sql, options->publication);
+    mr_text_string(sql, ")");
+}
+
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    mr_text_string(
+        sql, ", published AS MATERIALIZED (SELECT oid FROM sent UNION"
+             " SELECT a.relid FROM sent CROSS JOIN LATERAL pg_partition_ancestors(sent.oid) a),"
+             " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
+             " WHERE indisprimary)"
+             " SELECT c.relkind, c.relpersistence, c.relreplident, k.oid IS NOT NULL,"
+             " p.oid IS NOT NULL FROM wanted w LEFT JOIN listed l ON l.n = w.n"
+             " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
+             " LEFT JOIN published p ON p.oid = c.oid ORDER BY w.n");
+}
+
+void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    const char *separator = "";
+    mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
+                        " i.indexrelid IS NULL OR coalesce(a.attnum = ANY (i.indkey), false)"
+                        " FROM (VALUES ");
+    for (uint32_t i = 0, n = 0; i < options->key_count; i++) {
+        const struct mr_table_key *key = &options->keys[i];
+        for (uint32_t k = 0; k < key->column_count; k++) {
+            mr_text_format(sql, "%s(%u, ", separator, n++);
+            mr_sql_add_literal(sql, key->table.schema);
+            mr_text_string(sql, ", ");
+            mr_sql_add_literal(sql, key->table.table);
+            mr_text_string(sql, ", ");
+            mr_sql_add_literal(sql, key->columns[k]);
+            mr_text_string(sql, ")");
+            separator = ", ";
+        }
+    }
+    mr_text_string(sql,
+                   ") w(n, schema, name, part) LEFT JOIN pg_namespace s ON s.nspname = w.schema"
+                   " LEFT JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name"
+                   " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = w.part"
+                   " AND a.attnum > 0 AND NOT a.attisdropped"
+                   " LEFT JOIN pg_index i ON i.indrelid = c.oid AND CASE c.relreplident"
+                   " WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END"
+                   " ORDER BY w.n");
+}
+
+/* The configured tables and their partitions. */
+#define CAPTURED                                                                                   \
+    ", captured AS MATERIALIZED (SELECT oid FROM listed UNION"                                     \
+    " SELECT t.relid FROM listed CROSS JOIN LATERAL pg_partition_tree(listed.oid) t)"
+
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    mr_text_string(sql, CAPTURED
+                   " SELECT a.oid::bigint,"
+                   " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END"
+                   " FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
+                   " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
+                   " ORDER BY 1");
+}
+
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    mr_text_string(
+        sql, CAPTURED
+        ","
+        " unlisted AS MATERIALIZED (SELECT oid FROM sent EXCEPT SELECT oid FROM captured),"
+        " counted AS MATERIALIZED (SELECT sent.oid,"
+        " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
+        " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
+        " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent)"
+        " SELECT (SELECT count(*) FROM unlisted),"
+        " (SELECT string_agg(name, ', ') FROM (SELECT format('%I.%I', s.nspname, c.relname)"
+        " AS name FROM unlisted JOIN pg_class c USING (oid)"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace ORDER BY 1 LIMIT 5) AS few),"
+        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted JOIN unlisted USING (oid)),"
+        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted)");
+}
+
+void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-        " coalesce(s.plugin, CASE WHEN s.slot_name IS NOT NULL THEN 'none' END), s.slot_type,"
-        " s.database, s.active_pid, s.wal_status, s.safe_wal_size,"
-        " pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-        "  ELSE pg_current_wal_lsn() END, s.restart_lsn), s.two_phase, s.confirmed_flush_lsn,"
-        " p.pubowner, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
-        " p.pubviaroot,"
+        " current_setting('output_plugin_libraries', true),"
+        " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"
+        " s.active_pid, s.wal_status, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery()"
+        " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint,"
+        " s.two_phase, s.confirmed_flush_lsn,"
         /* Columns that only PostgreSQL 17 and later have. */
-        " to_jsonb(s)->>'failover', to_jsonb(s)->>'synced', to_jsonb(s)->>'invalidation_reason',"
-        " current_setting('synchronized_standby_slots', true)"
+        " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
+        " to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert"
         " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
-    mr_sql_add_literal(sql, conn, options->slot);
-    mr_text_format(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
-    mr_sql_add_literal(sql, conn, options->publication);
+    mr_sql_add_literal(sql, options->slot);
+    mr_text_string(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
+    mr_sql_add_literal(sql, options->publication);
 }

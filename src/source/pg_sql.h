@@ -3,65 +3,77 @@
 #define MR_SOURCE_PG_SQL_H
 
 #include "base/text.h"
-#include "source/pg_setup.h"
+#include "source/pg_source.h"
 
-void mr_sql_add_literal(struct mr_text *sql, struct mr_pg_conn *conn, const char *value);
-void mr_sql_add_identifier(struct mr_text *sql, struct mr_pg_conn *conn, const char *name);
+/* Quoted so that every server takes them as they are, whatever standard_conforming_strings is
+ * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */
+void mr_sql_add_literal(struct mr_text *sql, const char *value);
+void mr_sql_add_identifier(struct mr_text *sql, const char *name);
 
 /* "schema"."table" */
-void mr_sql_add_table(struct mr_text *sql, struct mr_pg_conn *conn,
-                      const struct mr_table_name *table);
-
-/* ARRAY['"schema"."table"',…]::text[] of all configured tables. */
-void mr_sql_add_tables(struct mr_text *sql, struct mr_pg_conn *conn,
-                       const struct mr_pg_source_options *options);
-
-/* One row a configured table, in the order of configuration; columns as enum mr_table_column. */
-void mr_sql_add_table_states(struct mr_text *sql, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options);
-
-enum mr_table_column {
-    MR_TABLE_NAME,        /* quoted */
-    MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
-    MR_TABLE_PERSISTENCE, /* pg_class.relpersistence */
-    MR_TABLE_IDENTITY,    /* pg_class.relreplident */
-    MR_TABLE_HAS_KEY,     /* t, f: a primary key */
-    MR_TABLE_PUBLISHED,   /* t, f: in the publication, or by its partitions or root */
-    MR_TABLE_READABLE,    /* t, f: SELECT granted */
-};
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
 
 /* One row about server, slot and publication; columns as enum mr_server_column. */
-void mr_sql_add_server_state(struct mr_text *sql, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options);
+void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
 
 enum mr_server_column {
     MR_SERVER_WAL_LEVEL,
     MR_SERVER_ENCODING,
-    MR_SLOT_PLUGIN, /* NULL when there is no slot; also that of a physical one: see type */
-    MR_SLOT_TYPE,
+    MR_SERVER_PLUGINS,       /* output_plugin_libraries; NULL where the server takes every plugin */
+    MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL before 17 */
+    MR_SLOT_TYPE,            /* NULL when there is no slot */
+    MR_SLOT_PLUGIN,          /* NULL also of a physical slot */
     MR_SLOT_DATABASE,
     MR_SLOT_PID,
     MR_SLOT_WAL_STATUS,
-    MR_SLOT_SAFE_BYTES,
     MR_SLOT_RETAINED_BYTES,
     MR_SLOT_TWO_PHASE,
     MR_SLOT_CONFIRMED,
-    MR_PUBLICATION_OWNER, /* NULL when there is no publication */
-    MR_PUBLICATION_ALL_TABLES,
-    MR_PUBLICATION_INSERT,
-    MR_PUBLICATION_UPDATE,
-    MR_PUBLICATION_DELETE,
-    MR_PUBLICATION_TRUNCATE,
-    MR_PUBLICATION_VIA_ROOT,
-    MR_SLOT_FAILOVER, /* true, false, or NULL where the server does not know it */
+    MR_SLOT_FAILOVER, /* NULL where the server does not know it */
     MR_SLOT_SYNCED,   /* likewise: a copy that a standby keeps (or kept, before it was promoted) */
-    MR_SLOT_INVALIDATION,    /* why it is lost, where the server says it */
-    MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL likewise */
+    MR_SLOT_INVALIDATION,  /* why it is lost, where the server says it */
+    MR_PUBLICATION_UPDATE, /* NULL when there is no publication */
+    MR_PUBLICATION_DELETE,
+    MR_PUBLICATION_INSERT,
 };
+#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSBBB"
 
-static inline bool mr_sql_true(const char *value)
-{
-    return value != NULL && value[0] == 't';
-}
+/* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
+ * joins, however many tables there are. */
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_table_column {
+    MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
+    MR_TABLE_PERSISTENCE, /* pg_class.relpersistence */
+    MR_TABLE_IDENTITY,    /* pg_class.relreplident */
+    MR_TABLE_HAS_KEY,     /* a primary key */
+    MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
+};
+#define MR_TABLE_SHAPE "SSSbb"
+
+/* One row a column of key_columns, in the order of configuration; columns as enum mr_key_column. */
+void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_key_column {
+    MR_KEY_EXISTS,
+    MR_KEY_HELD, /* by the replica identity, or that holds nothing at all */
+};
+#define MR_KEY_SHAPE "bb"
+
+/* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
+ * their names; row changes that the server has counted in them, and in all that is sent. */
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_unlisted_column {
+    MR_UNLISTED_COUNT,
+    MR_UNLISTED_NAMES,
+    MR_UNLISTED_CHANGES,
+    MR_SENT_CHANGES
+};
+#define MR_UNLISTED_SHAPE "nSnn"
+
+/* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
+ * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options);
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/reader.h"
-#include "source/relation_cache.h"
 
 enum {
     ORIGIN_MAX = 512, /* bytes of a replication origin's name, where PostgreSQL has its limit too */
@@ -16,17 +16,23 @@ enum {
     MESSAGE_TRANSACTIONAL = 1,
 };
 
+/* A record begins behind LSN 0. */
+#define NOTHING_YET ((struct mr_position){.ordinal = UINT64_MAX})
+
 struct mr_pgoutput {
     struct mr_relation_cache relations;
+    mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
+    void *keys_context;
     bool in_transaction;
-    uint64_t ordinal;    /* of the last change that the handler took */
-    mr_lsn position_lsn; /* of the last transaction or message outside one; positions only grow */
-    mr_lsn last_commit_lsn; /* end LSN of the last transaction that ended */
+    uint64_t ordinal;        /* of the last change that the handler took */
+    struct mr_position last; /* the end of what came last; positions only grow */
+    mr_lsn last_commit_lsn;  /* end LSN of the last transaction that ended */
     struct mr_transaction transaction;
     char origin[ORIGIN_MAX];
     struct mr_datum before[MR_COLUMNS_MAX];
     struct mr_datum after[MR_COLUMNS_MAX];
     struct mr_column_view columns[MR_COLUMNS_MAX]; /* of the Relation message at hand */
+    uint32_t key_columns[MR_COLUMNS_MAX];
 };
 
 /* What a message is decoded with: where it came from and where it goes. */
@@ -42,7 +48,15 @@ struct decoding {
 
 struct mr_pgoutput *mr_pgoutput_new(void)
 {
-    return MR_NEW(struct mr_pgoutput);
+    struct mr_pgoutput *decoder = MR_NEW(struct mr_pgoutput);
+    decoder->last = NOTHING_YET;
+    return decoder;
+}
+
+void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context)
+{
+    decoder->keys = keys;
+    decoder->keys_context = context;
 }
 
 void mr_pgoutput_free(struct mr_pgoutput *decoder)
@@ -64,7 +78,7 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
     mr_relation_cache_done(relations);
     decoder->in_transaction = false;
     decoder->ordinal = 0;
-    decoder->position_lsn = 0;
+    decoder->last = NOTHING_YET;
     decoder->last_commit_lsn = 0;
     decoder->transaction = (struct mr_transaction){0};
 }
@@ -140,41 +154,61 @@ static mr_slice read_identifier(struct decoding *decoding)
 
 /* ---- transactions ---- */
 
-/* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid) */
+/* Microseconds since 1970, kept within what events can tell in nanoseconds since 1970: the years 1678 to 2262. A commit
+ * time is the clock's, unless pg_replication_origin_xact_setup set it, which takes any timestamp and the infinities
+ * (the ends of int64, DT_NOBEGIN and DT_NOEND of utils/timestamp.h). */
+static int64_t commit_time_of(int64_t since_2000_us, mr_lsn commit_lsn)
+{
+    const int64_t most = INT64_MAX / 1000;
+    if (MR_LIKELY(since_2000_us >= -most - MR_PG_EPOCH_US &&
+                  since_2000_us <= most - MR_PG_EPOCH_US)) {
+        return since_2000_us + MR_PG_EPOCH_US;
+    }
+    mr_log(MR_LOG_WARN, "commit_time_out_of_range",
+           "a transaction's commit time is before the year 1678 or after 2262, which events can't "
+           "tell; they have the nearest time that they can",
+           MR_LOG_LSN("commit_lsn", commit_lsn));
+    return since_2000_us < 0 ? -most : most;
+}
+
+static bool is_behind_last(const struct mr_pgoutput *decoder, struct mr_position position)
+{
+    return mr_position_compare(position, decoder->last) > 0;
+}
+
+/* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid)
+ * Transactions come whole, in the order of their commit records (reorderbuffer.c, ReorderBufferCommit), whose beginnings
+ * are the commit LSNs (decode.c, DecodeCommit: buf->origptr). */
 static mr_status decode_begin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     mr_lsn commit_lsn = mr_reader_u64(&decoding->reader);
     int64_t commit_time = (int64_t)mr_reader_u64(&decoding->reader);
     uint32_t xid = mr_reader_u32(&decoding->reader);
-    /* Events tell it in nanoseconds since 1970 too, which end in the year 2262. */
-    int64_t commit_time_ns;
-    require(decoding,
-            !__builtin_add_overflow(commit_time, MR_PG_EPOCH_US, &commit_time) &&
-                !__builtin_mul_overflow(commit_time, 1000, &commit_time_ns),
-            "its commit time is out of range");
     MR_TRY(expect_end(decoding));
     if (decoder->in_transaction) {
         return malformed(decoding, "a transaction is open already");
     }
-    if (commit_lsn <= decoder->position_lsn) {
+    if (!is_behind_last(decoder, (struct mr_position){commit_lsn, 1})) {
         return malformed(decoding, "its commit LSN " MR_LSN_FORMAT " is not behind " MR_LSN_FORMAT,
-                         MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->position_lsn));
+                         MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
     }
     decoder->transaction = (struct mr_transaction){
         .commit_lsn = commit_lsn,
         .last_commit_lsn = decoder->last_commit_lsn,
-        .commit_time_us = commit_time,
+        .commit_time_us = commit_time_of(commit_time, commit_lsn),
         .xid = xid,
     };
-    decoder->position_lsn = commit_lsn;
+    const struct mr_source_handler *handler = decoding->handler;
+    MR_TRY(handler->begin(handler->context, &decoder->transaction, decoding->ret_error));
+    decoder->last = (struct mr_position){commit_lsn, UINT64_MAX};
     decoder->ordinal = 0;
     decoder->in_transaction = true;
-    decoding->handler->begin(decoding->handler->context, &decoder->transaction);
     return MR_OK;
 }
 
-/* Commit: Byte1('C') Int8(flags, 0) Int64(commit LSN) Int64(end LSN) Int64(commit time) */
+/* Commit: Byte1('C') Int8(flags, 0) Int64(commit LSN) Int64(end LSN) Int64(commit time)
+ * The end LSN is the commit record's (DecodeCommit: buf->endptr). */
 static mr_status decode_commit(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
@@ -191,13 +225,14 @@ static mr_status decode_commit(struct decoding *decoding)
                          MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->transaction.commit_lsn));
     }
     decoder->transaction.end_lsn = end_lsn;
+    const struct mr_source_handler *handler = decoding->handler;
+    MR_TRY(handler->commit(handler->context, &decoder->transaction, decoding->ret_error));
     decoder->last_commit_lsn = end_lsn;
     decoder->in_transaction = false;
-    decoding->handler->commit(decoding->handler->context, &decoder->transaction);
     return MR_OK;
 }
 
-/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name) */
+/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name); right behind Begin (pgoutput.c, send_repl_origin) */
 static mr_status decode_origin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
@@ -259,11 +294,23 @@ static struct mr_relation_view read_relation(struct decoding *decoding)
     return view;
 }
 
+static mr_status find_key(struct decoding *decoding, struct mr_relation_view *view)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    if (decoder->keys == NULL) {
+        mr_relation_flagged_key(view, decoder->key_columns);
+        return MR_OK;
+    }
+    return decoder->keys(decoder->keys_context, &decoder->transaction, view, decoder->key_columns,
+                         decoding->ret_error);
+}
+
 static mr_status decode_relation(struct decoding *decoding)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
     struct mr_relation_view view = read_relation(decoding);
     MR_TRY(expect_end(decoding));
+    MR_TRY(find_key(decoding, &view));
     const struct mr_relation *known = mr_relation_cache_find(cache, view.oid);
     if (known != NULL && mr_relation_matches(known, &view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
@@ -474,21 +521,23 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
 
 /* The server sends such a message when it comes upon its record (ReorderBufferQueueMessage), and a
  * transaction as a whole when it comes upon the commit record; hence it stands between transactions, never
- * inside one, and its LSN behind the commit LSN before it. */
+ * inside one. Its LSN is where its record ends (decode.c, logicalmsg_decode: buf->endptr), a transaction's where
+ * the commit record begins (DecodeCommit: buf->origptr). So it is behind the commit LSN before it, and the
+ * next one may be equal to it; ordinal 0 stands before that transaction's changes. */
 static mr_status hand_over_alone(struct decoding *decoding, struct mr_message_event *message)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     if (decoder->in_transaction) {
         return malformed(decoding, "it is not transactional, but a transaction is open");
     }
-    if (message->lsn <= decoder->position_lsn) {
-        return malformed(decoding, "its LSN " MR_LSN_FORMAT " is not behind " MR_LSN_FORMAT,
-                         MR_LSN_ARGS(message->lsn), MR_LSN_ARGS(decoder->position_lsn));
-    }
     message->position = (struct mr_position){.commit_lsn = message->lsn, .ordinal = 0};
+    if (!is_behind_last(decoder, message->position)) {
+        return malformed(decoding, "its LSN " MR_LSN_FORMAT " is not behind " MR_LSN_FORMAT,
+                         MR_LSN_ARGS(message->lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
+    }
     const struct mr_source_handler *handler = decoding->handler;
     MR_TRY(handler->message(handler->context, message, decoding->ret_error));
-    decoder->position_lsn = message->lsn;
+    decoder->last = message->position;
     return MR_OK;
 }
 

@@ -8,11 +8,21 @@
 #ifndef MR_SOURCE_PGOUTPUT_H
 #define MR_SOURCE_PGOUTPUT_H
 
+#include "source/relation_cache.h"
 #include "source/source.h"
 
 struct mr_pgoutput;
 
 struct mr_pgoutput *mr_pgoutput_new(void);
+
+/* Tells the key of a relation that the stream announces, as indexes into view->columns: at most column_count go to
+ * `columns`. Sets view's key fields. Any status but MR_OK is what decoding the message then answers; it may come again. */
+typedef mr_status (*mr_pgoutput_keys_fn)(void *context, const struct mr_transaction *transaction,
+                                         struct mr_relation_view *view, uint32_t *columns,
+                                         struct mr_error *ret_error);
+
+/* Without one, the key is what the relation's own flags say (mr_relation_flagged_key). */
+void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context);
 
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);

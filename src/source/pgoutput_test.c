@@ -25,8 +25,9 @@ struct seen {
     struct mr_error error;
 
     unsigned begins, commits, changes, messages, relation_ends;
-    unsigned calls;   /* of change and message, whatever they answered */
-    unsigned full_at; /* this call answers `answer`; 0: none */
+    unsigned full_transactions; /* so many begins and commits are full */
+    unsigned calls;             /* of change and message, whatever they answered */
+    unsigned full_at;           /* this call answers `answer`; 0: none */
     mr_status answer;
     bool skips; /* answers MR_OK to what it has taken already, as the pipeline does */
 
@@ -94,20 +95,34 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static void on_begin(void *context, const struct mr_transaction *transaction)
+static mr_status on_begin(void *context, const struct mr_transaction *transaction,
+                          struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct seen *seen = context;
+    if (seen->full_transactions > 0) {
+        seen->full_transactions--;
+        return MR_FULL;
+    }
     seen->begins++;
     seen->transaction = *transaction;
     seen->transaction_at = transaction;
+    return MR_OK;
 }
 
-static void on_commit(void *context, const struct mr_transaction *transaction)
+static mr_status on_commit(void *context, const struct mr_transaction *transaction,
+                           struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct seen *seen = context;
     assert_ptr_equal(transaction, seen->transaction_at);
+    if (seen->full_transactions > 0) {
+        seen->full_transactions--;
+        return MR_FULL;
+    }
     seen->commits++;
     seen->transaction = *transaction;
+    return MR_OK;
 }
 
 static void on_relation_end(void *context, const struct mr_relation *relation)
@@ -312,25 +327,44 @@ static void test_decode_begin_time_range(void **state)
     struct seen *seen = *state;
     static const struct {
         int64_t since_2000_us, since_1970_us;
-    } good[] = {
+    } times[] = {
         {0, INT64_C(946684800000000)},
         {-INT64_C(946684800000000), 0},
         {INT64_MIN / 1000 - MR_PG_EPOCH_US, INT64_MIN / 1000},
         {INT64_MAX / 1000 - MR_PG_EPOCH_US, INT64_MAX / 1000},
+        /* What can't be told in nanoseconds is clamped, the infinities too. */
+        {INT64_MIN / 1000 - MR_PG_EPOCH_US - 1, INT64_MIN / 1000},
+        {INT64_MAX / 1000 - MR_PG_EPOCH_US + 1, INT64_MAX / 1000},
+        {INT64_MIN, INT64_MIN / 1000},
+        {INT64_MAX, INT64_MAX / 1000},
     };
-    static const int64_t bad[] = {INT64_MIN, INT64_MIN / 1000 - MR_PG_EPOCH_US - 1,
-                                  INT64_MAX / 1000 - MR_PG_EPOCH_US + 1, INT64_MAX};
     struct mr_wire wire;
-    for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
-        begin_at_time(&wire, 0x1000 + i, good[i].since_2000_us);
+    for (size_t i = 0; i < MR_ARRAY_LEN(times); i++) {
+        begin_at_time(&wire, 0x1000 + i, times[i].since_2000_us);
         assert_ok(seen, &wire);
-        assert_true(seen->transaction.commit_time_us == good[i].since_1970_us);
+        assert_true(seen->transaction.commit_time_us == times[i].since_1970_us);
         commit(seen, 0x1000 + i);
     }
-    for (size_t i = 0; i < MR_ARRAY_LEN(bad); i++) {
-        begin_at_time(&wire, 0x2000, bad[i]);
-        assert_wrong(seen, &wire, "its commit time is out of range");
-    }
+}
+
+static void test_decode_full_begin_and_commit_come_again(void **state)
+{
+    struct seen *seen = *state;
+    struct mr_wire wire;
+    seen->full_transactions = 1;
+    mr_wire_begin(&wire, COMMIT_LSN, 1);
+    assert_int_equal(decode(seen, &wire), MR_FULL);
+    assert_false(mr_pgoutput_in_transaction(seen->decoder));
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->begins, 1);
+    seen->full_transactions = 1;
+    mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN + 1);
+    assert_int_equal(decode(seen, &wire), MR_FULL);
+    assert_true(mr_pgoutput_in_transaction(seen->decoder));
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->commits, 1);
+    begin(seen, COMMIT_LSN + 1);
+    assert_int_equal(seen->transaction.last_commit_lsn, COMMIT_LSN + 1);
 }
 
 static void test_decode_commit_out_of_place(void **state)
@@ -922,14 +956,18 @@ static void test_decode_message_between_transactions(void **state)
     assert_slice(seen->message.prefix, "pre");
     assert_slice(seen->message.content, "body");
     assert_wrong(seen, &wire, "its LSN 0/1800 is not behind 0/1800");
+    mr_wire_begin(&wire, 0x17FF, 1);
+    assert_wrong(seen, &wire, "its commit LSN 0/17FF is not behind 0/1800");
+    begin(seen, 0x1800); /* the commit record begins where the message's ends */
+    assert_int_equal(seen->transaction.last_commit_lsn, 0); /* a message is no commit */
+    commit(seen, 0x1800);
+    mr_wire_message(&wire, false, 0x1800, "pre", "body");
+    assert_wrong(seen, &wire, "its LSN 0/1800 is not behind 0/1800");
     mr_wire_begin(&wire, 0x1800, 1);
     assert_wrong(seen, &wire, "its commit LSN 0/1800 is not behind 0/1800");
-    begin(seen, 0x1801);
-    assert_int_equal(seen->transaction.last_commit_lsn, 0); /* a message is no commit */
-    commit(seen, 0x1801);
-    mr_wire_message(&wire, false, 0x1801, "pre", "body");
-    assert_wrong(seen, &wire, "its LSN 0/1801 is not behind 0/1801");
-    mr_wire_message(&wire, false, 0x1802, "pre", "body");
+    mr_wire_message(&wire, false, 0x1880, "pre", "body");
+    assert_ok(seen, &wire);
+    mr_wire_message(&wire, false, 0x18C0, "pre", "its neighbour");
     assert_ok(seen, &wire);
     for (unsigned flags = 2; flags <= UINT8_MAX; flags++) {
         mr_wire_message(&wire, false, 0x1900, "pre", "secret");
@@ -975,7 +1013,7 @@ static void script(struct mr_wire *wire, unsigned step)
         mr_wire_commit(wire, COMMIT_LSN, COMMIT_LSN + 1);
         break;
     case 10:
-        mr_wire_message(wire, false, COMMIT_LSN + 1, "p", "between");
+        mr_wire_message(wire, false, 0x3000, "p", "between");
         break;
     case 11:
         mr_wire_begin(wire, 0x3000, 2);
@@ -990,8 +1028,8 @@ static void script(struct mr_wire *wire, unsigned step)
 }
 
 static const struct mr_position script_positions[] = {
-    {0x1000, 0},     {COMMIT_LSN, 1}, {COMMIT_LSN, 2},     {COMMIT_LSN, 3}, {COMMIT_LSN, 4},
-    {COMMIT_LSN, 5}, {COMMIT_LSN, 6}, {COMMIT_LSN + 1, 0}, {0x3000, 1},     {0x3000, 2},
+    {0x1000, 0},     {COMMIT_LSN, 1}, {COMMIT_LSN, 2}, {COMMIT_LSN, 3}, {COMMIT_LSN, 4},
+    {COMMIT_LSN, 5}, {COMMIT_LSN, 6}, {0x3000, 0},     {0x3000, 1},     {0x3000, 2},
     {0x3000, 3},     {0x3000, 4},     {0x3000, 5},
 };
 
@@ -1430,6 +1468,7 @@ int main(void)
         TEST(test_decode_transaction),
         TEST(test_decode_begin_out_of_place),
         TEST(test_decode_begin_time_range),
+        TEST(test_decode_full_begin_and_commit_come_again),
         TEST(test_decode_commit_out_of_place),
         TEST(test_decode_origin),
         TEST(test_decode_origin_length_limit),

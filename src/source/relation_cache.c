@@ -58,13 +58,13 @@ void mr_relation_cache_done(struct mr_relation_cache *cache)
     *cache = (struct mr_relation_cache){0};
 }
 
-/* The columns come right behind the relation, the names behind the columns. */
+/* The columns come right behind the relation, those of the key behind them, and last the names. */
 _Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_column) == 0, "columns are aligned");
 
 static size_t view_size(const struct mr_relation_view *view)
 {
     size_t size = sizeof(struct mr_relation) + view->column_count * sizeof(struct mr_column) +
-                  view->schema.len + 1 + view->table.len + 1;
+                  view->key_count * sizeof(uint32_t) + view->schema.len + 1 + view->table.len + 1;
     for (uint32_t i = 0; i < view->column_count; i++) {
         size += view->columns[i].name.len + 1;
     }
@@ -80,11 +80,24 @@ static char *copy_name(char **names, mr_slice name)
     return copy;
 }
 
+void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns)
+{
+    view->key_count = 0;
+    view->key_columns = columns;
+    view->key_is_chosen = false;
+    for (uint32_t i = 0; view->identity != MR_IDENTITY_FULL && i < view->column_count; i++) {
+        if (view->columns[i].in_identity) {
+            columns[view->key_count++] = i;
+        }
+    }
+}
+
 struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
 {
     struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(view_size(view));
     struct mr_column *columns = (struct mr_column *)(relation + 1);
-    char *names = (char *)(columns + view->column_count);
+    uint32_t *key_columns = (uint32_t *)(columns + view->column_count);
+    char *names = (char *)(key_columns + view->key_count);
     *relation = (struct mr_relation){
         .oid = view->oid,
         .schema = copy_name(&names, view->schema),
@@ -92,7 +105,12 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
         .identity = view->identity,
         .column_count = view->column_count,
         .columns = columns,
+        .key_count = view->key_count,
+        .key_columns = key_columns,
+        .key_is_chosen = view->key_is_chosen,
+        .is_unlisted = view->is_unlisted,
     };
+    memcpy(key_columns, view->key_columns, view->key_count * sizeof(*key_columns));
     for (uint32_t i = 0; i < view->column_count; i++) {
         columns[i] = (struct mr_column){
             .name = copy_name(&names, view->columns[i].name),
@@ -122,7 +140,11 @@ static bool column_matches(const struct mr_column *column, const struct mr_colum
 
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view)
 {
-    if (relation->identity != view->identity || relation->column_count != view->column_count ||
+    if (relation->is_unlisted != view->is_unlisted || relation->identity != view->identity ||
+        relation->column_count != view->column_count || relation->key_count != view->key_count ||
+        relation->key_is_chosen != view->key_is_chosen ||
+        memcmp(relation->key_columns, view->key_columns,
+               view->key_count * sizeof(*view->key_columns)) != 0 ||
         !name_matches(relation->schema, view->schema) ||
         !name_matches(relation->table, view->table)) {
         return false;

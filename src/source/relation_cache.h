@@ -27,7 +27,15 @@ struct mr_relation_view {
     enum mr_replica_identity identity;
     uint32_t column_count;
     const struct mr_column_view *columns;
+    uint32_t key_count; /* not of the message: see mr_pgoutput_keys_fn */
+    const uint32_t *key_columns;
+    bool key_is_chosen;
+    bool is_unlisted; /* likewise */
 };
+
+/* The key that the stream itself tells: the flagged columns in the table's order, unless all are flagged because the
+ * identity is FULL. Sets the view's key fields; `columns` has room for column_count. */
+void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
 
 /* A relation of its own, with everything copied. */
 struct mr_relation *mr_relation_new(const struct mr_relation_view *view);

@@ -9,19 +9,22 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "base/status.h"
 #include "event/checkpoint.h"
 
-/* What the pipeline does with the stream. Every function may be called again with the same arguments
- * after it answered MR_FULL; positions tell what was done already. */
+/* What the pipeline does with the stream. Every function that answers may be called again with the same arguments
+ * after it answered MR_FULL; positions tell what was done already, and a begin or commit that was full was not. */
 struct mr_source_handler {
     void *context;
     bool hold; /* nothing more is to be handed over for now: `receive` answers MR_FULL */
     mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
     mr_status (*message)(void *context, const struct mr_message_event *message,
                          struct mr_error *ret_error);
-    void (*begin)(void *context, const struct mr_transaction *transaction);
-    void (*commit)(void *context, const struct mr_transaction *transaction);
+    mr_status (*begin)(void *context, const struct mr_transaction *transaction,
+                       struct mr_error *ret_error);
+    mr_status (*commit)(void *context, const struct mr_transaction *transaction,
+                        struct mr_error *ret_error);
     /* The server has sent all that lies before `server_end`; it may want a status update now. */
     void (*keepalive)(void *context, mr_lsn server_end, bool reply_requested);
     /* `relation` is about to be freed; forget what was derived from it. */
@@ -64,9 +67,10 @@ struct mr_source_ops {
 struct mr_source {
     const struct mr_source_ops *ops;
     /* The source counts, anybody reads. */
-    _Atomic uint64_t received_bytes;    /* of messages */
+    mr_counter received_bytes;          /* of messages */
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
+    _Atomic bool stands_by;             /* connected, and waits until another instance ends */
     /* Since when the server has refused connections because it shuts down (monotonic); 0: it has not. Told by
      * whoever looks at the server, heeded by the source. */
     _Atomic int64_t server_stops_ns;

@@ -65,6 +65,15 @@ void mr_recording_keepalive(struct mr_recording *recording, mr_lsn server_end, b
     append_payload(recording, &head, NULL);
 }
 
+void mr_recording_payload(struct mr_recording *recording, mr_slice payload)
+{
+    if (payload.len <= UINT16_MAX) {
+        uint8_t length[2] = {(uint8_t)(payload.len >> 8), (uint8_t)payload.len};
+        append(recording, length, sizeof(length));
+        append(recording, payload.data, payload.len);
+    }
+}
+
 bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload)
 {
     if (recording.len - *at < 2) {

@@ -32,6 +32,9 @@ void mr_recording_rows(struct mr_recording *recording, uint32_t rows,
  * TRUNCATE, messages, origins, keepalives, text that must be escaped. */
 void mr_recording_everything(struct mr_recording *recording);
 
+/* Adds a payload as it is; one that is longer than its length can say is left out. */
+void mr_recording_payload(struct mr_recording *recording, mr_slice payload);
+
 /* The payload at `*at`, which moves behind it; false at the end. A length that passes the end means the
  * rest: any bytes are a recording. */
 bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload);

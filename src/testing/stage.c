@@ -22,6 +22,26 @@ static struct mr_stage *of_sink(const struct mr_sink *sink)
 
 /* ---- the source ---- */
 
+/* As the server does: a transaction is sent unless its commit record begins before the start, a message outside
+ * transactions unless its record does (snapbuild.c, SnapBuildXactNeedsSkip); records here leave no gap. */
+static void skip_to(struct mr_stage *stage, mr_lsn start)
+{
+    mr_lsn begun = 0;
+    bool in_transaction = false;
+    for (int i = 0; i < stage->step_count; i++) {
+        const struct mr_step *step = &stage->steps[i];
+        if (step->kind == MR_STEP_BEGIN) {
+            begun = step->lsn;
+            in_transaction = true;
+        } else if (step->kind == MR_STEP_COMMIT) {
+            in_transaction = false;
+            stage->at = begun < start ? i + 1 : stage->at;
+        } else if (step->kind == MR_STEP_MESSAGE && !in_transaction) {
+            stage->at = step->lsn <= start ? i + 1 : stage->at;
+        }
+    }
+}
+
 static mr_status script_open(struct mr_source *source, const struct mr_checkpoint *stored,
                              mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *error)
@@ -31,28 +51,54 @@ static mr_status script_open(struct mr_source *source, const struct mr_checkpoin
     struct mr_stage *stage = of_source(source);
     stage->at = 0;
     stage->in_transaction = false;
+    stage->asked = false;
     stage->known = stored != NULL ? *stored : (struct mr_checkpoint){0};
     int opens = atomic_fetch_add(&stage->opens, 1) + 1;
     int from = atomic_load(&stage->refuse_from);
     if (from != 0 && opens >= from && opens < atomic_load(&stage->refuse_to)) {
+        stage->connected = false; /* an error ends the claim */
         return mr_fail(error, MR_ERR_HISTORY, "scripted gap");
     }
-    /* As the server does: transactions that end at or before the start are not sent. */
-    for (int i = 0; i < stage->step_count; i++) {
-        if (stage->steps[i].kind == MR_STEP_COMMIT && stage->steps[i].lsn <= start) {
-            stage->at = i + 1;
-        }
-    }
+    skip_to(stage, start);
     return MR_OK;
 }
 
 static mr_status script_claim(struct mr_source *source, int stop_fd, struct mr_error *error)
 {
-    (void)stop_fd;
-    (void)error;
+    struct mr_stage *stage = of_source(source);
+    MR_ASSERT(!stage->connected);
+    if (stage->lost_once && atomic_load(&stage->gates_open) < stage->claim_gate) {
+        return mr_fail(error, MR_ERR_TRANSIENT, "scripted absence");
+    }
+    if (stage->stands_by) {
+        struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+        atomic_fetch_add(&stage->claims, 1);
+        MR_ASSERT(poll(&stop, 1, MR_STAGE_WAIT_S * 1000) == 1);
+        return MR_AGAIN;
+    }
+    stage->connected = true;
     poll(NULL, 0, 5); /* who does not wait for it is ahead */
-    atomic_fetch_add(&of_source(source)->claims, 1);
+    atomic_fetch_add(&stage->claims, 1);
     return MR_OK;
+}
+
+static mr_status play_message(struct mr_stage *stage, const struct mr_step *step,
+                              const struct mr_source_handler *handler, struct mr_error *error)
+{
+    struct mr_message_event message = {
+        .lsn = step->lsn,
+        .position = {.commit_lsn = step->lsn},
+        .prefix = MR_SLICE("prefix"),
+        .content = MR_SLICE("\"v\":\"message\""),
+    };
+    if (stage->in_transaction) {
+        message.transaction = &stage->transaction;
+        message.position = (struct mr_position){.commit_lsn = stage->transaction.commit_lsn,
+                                                .ordinal = stage->ordinal + 1};
+    }
+    mr_status status = handler->message(handler->context, &message, error);
+    stage->ordinal += stage->in_transaction && status == MR_OK;
+    return status;
 }
 
 static mr_status play(struct mr_stage *stage, const struct mr_step *step,
@@ -63,15 +109,25 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
     case MR_STEP_BEGIN:
         stage->transaction = (struct mr_transaction){.commit_lsn = step->lsn, .xid = 1};
         stage->ordinal = 0;
-        handler->begin(handler->context, &stage->transaction);
+        MR_TRY(handler->begin(handler->context, &stage->transaction, error));
+        stage->in_transaction = true;
         return MR_OK;
     case MR_STEP_COMMIT:
         stage->transaction.end_lsn = step->lsn;
-        handler->commit(handler->context, &stage->transaction);
+        MR_TRY(handler->commit(handler->context, &stage->transaction, error));
+        stage->in_transaction = false;
         return MR_OK;
+    case MR_STEP_MESSAGE:
+        return play_message(stage, step, handler, error);
     case MR_STEP_KEEPALIVE:
-        handler->keepalive(handler->context, step->lsn, true);
+    case MR_STEP_PASSED:
+        handler->keepalive(handler->context, step->lsn, step->kind == MR_STEP_KEEPALIVE);
+        stage->server_at = step->lsn;
         return MR_OK;
+    case MR_STEP_TOLD:
+        return atomic_load(&stage->told) >= step->lsn ? MR_OK : MR_AGAIN;
+    case MR_STEP_GATE:
+        return atomic_load(&stage->gates_open) >= (int)step->lsn ? MR_OK : MR_AGAIN;
     case MR_STEP_LOST:
         if (stage->lost_once) {
             return MR_OK;
@@ -95,10 +151,22 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
     return status;
 }
 
+static void receive_bytes(struct mr_source *source)
+{
+    atomic_fetch_add(&source->received_bytes, 1);
+}
+
 static mr_status script_receive(struct mr_source *source, const struct mr_source_handler *handler,
                                 struct mr_error *error)
 {
     struct mr_stage *stage = of_source(source);
+    atomic_fetch_add(&stage->receives, 1);
+    if (stage->asked && !stage->silent) {
+        stage->asked = false;
+        receive_bytes(source);
+        handler->keepalive(handler->context, stage->server_at, false);
+        atomic_fetch_add(&stage->answers, 1);
+    }
     if (stage->at == stage->step_count) {
         /* What a pipeline does with its time when nothing comes is not what is tested here. */
         poll(NULL, 0, 1);
@@ -107,6 +175,7 @@ static mr_status script_receive(struct mr_source *source, const struct mr_source
     mr_status status = play(stage, &stage->steps[stage->at], handler, error);
     if (status == MR_OK) {
         stage->at++;
+        receive_bytes(source);
     }
     /* Each row is a batch of its own, together with the commit behind it; a row before a loss stays in the
      * pipeline's hands. */
@@ -119,21 +188,25 @@ static mr_status script_receive(struct mr_source *source, const struct mr_source
 static mr_status script_confirm(struct mr_source *source, mr_lsn flushed, bool ping,
                                 struct mr_error *error)
 {
-    (void)ping;
     (void)error;
-    atomic_store(&of_source(source)->told, flushed);
+    struct mr_stage *stage = of_source(source);
+    stage->asked |= ping;
+    atomic_store(&stage->told, flushed);
+    atomic_fetch_add(&stage->confirms, 1);
     return MR_OK;
 }
 
 static int script_descriptor(const struct mr_source *source)
 {
-    return of_source(source)->fd;
+    const struct mr_stage *stage = of_source(source);
+    return atomic_load(&stage->claims) <= stage->dying_claims ? stage->dead_fd : stage->fd;
 }
 
 static void script_close(struct mr_source *source, int64_t deadline_ns)
 {
-    (void)source;
     (void)deadline_ns;
+    of_source(source)->connected = false;
+    atomic_fetch_add(&of_source(source)->closes, 1);
 }
 
 /* ---- the sink ---- */
@@ -143,10 +216,12 @@ static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
 {
     (void)wake_fd;
     (void)stop_fd;
-    (void)error;
     struct mr_stage *stage = of_sink(sink);
     while (atomic_load(&stage->claims) < atomic_load(&stage->open_at_claims)) {
         poll(NULL, 0, 1);
+    }
+    if (stage->sink_is_refused) {
+        return mr_fail(error, MR_ERR_CONFIG, "scripted refusal");
     }
     stage->done = done;
     stage->done_context = context;
@@ -171,6 +246,20 @@ static void remember(struct mr_stage *stage, const struct mr_batch *batch)
     pthread_mutex_unlock(&stage->lock);
 }
 
+static bool refuses(struct mr_stage *stage, const struct mr_batch *batch)
+{
+    for (uint32_t i = 0; stage->refuse_from_bytes != 0 && i < batch->record_count; i++) {
+        const struct mr_record *record = mr_batch_record(batch, i);
+        size_t bytes = (size_t)record->key_len + record->value_len;
+        if (bytes >= stage->refuse_from_bytes) {
+            stage->sink.refusal = (struct mr_sink_refusal){
+                .position = record->position, .bytes = bytes, .too_large = true};
+            return true;
+        }
+    }
+    return false;
+}
+
 static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *error)
 {
     struct mr_stage *stage = of_sink(sink);
@@ -179,6 +268,9 @@ static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct
     if (fail_after != 0 && count >= fail_after) {
         atomic_store(&stage->fail_after, 0);
         return mr_fail(error, MR_ERR_TRANSIENT, "scripted failure");
+    }
+    if (refuses(stage, batch)) {
+        return mr_fail(error, MR_ERR_POISON, "scripted refusal");
     }
     remember(stage, batch);
     batch->state = MR_BATCH_SENDING;
@@ -190,6 +282,7 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
 {
     (void)error;
     struct mr_stage *stage = of_sink(sink);
+    atomic_fetch_add(&stage->polls, 1);
     int from = atomic_load(&stage->release_from);
     if (sink->storage == MR_STORES_WITH && !stage->ending) {
         from = -1;
@@ -211,6 +304,9 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
     (void)error;
     struct mr_stage *stage = of_sink(sink);
     stage->loaded_unclaimed |= atomic_load(&stage->claims) == 0;
+    while (atomic_load(&stage->closes) < atomic_load(&stage->load_at_closes)) {
+        poll(NULL, 0, 1);
+    }
     pthread_mutex_lock(&stage->lock);
     *ret_found = stage->stored_found;
     *ret_state = stage->stored;
@@ -253,17 +349,10 @@ static void stage_close(struct mr_sink *sink)
 
 /* ---- the fixture ---- */
 
-static struct mr_key_columns no_keys(void *context, const struct mr_relation *relation)
-{
-    (void)context;
-    (void)relation;
-    return (struct mr_key_columns){0};
-}
-
 void mr_stage_renew_encoder(struct mr_stage *stage)
 {
     mr_encoder_free(stage->encoder);
-    stage->encoder = mr_encoder_new(&stage->encode_options, &stage->topics, no_keys, NULL);
+    stage->encoder = mr_encoder_new(&stage->encode_options, &stage->topics);
 }
 
 int mr_stage_setup(void **state)
@@ -296,15 +385,20 @@ int mr_stage_setup(void **state)
                                            .identity = MR_IDENTITY_DEFAULT,
                                            .column_count = 1,
                                            .columns = &stage->column};
-    stage->encode_options =
-        (struct mr_encode_options){.topic_prefix = "p", .unavailable_value = "u"};
+    static const char *const all_messages[] = {"*"};
+    stage->encode_options = (struct mr_encode_options){.topic_prefix = "p",
+                                                       .unavailable_value = "u",
+                                                       .message_prefixes = all_messages,
+                                                       .message_prefix_count = 1,
+                                                       .message_bytes_max = SIZE_MAX};
     mr_stage_renew_encoder(stage);
     stage->options = (struct mr_pipeline_options){.batches = 8,
                                                   .batch_bytes = 4096,
                                                   .change_bytes_max = 65536,
                                                   .status_interval_ms = 1,
                                                   .shutdown_deadline_ms = MR_STAGE_WAIT_S * 1000,
-                                                  .backoff_max_ms = 1};
+                                                  .backoff_max_ms = 1,
+                                                  .idle_ms = 5};
     *state = stage;
     return 0;
 }
@@ -338,6 +432,37 @@ void mr_stage_wait(const struct mr_stage *stage, bool (*condition)(const struct 
         assert_true(mr_monotonic_ns() < limit_ns);
         poll(NULL, 0, 1);
     }
+}
+
+static bool confirmed_times(const struct mr_stage *stage, long count)
+{
+    return atomic_load(&stage->confirms) >= count;
+}
+
+void mr_stage_wait_confirms(const struct mr_stage *stage, int more)
+{
+    mr_stage_wait(stage, confirmed_times, atomic_load(&stage->confirms) + more);
+}
+
+static bool polled(const struct mr_stage *stage, long count)
+{
+    return atomic_load(&stage->polls) >= count;
+}
+
+void mr_stage_wait_polls(const struct mr_stage *stage, int more)
+{
+    mr_stage_wait(stage, polled, atomic_load(&stage->polls) + more);
+}
+
+static bool held_back(const struct mr_stage *stage, long ns)
+{
+    return mr_pipeline_stats(stage->pipeline).backpressure_ns >= (uint64_t)ns;
+}
+
+void mr_stage_wait_held_back(const struct mr_stage *stage, int more_ms)
+{
+    long now = (long)mr_pipeline_stats(stage->pipeline).backpressure_ns;
+    mr_stage_wait(stage, held_back, now + more_ms * 1000000L);
 }
 
 bool mr_stage_told(const struct mr_stage *stage, long lsn)

@@ -8,15 +8,27 @@
 
 #include "pipeline/pipeline.h"
 
-enum mr_step_kind { MR_STEP_ROW, MR_STEP_BEGIN, MR_STEP_COMMIT, MR_STEP_KEEPALIVE, MR_STEP_LOST };
+enum mr_step_kind {
+    MR_STEP_ROW,
+    MR_STEP_BEGIN,
+    MR_STEP_COMMIT,
+    MR_STEP_MESSAGE,
+    MR_STEP_KEEPALIVE, /* asks for an answer */
+    MR_STEP_PASSED,    /* a keepalive that asks nothing */
+    MR_STEP_TOLD,      /* nothing comes until the server was told */
+    MR_STEP_GATE,      /* nothing comes until the test opens it */
+    MR_STEP_LOST,
+};
 
 struct mr_step {
     enum mr_step_kind kind;
-    mr_lsn lsn;    /* begin: commit LSN; commit: end LSN; keepalive: server's end */
+    /* begin: where the commit record begins; commit: where it ends; message outside transactions: where its record
+     * ends; keepalive: where the server stands; told: of that or more; gate: its number */
+    mr_lsn lsn;
     const char *v; /* row: its value */
 };
 
-enum { MR_STAGE_RECORDS_MAX = 64, MR_STAGE_WAIT_S = 20 };
+enum { MR_STAGE_RECORDS_MAX = 256, MR_STAGE_WAIT_S = 20 };
 
 /* A test sets what it wants otherwise before it starts the pipeline; what is atomic, at any time. */
 struct mr_stage {
@@ -32,7 +44,16 @@ struct mr_stage {
     uint64_t ordinal;
     struct mr_column column;
     struct mr_relation relation;
-    bool lost_once; /* MR_STEP_LOST happens at the first pass only */
+    bool lost_once;   /* MR_STEP_LOST happens at the first pass only */
+    bool connected;   /* from the claim to the close */
+    bool silent;      /* questions are not answered */
+    bool asked;       /* and one waits for its answer */
+    mr_lsn server_at; /* end of what was sent */
+    _Atomic int gates_open;
+    _Atomic int receives;
+    _Atomic int answers; /* to questions */
+    _Atomic int confirms;
+    _Atomic int closes;
     _Atomic mr_lsn told;
     _Atomic int opens;
 
@@ -42,9 +63,11 @@ struct mr_stage {
     struct mr_batch *held[MR_STAGE_RECORDS_MAX];
     int held_count;
     _Atomic int received; /* batches the sink has */
+    _Atomic int polls;
     _Atomic int
         release_from; /* holds batches until told: -1 keeps all, n gives back the n-th and later */
-    _Atomic int fail_after; /* the session fails when so many batches have come; 0: never */
+    size_t refuse_from_bytes; /* a record of so many bytes is refused; 0: none is */
+    _Atomic int fail_after;   /* the session fails when so many batches have come; 0: never */
     _Atomic int sessions;
     bool ending; /* the position of what is held is stored with it: it comes home */
     pthread_mutex_t lock;
@@ -59,6 +82,12 @@ struct mr_stage {
     _Atomic int stores;
     _Atomic bool hold_store; /* what is stored is not safe yet */
     _Atomic int claims;
+    int claim_gate; /* what LOST has ended is not claimed again before that gate is open; 0: it is */
+    bool stands_by;             /* claims wait for a stop */
+    bool sink_is_refused;       /* its session can't begin, for good */
+    int dying_claims;           /* the connections of so many end at once, */
+    int dead_fd;                /* as this descriptor tells */
+    _Atomic int load_at_closes; /* the position is read only after so many connections have ended */
     _Atomic int open_at_claims; /* the sink's session begins only after so many */
     bool loaded_unclaimed;      /* what a stranger goes on storing says nothing */
     _Atomic int
@@ -94,6 +123,12 @@ void mr_stage_wait(const struct mr_stage *stage,
 bool mr_stage_told(const struct mr_stage *stage, long lsn);
 bool mr_stage_delivered(const struct mr_stage *stage, long count);
 
+/* Waits for what proves that the pipeline had its chance to do otherwise: it told the server where delivery is so many
+ * times more; it waited in vain for a batch for so many milliseconds more; its sink thread came round so often. */
+void mr_stage_wait_confirms(const struct mr_stage *stage, int more);
+void mr_stage_wait_held_back(const struct mr_stage *stage, int more_ms);
+void mr_stage_wait_polls(const struct mr_stage *stage, int more);
+
 /* Fails the test unless exactly these were delivered, in this order. */
 void mr_stage_assert_values(const struct mr_stage *stage, const char *const *want, int count);
 
@@ -110,9 +145,25 @@ void mr_stage_assert_values(const struct mr_stage *stage, const char *const *wan
     {                                                                                              \
         .kind = MR_STEP_COMMIT, .lsn = (lsn_)                                                      \
     }
+#define MESSAGE(lsn_)                                                                              \
+    {                                                                                              \
+        .kind = MR_STEP_MESSAGE, .lsn = (lsn_)                                                     \
+    }
 #define KEEPALIVE(lsn_)                                                                            \
     {                                                                                              \
         .kind = MR_STEP_KEEPALIVE, .lsn = (lsn_)                                                   \
+    }
+#define PASSED(lsn_)                                                                               \
+    {                                                                                              \
+        .kind = MR_STEP_PASSED, .lsn = (lsn_)                                                      \
+    }
+#define GATE(number)                                                                               \
+    {                                                                                              \
+        .kind = MR_STEP_GATE, .lsn = (number)                                                      \
+    }
+#define TOLD(lsn_)                                                                                 \
+    {                                                                                              \
+        .kind = MR_STEP_TOLD, .lsn = (lsn_)                                                        \
     }
 #define LOST                                                                                       \
     {                                                                                              \

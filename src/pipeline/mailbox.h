@@ -1,0 +1,63 @@
+/* Commands for the source thread: whoever wants something of it writes a command, and waits for the answer. The thread
+ * looks once a round, at one atomic; a command never waits for the flow, and the flow never for a command.
+ *
+ * A stop is none of them: it cuts short what a command would wait behind (a claim, a pause), and nobody waits for its
+ * answer. */
+#ifndef MR_PIPELINE_MAILBOX_H
+#define MR_PIPELINE_MAILBOX_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/status.h"
+
+enum mr_command_when {
+    MR_COMMAND_BETWEEN_ROUNDS,       /* as soon as the thread comes round */
+    MR_COMMAND_BETWEEN_TRANSACTIONS, /* the next one then begins behind it */
+};
+
+/* The first member of the asker's own structure, which holds what `run` needs and what it finds out. */
+struct mr_command {
+    enum mr_command_when when;
+    /* On the source thread. */
+    mr_status (*run)(struct mr_command *command, struct mr_error *ret_error);
+
+    /* The mailbox's own. */
+    struct mr_command *next;
+    bool answered;
+    mr_status status;
+    struct mr_error error;
+};
+
+struct mr_mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t answer;
+    struct mr_command *first; /* in order of asking */
+    bool closed;
+    _Atomic bool waiting;         /* there is one, */
+    _Atomic bool waiting_between; /* and one that wants to be between transactions */
+};
+
+void mr_mailbox_init(struct mr_mailbox *mailbox);
+void mr_mailbox_done(struct mr_mailbox *mailbox);
+
+/* Asks, and waits: what `run` answered; MR_ERR_DEADLINE when it was not its turn in time, and won't be any more; MR_AGAIN
+ * when the source thread has ended. Wakes the thread through `wake_fd`. Any thread but that one. */
+mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command, int wake_fd,
+                         uint32_t deadline_ms, struct mr_error *ret_error);
+
+/* ---- source thread ---- */
+
+/* A command waits for this transaction not to begin. */
+static inline bool mr_mailbox_wants_pause(const struct mr_mailbox *mailbox)
+{
+    return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting_between, memory_order_relaxed));
+}
+
+/* Runs and answers the commands whose turn it is. */
+void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction);
+
+/* Answers all there are, and all that come, with MR_AGAIN. */
+void mr_mailbox_close(struct mr_mailbox *mailbox);
+
+#endif

@@ -1,0 +1,92 @@
+#include "record/stream_file.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/reader.h"
+
+enum { MAGIC_LEN = sizeof(MR_STREAM_FILE_MAGIC) - 1 };
+
+uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes)
+{
+    /* Of each half byte; the polynomial is 0x04C11DB7 with its bits reversed. */
+    static const uint32_t table[16] = {
+        0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+        0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+        0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C,
+    };
+    crc = ~crc;
+    for (size_t i = 0; i < bytes.len; i++) {
+        crc ^= bytes.data[i];
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return ~crc;
+}
+
+static mr_status put(FILE *to, const void *bytes, size_t len)
+{
+    return len == 0 || fwrite(bytes, 1, len, to) == len ? MR_OK : MR_ERR_SYSTEM;
+}
+
+mr_status mr_stream_file_begin(FILE *to)
+{
+    return put(to, MR_STREAM_FILE_MAGIC, MAGIC_LEN);
+}
+
+mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame)
+{
+    MR_ASSERT(frame->bytes.len <= UINT32_MAX);
+    uint8_t head[MR_STREAM_FRAME_HEAD] = {(uint8_t)frame->kind};
+    uint32_t len = htobe32((uint32_t)frame->bytes.len);
+    uint64_t time_us = htobe64(frame->time_us);
+    memcpy(head + 1, &len, sizeof(len));
+    memcpy(head + 1 + sizeof(len), &time_us, sizeof(time_us));
+    uint32_t crc = mr_stream_crc(0, (mr_slice){.data = head, .len = sizeof(head)});
+    crc = htobe32(mr_stream_crc(crc, frame->bytes));
+    MR_TRY(put(to, head, sizeof(head)));
+    MR_TRY(put(to, frame->bytes.data, frame->bytes.len));
+    return put(to, &crc, sizeof(crc));
+}
+
+static bool kind_is_known(uint8_t kind)
+{
+    return kind == MR_STREAM_HEADER || kind == MR_STREAM_RECEIVED || kind == MR_STREAM_SENT ||
+           kind == MR_STREAM_END;
+}
+
+mr_status mr_stream_file_next(mr_slice file, size_t *at, struct mr_stream_frame *ret_frame,
+                              struct mr_error *ret_error)
+{
+    size_t begin = *at;
+    if (begin == 0) {
+        if (file.len < MAGIC_LEN || memcmp(file.data, MR_STREAM_FILE_MAGIC, MAGIC_LEN) != 0) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL, "this is not a recording of millrace");
+        }
+        begin = MAGIC_LEN;
+    }
+    if (begin == file.len) {
+        return MR_END;
+    }
+    mr_slice rest = {.data = file.data + begin, .len = file.len - begin};
+    struct mr_reader reader = mr_reader_init(rest);
+    struct mr_stream_frame frame = {0};
+    uint8_t kind = mr_reader_u8(&reader);
+    uint32_t len = mr_reader_u32(&reader);
+    frame.kind = (enum mr_stream_frame_kind)kind;
+    frame.time_us = mr_reader_u64(&reader);
+    frame.bytes = mr_reader_slice(&reader, len);
+    mr_slice checked = {.data = rest.data, .len = (size_t)(reader.at - rest.data)};
+    uint32_t crc = mr_reader_u32(&reader);
+    if (reader.failed) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the recording is cut off in the frame at byte %zu", begin);
+    }
+    if (crc != mr_stream_crc(0, checked) || !kind_is_known(kind)) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the recording is damaged in the frame at byte %zu", begin);
+    }
+    *at = begin + (size_t)(reader.at - rest.data);
+    *ret_frame = frame;
+    return MR_OK;
+}

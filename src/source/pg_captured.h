@@ -1,0 +1,37 @@
+/* Which relations of the stream are wanted: the configured tables, by the name they had, and their partitions.
+ *
+ * A publication may send more than `tables` says. A name is known from the stream itself; that a table is a partition only the
+ * catalog knows, so the OIDs are read when the stream is opened, and once more when one comes that is not among them.
+ * Source thread.
+ */
+#ifndef MR_SOURCE_PG_CAPTURED_H
+#define MR_SOURCE_PG_CAPTURED_H
+
+#include "source/pg_source.h"
+
+enum mr_pg_capture {
+    MR_PG_UNLISTED,   /* published, and that is all */
+    MR_PG_PARTITION,  /* of a configured table */
+    MR_PG_CONFIGURED, /* had the name of a configured table when this was read */
+    MR_PG_UNKNOWN,    /* was not there */
+};
+
+struct mr_pg_captured {
+    uint32_t *oids; /* of all that is published, in order */
+    uint8_t *kinds; /* enum mr_pg_capture */
+    uint32_t count;
+};
+
+/* Reads them anew. */
+mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
+                              const struct mr_pg_source_options *options, int stop_fd,
+                              struct mr_error *ret_error);
+void mr_pg_captured_done(struct mr_pg_captured *captured);
+
+enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
+
+/* True when a table of that name is configured. */
+bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
+                        mr_slice table);
+
+#endif

@@ -1,0 +1,570 @@
+#include "source/pg_keys.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "source/pg_sql.h"
+
+enum { ASK_AGAIN_MS = 10 };
+
+#define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
+
+struct key_column {
+    char *name;
+    uint32_t type_oid;
+    uint32_t born;  /* the transaction that wrote its description last */
+    uint32_t place; /* among the table's columns as they are now */
+};
+
+/* Transactions are numbers that go round; 0 is one of long ago. */
+struct mr_key_facts {
+    uint32_t oid;
+    mr_lsn read_at; /* holds for what commits up to there; 0: not read */
+    bool table_exists;
+    bool has_generated;
+    bool is_deferrable;
+    bool told_deferrable;
+    uint32_t table_born;
+    uint32_t dropped; /* the transaction that dropped a column last */
+    uint32_t key_born;
+    mr_lsn keyless_at; /* where it was seen first that there is no key (any more) */
+    uint32_t column_count;
+    struct key_column *columns;
+    /* The key that was found last. */
+    bool was_found;
+    mr_lsn found_at; /* holds only for what commits behind it */
+    uint32_t found_count;
+    char **found;
+};
+
+/* ---- what is known ---- */
+
+static void columns_done(struct mr_key_facts *facts)
+{
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        free(facts->columns[i].name);
+    }
+    free(facts->columns);
+    facts->columns = NULL;
+    facts->column_count = 0;
+}
+
+static void found_done(struct mr_key_facts *facts)
+{
+    for (uint32_t i = 0; i < facts->found_count; i++) {
+        free(facts->found[i]);
+    }
+    free(facts->found);
+    facts->found = NULL;
+    facts->found_count = 0;
+    facts->was_found = false;
+}
+
+void mr_pg_keys_done(struct mr_pg_keys *keys)
+{
+    for (uint32_t i = 0; i < keys->count; i++) {
+        columns_done(&keys->tables[i]);
+        found_done(&keys->tables[i]);
+    }
+    free(keys->tables);
+    *keys = (struct mr_pg_keys){0};
+}
+
+/* Where the table is in the list, or would go. */
+static uint32_t place_of(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    uint32_t low = 0;
+    uint32_t high = keys->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (keys->tables[middle].oid < oid) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static struct mr_key_facts *facts_of(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    uint32_t place = place_of(keys, oid);
+    return place < keys->count && keys->tables[place].oid == oid ? &keys->tables[place] : NULL;
+}
+
+/* The table's, made if need be. */
+static struct mr_key_facts *facts_make(struct mr_pg_keys *keys, uint32_t oid)
+{
+    uint32_t place = place_of(keys, oid);
+    struct mr_key_facts *facts = &keys->tables[place];
+    if (place == keys->count || facts->oid != oid) {
+        keys->tables = MR_REALLOC(keys->tables, (keys->count + 1) * sizeof(*keys->tables));
+        facts = &keys->tables[place];
+        memmove(facts + 1, facts, (keys->count - place) * sizeof(*facts));
+        keys->count++;
+        *facts = (struct mr_key_facts){.oid = oid};
+    }
+    return facts;
+}
+
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid, mr_lsn commit_lsn)
+{
+    const struct mr_key_facts *facts = facts_of(keys, oid);
+    return facts != NULL && commit_lsn <= facts->read_at;
+}
+
+/* ---- reading ---- */
+
+enum fact_column {
+    FACT_DONE,    /* t, f: the rows' transaction has ended for this question, too */
+    FACT_SEEN_AT, /* where the server's WAL ended, or before */
+    FACT_OID,     /* null: the table is gone */
+    FACT_TABLE_BORN,
+    FACT_GENERATED,
+    FACT_DROPPED,
+    FACT_KEY_BORN, /* null where there is no primary key */
+    FACT_DEFERRABLE,
+    FACT_NAME,
+    FACT_TYPE,
+    FACT_BORN,
+    FACT_PLACE,
+};
+
+#define WAL_END                                                                                    \
+    "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"                                  \
+    " ELSE pg_current_wal_insert_lsn() END"
+
+/* A commit is in the stream as soon as its record is written, but others see it later, with synchronous replication when the
+ * standby has it (RecordTransactionCommit, SyncRepWaitForLSN and only then ProcArrayEndTransaction, xact.c). `xid` lacks its
+ * upper half here; it is the last such number before the snapshot's end. */
+static void add_done(struct mr_text *sql, uint32_t xid)
+{
+    if (xid == 0) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql,
+                   "(SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
+                   "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
+                   " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
+                   " 4294967296) AS ago FROM pg_current_snapshot() s) q)",
+                   xid);
+}
+
+/* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went round: the numbers can't be
+ * compared then, and need not. */
+static void add_born(struct mr_text *sql, const char *xmin, const char *name)
+{
+    mr_text_format(sql,
+                   "CASE WHEN age(%s) BETWEEN 0 AND 1000000000 THEN %s::text::bigint ELSE 0 END"
+                   " AS %s",
+                   xmin, xmin, name);
+}
+
+/* Which tables: one, or those of the publication that the stream does not flag. */
+static void add_tables(struct mr_text *sql, const char *publication, uint32_t oid)
+{
+    if (oid != 0) {
+        mr_text_format(sql, "c.oid = %u", oid);
+        return;
+    }
+    mr_text_string(sql, "c.relreplident <> 'd' AND c.oid IN"
+                        " (SELECT relid FROM pg_get_publication_tables(");
+    mr_sql_add_literal(sql, publication);
+    mr_text_string(sql, "))");
+}
+
+/* A row of pg_constraint and one of pg_index describe a primary key, and either may be written anew (RENAME CONSTRAINT,
+ * CLUSTER ON) while it stays the same: it is as old as the older of them. The row of the column tableoid is written when the
+ * table is made and never again. */
+static void add_query(struct mr_text *sql, const char *publication, uint32_t oid, uint32_t xid)
+{
+    mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT ");
+    add_done(sql, xid);
+    mr_text_string(sql, ", " WAL_END ") s LEFT JOIN (SELECT c.oid, ");
+    add_born(sql, "o.xmin", "table_born");
+    mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
+    add_born(sql, "p.xmin", "key_born");
+    mr_text_string(sql, ", p.condeferrable, a.attname, a.atttypid, ");
+    add_born(sql, "a.xmin", "born");
+    mr_text_string(
+        sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
+             "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
+             " FROM pg_class c"
+             " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+             " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable,"
+             "  CASE WHEN age(k.xmin) > age(i.xmin) THEN k.xmin ELSE i.xmin END AS xmin"
+             "  FROM pg_constraint k JOIN pg_index i ON i.indexrelid = k.conindid"
+             "  WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
+             " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
+             "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
+    add_born(sql, "x.xmin", "born");
+    mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
+                        "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
+                        "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
+    add_tables(sql, publication, oid);
+    mr_text_string(sql, ") t ON true ORDER BY t.oid, t.place");
+}
+
+static uint32_t number(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
+{
+    return mr_pg_result_value(result, row, column) == NULL
+               ? 0
+               : (uint32_t)mr_pg_result_number(result, row, column);
+}
+
+static bool flag(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
+{
+    return mr_pg_result_value(result, row, column) != NULL &&
+           mr_pg_result_true(result, row, column);
+}
+
+static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
+{
+    facts->columns =
+        MR_REALLOC(facts->columns, (facts->column_count + 1) * sizeof(*facts->columns));
+    facts->columns[facts->column_count++] =
+        (struct key_column){.name = MR_STRDUP(mr_pg_result_value(result, row, FACT_NAME)),
+                            .type_oid = number(result, row, FACT_TYPE),
+                            .born = number(result, row, FACT_BORN),
+                            .place = number(result, row, FACT_PLACE)};
+}
+
+static bool is_younger(uint32_t born, uint32_t xid)
+{
+    return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
+}
+
+/* What was read before is what was found, too, unless it is younger than the transaction (0: none) for which it is read anew. */
+static void keep_as_found(struct mr_key_facts *facts, uint32_t xid)
+{
+    bool holds = xid == 0 ? !facts->was_found : !is_younger(facts->key_born, xid);
+    if (facts->read_at == 0 || !facts->table_exists || !holds) {
+        return;
+    }
+    found_done(facts);
+    facts->was_found = true;
+    facts->found_at = facts->read_at;
+    facts->found = MR_NEW_ARRAY(char *, facts->column_count);
+    for (; facts->found_count < facts->column_count; facts->found_count++) {
+        facts->found[facts->found_count] = MR_STRDUP(facts->columns[facts->found_count].name);
+    }
+}
+
+static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
+{
+    columns_done(facts);
+    facts->table_exists = true;
+    facts->has_generated = flag(result, row, FACT_GENERATED);
+    facts->is_deferrable = flag(result, row, FACT_DEFERRABLE);
+    facts->table_born = number(result, row, FACT_TABLE_BORN);
+    facts->dropped = number(result, row, FACT_DROPPED);
+    facts->key_born = number(result, row, FACT_KEY_BORN);
+    if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
+        facts->keyless_at = 0;
+    } else if (facts->keyless_at == 0) {
+        facts->keyless_at = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
+    }
+}
+
+static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result, mr_lsn read_at,
+                       uint32_t xid)
+{
+    uint32_t last = 0;
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+        uint32_t oid = number(result, row, FACT_OID);
+        if (oid == 0) {
+            return;
+        }
+        struct mr_key_facts *facts = facts_make(keys, oid);
+        if (oid != last) {
+            keep_as_found(facts, xid);
+            renew(facts, result, row);
+        }
+        facts->read_at = read_at;
+        if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
+            add_column(facts, result, row);
+        }
+        last = oid;
+    }
+}
+
+/* Columns as enum fact_column. */
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNNN", 1, UINT32_MAX};
+
+static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
+                     const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                     struct mr_error *ret_error)
+{
+    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
+    mr_text_done(sql);
+    return status;
+}
+
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                          const char *publication, struct mr_error *ret_error)
+{
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT " WAL_END);
+    static const struct mr_pg_shape end_shape = {"the end of the WAL", "l", 1, 1};
+    MR_TRY(run(conn, stop_fd, &sql, &end_shape, &result, ret_error));
+    mr_lsn read_at =
+        mr_pg_result_lsn(result, 0, 0); /* before the snapshot that sees all up to there */
+    mr_pg_result_free(result);
+    add_query(&sql, publication, 0, 0);
+    MR_TRY(run(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    take_facts(keys, result, read_at, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* MR_FULL: the server does not see the transaction's end yet. */
+static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_query(&sql, NULL, oid, transaction->xid);
+    struct mr_pg_result *result;
+    MR_TRY(run(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
+    if (status == MR_OK) {
+        struct mr_key_facts *facts = facts_make(keys, oid);
+        keep_as_found(facts, transaction->xid);
+        facts->table_exists = false;
+        facts->read_at = transaction->commit_lsn;
+        take_facts(keys, result, transaction->commit_lsn, transaction->xid);
+    }
+    mr_pg_result_free(result);
+    return status;
+}
+
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error)
+{
+    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
+    for (;;) {
+        mr_status status = try_ask(keys, conn, stop_fd, oid, transaction, ret_error);
+        if (status != MR_FULL) {
+            return status;
+        }
+        if (mr_monotonic_ns() > deadline_ns) {
+            return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                           "the server has sent a transaction that its own sessions do not see "
+                           "yet; is a synchronous standby away?");
+        }
+        struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+        if (poll(&stop, 1, ASK_AGAIN_MS) == 1) {
+            return MR_AGAIN;
+        }
+    }
+}
+
+/* ---- judging ---- */
+
+/* What a verdict rests on. */
+struct case_at_hand {
+    struct mr_key_facts *facts;
+    mr_lsn commit_lsn; /* of the rows' transaction, */
+    uint32_t xid;      /* and its number */
+    struct mr_relation_view *view;
+    uint32_t *columns;
+    struct mr_error *ret_error;
+};
+
+static mr_status unknown(const struct case_at_hand *at_hand, const char *why, const char *name)
+{
+    const struct mr_relation_view *view = at_hand->view;
+    return mr_fail(
+        at_hand->ret_error, MR_ERR_POISON,
+        "the key of table %.*s.%.*s at this place of the stream is not known: %s%s%s; its replica "
+        "identity does not name it, and the catalog tells of now only: set key_columns = "
+        "[\"%.*s.%.*s:column,…\"]",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data, why, name, name[0] == '\0' ? "" : "\"",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data);
+}
+
+static void warn(const struct case_at_hand *at_hand, const char *event, const char *text)
+{
+    const struct mr_relation_view *view = at_hand->view;
+    char schema[MR_IDENTIFIER_MAX + 1];
+    char table[MR_IDENTIFIER_MAX + 1];
+    snprintf(schema, sizeof(schema), "%.*s", (int)view->schema.len,
+             (const char *)view->schema.data);
+    snprintf(table, sizeof(table), "%.*s", (int)view->table.len, (const char *)view->table.data);
+    mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("schema", schema), MR_LOG_STR("table", table));
+}
+
+static bool find_name(const struct mr_relation_view *view, const char *name, uint32_t *ret_column)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (mr_slice_equal(view->columns[i].name, mr_slice_of(name))) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In the order of the table, whatever the order in which they come. */
+static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
+{
+    uint32_t n = at_hand->view->key_count++;
+    for (; n > 0 && at_hand->columns[n - 1] > column; n--) {
+        at_hand->columns[n] = at_hand->columns[n - 1];
+    }
+    at_hand->columns[n] = column;
+}
+
+/* The key that this process found for the table before, if the table still has its columns. */
+static bool as_before(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->was_found || at_hand->commit_lsn <= facts->found_at) {
+        return false;
+    }
+    for (uint32_t i = 0; i < facts->found_count; i++) {
+        uint32_t column;
+        if (!find_name(at_hand->view, facts->found[i], &column)) {
+            at_hand->view->key_count = 0;
+            return false;
+        }
+        add_to_key(at_hand, column);
+    }
+    return true;
+}
+
+static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const char *why)
+{
+    if (!as_before(at_hand)) {
+        return unknown(at_hand, why, "");
+    }
+    warn(at_hand, "key_as_before",
+         "the table's primary key has changed, or the table is gone, behind this place of the "
+         "stream; until then its rows keep the key that they had");
+    return MR_OK;
+}
+
+/* A key is made anew when the type of one of its columns changes. */
+static bool was_retyped(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    bool retyped = false;
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        uint32_t column;
+        if (!find_name(at_hand->view, facts->columns[i].name, &column)) {
+            return false;
+        }
+        retyped |= at_hand->view->columns[column].type_oid != facts->columns[i].type_oid;
+    }
+    return retyped;
+}
+
+/* A column of the key whose description was written anew behind the rows: its name may have been another one. As long as no
+ * column was dropped since, the columns of then are the first of those of now. */
+static mr_status find_changed(const struct case_at_hand *at_hand, const struct key_column *column,
+                              uint32_t *ret_column)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->has_generated && !is_younger(facts->dropped, at_hand->xid) &&
+        column->place < at_hand->view->column_count) {
+        *ret_column = column->place;
+        return MR_OK;
+    }
+    if (!find_name(at_hand->view, column->name, ret_column)) {
+        return unknown(at_hand, "a column was renamed since, and one was dropped: now it is \"",
+                       column->name);
+    }
+    return MR_OK;
+}
+
+static mr_status map_columns(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        const struct key_column *column = &facts->columns[i];
+        uint32_t found = 0;
+        if (column->born != facts->table_born && is_younger(column->born, at_hand->xid)) {
+            MR_TRY(find_changed(at_hand, column, &found));
+        } else if (!find_name(at_hand->view, column->name, &found)) {
+            at_hand->view->key_count = 0;
+            warn(at_hand, "key_not_published",
+                 "the publication's list of columns leaves out the primary key: the table's "
+                 "records have no key");
+            return MR_OK;
+        }
+        add_to_key(at_hand, found);
+    }
+    return MR_OK;
+}
+
+static mr_status judge(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->table_exists) {
+        return as_before_or_unknown(at_hand, "the table has been dropped since");
+    }
+    if (facts->column_count == 0) {
+        if (at_hand->commit_lsn < facts->keyless_at) {
+            as_before(at_hand); /* it may have had one until just now */
+        }
+        return MR_OK;
+    }
+    /* A table that is as young as the rows was made by their own transaction, or in one that began later. */
+    bool table_is_young =
+        facts->table_born == at_hand->xid || is_younger(facts->table_born, at_hand->xid);
+    if (facts->key_born != facts->table_born && !table_is_young &&
+        is_younger(facts->key_born, at_hand->xid) && !was_retyped(at_hand)) {
+        return as_before_or_unknown(at_hand, "its primary key was made behind these rows");
+    }
+    MR_TRY(map_columns(at_hand));
+    if (facts->is_deferrable && !facts->told_deferrable) {
+        at_hand->facts->told_deferrable = true;
+        warn(at_hand, "key_deferrable",
+             "the table's primary key is deferrable: a statement that swaps or shifts keys makes "
+             "events that do not fold into its rows (docs/events.md, \"Keys swapped in one "
+             "statement\")");
+    }
+    return MR_OK;
+}
+
+static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
+{
+    found_done(facts);
+    facts->was_found = true;
+    facts->found_at = 0;
+    facts->found = MR_NEW_ARRAY(char *, view->key_count);
+    for (; facts->found_count < view->key_count; facts->found_count++) {
+        mr_slice name = view->columns[view->key_columns[facts->found_count]].name;
+        char *copy = MR_ALLOC(name.len + 1);
+        memcpy(copy, name.data, name.len);
+        facts->found[facts->found_count] = copy;
+    }
+}
+
+mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error)
+{
+    struct case_at_hand at_hand = {.facts = facts_of(keys, view->oid),
+                                   .commit_lsn = transaction->commit_lsn,
+                                   .xid = transaction->xid,
+                                   .view = view,
+                                   .columns = columns,
+                                   .ret_error = ret_error};
+    MR_ASSERT(at_hand.facts != NULL);
+    view->key_count = 0;
+    view->key_columns = columns;
+    MR_TRY(judge(&at_hand));
+    remember(at_hand.facts, view);
+    return MR_OK;
+}

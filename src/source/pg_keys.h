@@ -1,0 +1,46 @@
+/* The key of a relation whose own flags do not tell it: what the catalog knows of it, and for which rows that holds.
+ *
+ * The stream flags the columns of the replica identity, which is the key wherever there is one but FULL. For the others the
+ * catalog is asked, and it tells of now, while the rows are of then. Each catalog row says which transaction wrote it (xmin):
+ *
+ *   the primary key is older than the row's transaction    the catalog is right
+ *   it is as old as the table                              the same, whatever the transaction
+ *   a column of it was changed since (perhaps renamed)     the column at the same place, if none was dropped since
+ *   it is younger, or gone, or the table is                what this process knew of it before; else nobody can know
+ *
+ * Whoever alters a table locks out who writes to it, so the two are in order; but a transaction has its number from its first
+ * change of any table. A transaction that altered this table late, or wrote to it late, is the case in which that order and
+ * the numbers' differ. Source thread.
+ */
+#ifndef MR_SOURCE_PG_KEYS_H
+#define MR_SOURCE_PG_KEYS_H
+
+#include "source/pg_conn.h"
+#include "source/relation_cache.h"
+
+/* All zero is one that knows nothing. */
+struct mr_pg_keys {
+    struct mr_key_facts *tables; /* by OID */
+    uint32_t count;
+};
+
+/* Reads of all tables of the publication that need it, as far as the server's WAL goes now. */
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                          const char *publication, struct mr_error *ret_error);
+
+/* True when what was read of the table covers a transaction that commits there; else it is to be asked for. */
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid, mr_lsn commit_lsn);
+
+/* Reads of one table, so that it covers the transaction. */
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error);
+
+/* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. MR_ERR_POISON: it can't be known. */
+mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error);
+
+void mr_pg_keys_done(struct mr_pg_keys *keys);
+
+#endif

@@ -1,0 +1,444 @@
+#include "source/pg_rules.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TEXT_MAX = 1024,
+    SERVER_VERSION_MIN = 140000,
+    /* From here on a logical slot raises the server's level by itself ("effective_wal_level" in the manual's chapter on
+     * write-ahead log settings); `replica` is enough. */
+    DYNAMIC_WAL_LEVEL_VERSION_MIN = 190000,
+};
+
+struct rules {
+    struct mr_pg_reporter to;
+    const struct mr_pg_facts *facts;
+    const struct mr_pg_source_options *options;
+    bool goes_on; /* the slot exists: a backlog may wait, and a start that refuses helps nobody */
+};
+
+/* ---- facts ---- */
+
+static mr_status read_one(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
+                          const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                          struct mr_error *ret_error)
+{
+    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
+    mr_text_done(sql);
+    return status;
+}
+
+static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_facts *facts,
+                          struct mr_error *ret_error)
+{
+    uint32_t tables = facts->options->table_count;
+    const struct mr_pg_shape server = {"its settings, slot and publication", MR_SERVER_SHAPE, 1, 1};
+    const struct mr_pg_shape table = {"the tables", MR_TABLE_SHAPE, tables, tables};
+    const struct mr_pg_shape unlisted = {"what is published", MR_UNLISTED_SHAPE, 1, 1};
+    struct mr_text sql = {0};
+    mr_sql_add_server_state(&sql, facts->options);
+    MR_TRY(read_one(conn, stop_fd, &sql, &server, &facts->server, ret_error));
+    mr_sql_add_table_states(&sql, facts->options);
+    MR_TRY(read_one(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
+    if (facts->options->key_count > 0) {
+        const struct mr_pg_shape key = {"the columns of key_columns", MR_KEY_SHAPE, 1, UINT32_MAX};
+        mr_sql_add_key_columns(&sql, facts->options);
+        MR_TRY(read_one(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
+    }
+    mr_sql_add_unlisted(&sql, facts->options);
+    return read_one(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
+}
+
+mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           int stop_fd, struct mr_pg_facts *ret_facts, struct mr_error *ret_error)
+{
+    struct mr_pg_facts facts = {.options = options, .version = mr_pg_server_version(conn)};
+    if (facts.version < SERVER_VERSION_MIN) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "PostgreSQL %d is too old: millrace needs 14 or later; upgrade the server",
+                       facts.version / 10000);
+    }
+    mr_status status = read_all(conn, stop_fd, &facts, ret_error);
+    if (status != MR_OK) {
+        mr_pg_facts_done(&facts);
+        return status;
+    }
+    facts.database = MR_STRDUP(mr_pg_database(conn));
+    *ret_facts = facts;
+    return MR_OK;
+}
+
+void mr_pg_facts_done(struct mr_pg_facts *facts)
+{
+    mr_pg_result_free(facts->server);
+    mr_pg_result_free(facts->tables);
+    mr_pg_result_free(facts->keys);
+    mr_pg_result_free(facts->unlisted);
+    free(facts->database);
+    *facts = (struct mr_pg_facts){0};
+}
+
+static const char *server_value(const struct mr_pg_facts *facts, enum mr_server_column column)
+{
+    return mr_pg_result_value(facts->server, 0, column);
+}
+
+bool mr_pg_slot_exists(const struct mr_pg_facts *facts)
+{
+    return server_value(facts, MR_SLOT_TYPE) != NULL;
+}
+
+bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
+{
+    return server_value(facts, MR_PUBLICATION_UPDATE) != NULL;
+}
+
+/* ---- telling ---- */
+
+void mr_pg_found(const struct mr_pg_reporter *reporter, enum mr_finding_level level,
+                 mr_status status, const char *subject, const char *remedy, const char *format, ...)
+{
+    char text[TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    reporter->report(reporter->context, level, status, subject, text, remedy);
+}
+
+/* An error, unless a backlog may wait: what it holds is delivered then, and what is missing is said. */
+static enum mr_finding_level stops_a_new_stream(const struct rules *rules)
+{
+    return rules->goes_on ? MR_FINDING_WARNING : MR_FINDING_ERROR;
+}
+
+/* ---- the server ---- */
+
+static void rule_wal_level(const struct rules *rules)
+{
+    const char *level = server_value(rules->facts, MR_SERVER_WAL_LEVEL);
+    bool dynamic = rules->facts->version >= DYNAMIC_WAL_LEVEL_VERSION_MIN;
+    if (strcmp(level, "logical") == 0) {
+        MR_FOUND_OK(&rules->to, "wal_level", "is logical");
+    } else if (dynamic && strcmp(level, "replica") == 0) {
+        MR_FOUND_OK(&rules->to, "wal_level",
+                    "is replica, which this version raises as long as there is a logical slot");
+    } else {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, "wal_level",
+                       "run ALTER SYSTEM SET wal_level = 'logical' and restart PostgreSQL",
+                       "is %s, but logical replication needs %s", level,
+                       dynamic ? "at least replica" : "logical");
+    }
+}
+
+/* PostgreSQL 16.15, 17.11, 18.6 and 19: libraries that may be output plugins, pgoutput among them by default. */
+static void rule_plugins(const struct rules *rules)
+{
+    const char *plugins = server_value(rules->facts, MR_SERVER_PLUGINS);
+    if (plugins != NULL && strstr(plugins, "pgoutput") == NULL && strchr(plugins, '*') == NULL) {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, "output_plugin_libraries",
+                       "add pgoutput to output_plugin_libraries in postgresql.conf and reload the "
+                       "server",
+                       "does not name pgoutput, so the server does not let it be used");
+    }
+}
+
+/* ---- publication ---- */
+
+static void rule_missing_publication(const struct rules *rules, const char *subject)
+{
+    const struct mr_pg_source_options *options = rules->options;
+    const char *pid = server_value(rules->facts, MR_SLOT_PID);
+    char remedy[TEXT_MAX];
+    if (pid != NULL) {
+        snprintf(remedy, sizeof(remedy),
+                 "choose another slot_name and publication_name, or create the publication that "
+                 "the slot is read with");
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, remedy,
+                       "does not exist, but slot \"%s\" does, and process %s of the server reads "
+                       "from it: it is somebody else's",
+                       options->slot, pid);
+    } else if (rules->goes_on) {
+        snprintf(remedy, sizeof(remedy),
+                 "if nobody else reads from the slot, drop it with SELECT "
+                 "pg_drop_replication_slot('%s') and let millrace make both; else choose another "
+                 "slot_name",
+                 options->slot);
+        MR_FOUND_ERROR(&rules->to, MR_ERR_HISTORY, subject, remedy,
+                       "does not exist, but slot \"%s\" does: a publication made now would be "
+                       "younger than the slot's position, and the stream could not be read",
+                       options->slot);
+    } else if (!options->create_publication) {
+        snprintf(remedy, sizeof(remedy),
+                 "create it with CREATE PUBLICATION \"%s\" FOR TABLE …, or set "
+                 "source.postgres.create_publication = true",
+                 options->publication);
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, remedy, "does not exist");
+    } else {
+        MR_FOUND_OK(&rules->to, subject, "will be created for the configured tables");
+    }
+}
+
+static void rule_operations(const struct rules *rules, const char *subject)
+{
+    char remedy[TEXT_MAX];
+    const struct mr_pg_result *server = rules->facts->server;
+    if (mr_pg_result_true(server, 0, MR_PUBLICATION_INSERT) &&
+        mr_pg_result_true(server, 0, MR_PUBLICATION_UPDATE) &&
+        mr_pg_result_true(server, 0, MR_PUBLICATION_DELETE)) {
+        MR_FOUND_OK(&rules->to, subject, "exists");
+        return;
+    }
+    snprintf(remedy, sizeof(remedy),
+             "ALTER PUBLICATION \"%s\" SET (publish = 'insert, update, delete, truncate')",
+             rules->options->publication);
+    MR_FOUND_WARNING(&rules->to, subject, remedy,
+                     "does not publish all of insert, update and delete");
+}
+
+/* What nobody asked for costs the server its decoding, and the network its bytes. */
+static void rule_unlisted(const struct rules *rules, const char *subject)
+{
+    const struct mr_pg_result *unlisted = rules->facts->unlisted;
+    int64_t count = mr_pg_result_number(unlisted, 0, MR_UNLISTED_COUNT);
+    const char *names = mr_pg_result_value(unlisted, 0, MR_UNLISTED_NAMES);
+    int64_t changes = mr_pg_result_number(unlisted, 0, MR_UNLISTED_CHANGES);
+    int64_t all = mr_pg_result_number(unlisted, 0, MR_SENT_CHANGES);
+    if (count > 0) {
+        MR_FOUND_WARNING(&rules->to, subject,
+                         "publish only what is streamed, or add the tables to \"tables\"",
+                         "also sends %lld %s not in \"tables\" (%s%s): their changes are decoded, "
+                         "sent and dropped here, %.0f %% of all that the server has counted",
+                         (long long)count, count == 1 ? "table that is" : "tables that are",
+                         names == NULL ? "" : names, count > 5 ? ", …" : "",
+                         all > 0 ? 100.0 * (double)changes / (double)all : 0.0);
+    }
+}
+
+static void rule_publication(const struct rules *rules)
+{
+    char subject[300];
+    snprintf(subject, sizeof(subject), "publication \"%s\"", rules->options->publication);
+    if (!mr_pg_publication_exists(rules->facts)) {
+        rule_missing_publication(rules, subject);
+        return;
+    }
+    rule_operations(rules, subject);
+    rule_unlisted(rules, subject);
+}
+
+/* ---- tables ---- */
+
+/* A table that is gone: what the backlog holds of it still comes, under the names it had. */
+static void rule_missing_table(const struct rules *rules, const char *subject)
+{
+    if (rules->goes_on) {
+        MR_FOUND_WARNING(&rules->to, subject,
+                         "take it out of \"tables\", or write its new name there",
+                         "does not exist any more (dropped or renamed); its changes up to then are "
+                         "delivered, and no others");
+    } else {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "create it or correct \"tables\"",
+                       "does not exist in database %s", rules->facts->database);
+    }
+}
+
+/* Without an identity the application's own UPDATE and DELETE fail once the table is published. When it is published
+ * already, a start that refuses mends nothing. */
+static void rule_identity(const struct rules *rules, const char *name, const char *subject)
+{
+    char remedy[TEXT_MAX];
+    const struct mr_pg_result *server = rules->facts->server;
+    bool matters = !mr_pg_publication_exists(rules->facts) ||
+                   mr_pg_result_true(server, 0, MR_PUBLICATION_UPDATE) ||
+                   mr_pg_result_true(server, 0, MR_PUBLICATION_DELETE);
+    snprintf(remedy, sizeof(remedy),
+             "add a primary key, or run ALTER TABLE %s REPLICA IDENTITY FULL", name);
+    mr_pg_found(&rules->to, matters && !rules->goes_on ? MR_FINDING_ERROR : MR_FINDING_WARNING,
+                MR_ERR_CONFIG, subject, remedy,
+                "has no replica identity, so the application's own UPDATE and DELETE %s",
+                rules->goes_on ? "fail" : "would fail once it is published");
+}
+
+/* Null only where there is no table, says our query; a server may say otherwise. */
+static char letter(const struct mr_pg_result *tables, uint32_t row, enum mr_table_column column)
+{
+    const char *value = mr_pg_result_value(tables, row, column);
+    return value == NULL ? '\0' : value[0];
+}
+
+static bool has_identity(const struct mr_pg_result *tables, uint32_t row)
+{
+    char identity = letter(tables, row, MR_TABLE_IDENTITY);
+    return identity == 'f' || identity == 'i' ||
+           (identity == 'd' && mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
+}
+
+static void rule_table(const struct rules *rules, uint32_t row, const char *name,
+                       const char *subject)
+{
+    const struct mr_pg_result *tables = rules->facts->tables;
+    const char *kind = mr_pg_result_value(tables, row, MR_TABLE_KIND);
+    char remedy[TEXT_MAX];
+    if (kind == NULL) {
+        rule_missing_table(rules, subject);
+    } else if (strcmp(kind, "r") != 0 && strcmp(kind, "p") != 0) {
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject,
+                    "take it out of \"tables\"",
+                    "is not a table (kind %s), and only tables can be published", kind);
+    } else if (letter(tables, row, MR_TABLE_PERSISTENCE) != 'p') {
+        snprintf(remedy, sizeof(remedy),
+                 "take it out of \"tables\" or run ALTER TABLE %s SET LOGGED", name);
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+                    "is unlogged or temporary, so its changes are not in the WAL");
+    } else if (mr_pg_publication_exists(rules->facts) &&
+               !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
+        snprintf(remedy, sizeof(remedy),
+                 "run ALTER PUBLICATION \"%s\" ADD TABLE %s, or take it out of \"tables\"",
+                 rules->options->publication, name);
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+                    "is not in publication \"%s\"%s", rules->options->publication,
+                    rules->goes_on ? ": changes made since it is not are missing, and stay so"
+                                   : "");
+    } else if (!has_identity(tables, row)) {
+        rule_identity(rules, name, subject);
+    } else if (!mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY)) {
+        MR_FOUND_WARNING(&rules->to, subject, "add a primary key",
+                         "has no primary key; docs/events.md says what its records' keys are");
+    } else {
+        MR_FOUND_OK(&rules->to, subject, "exists, with a primary key");
+    }
+}
+
+static void rule_key_column(const struct rules *rules, const struct mr_table_key *key,
+                            const char *column, uint32_t row)
+{
+    const struct mr_pg_result *keys = rules->facts->keys;
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, &key->table);
+    char subject[600];
+    char remedy[TEXT_MAX];
+    snprintf(subject, sizeof(subject), "key_columns of table %s", name.data);
+    snprintf(remedy, sizeof(remedy), "run ALTER TABLE %s REPLICA IDENTITY FULL", name.data);
+    mr_text_done(&name);
+    if (!mr_pg_result_true(keys, row, MR_KEY_EXISTS)) {
+        mr_pg_found(
+            &rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, "correct key_columns",
+            "names column \"%s\", which the table does not have%s", column,
+            rules->goes_on ? " (any more): where the stream comes to a row of now, it ends" : "");
+    } else if (!mr_pg_result_true(keys, row, MR_KEY_HELD)) {
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+                    "names column \"%s\", which the replica identity does not hold, so deletes "
+                    "would have no key",
+                    column);
+    }
+}
+
+static void rule_keys(const struct rules *rules)
+{
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < rules->options->key_count; i++) {
+        const struct mr_table_key *key = &rules->options->keys[i];
+        for (uint32_t k = 0; k < key->column_count && row < mr_pg_result_rows(rules->facts->keys);
+             k++) {
+            rule_key_column(rules, key, key->columns[k], row++);
+        }
+    }
+}
+
+static void rule_tables(const struct rules *rules)
+{
+    for (uint32_t i = 0; i < rules->options->table_count; i++) {
+        struct mr_text name = {0};
+        mr_sql_add_table(&name, &rules->options->tables[i]);
+        char subject[600];
+        snprintf(subject, sizeof(subject), "table %s", name.data);
+        rule_table(rules, i, name.data, subject);
+        mr_text_done(&name);
+    }
+}
+
+/* ---- slot ---- */
+
+static void rule_missing_slot(const struct rules *rules, const char *subject)
+{
+    char remedy[TEXT_MAX];
+    if (rules->options->create_slot) {
+        MR_FOUND_OK(&rules->to, subject, "will be created, and the stream begins there");
+        return;
+    }
+    snprintf(remedy, sizeof(remedy),
+             "create it with SELECT pg_create_logical_replication_slot('%s', 'pgoutput'), or set "
+             "source.postgres.create_slot = true",
+             rules->options->slot);
+    MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, remedy, "does not exist");
+}
+
+static void rule_lost_slot(const struct rules *rules, const char *subject)
+{
+    const char *reason = server_value(rules->facts, MR_SLOT_INVALIDATION);
+    bool removed = reason == NULL || strcmp(reason, "wal_removed") == 0;
+    char remedy[TEXT_MAX];
+    snprintf(remedy, sizeof(remedy),
+             "drop it with SELECT pg_drop_replication_slot('%s'), start again, and copy the "
+             "tables%s",
+             rules->options->slot, removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
+    MR_FOUND_ERROR(&rules->to, MR_ERR_HISTORY, subject, remedy,
+                   "is lost: the server has %s%s%s, so rows since then are missing",
+                   removed ? "removed WAL that it needed" : "invalidated it (",
+                   removed ? "" : reason, removed ? "" : ")");
+}
+
+static void rule_slot(const struct rules *rules)
+{
+    char subject[300];
+    snprintf(subject, sizeof(subject), "slot \"%s\"", rules->options->slot);
+    if (!rules->goes_on) {
+        rule_missing_slot(rules, subject);
+        return;
+    }
+    const char *plugin = server_value(rules->facts, MR_SLOT_PLUGIN);
+    const char *database = server_value(rules->facts, MR_SLOT_DATABASE);
+    const char *status = server_value(rules->facts, MR_SLOT_WAL_STATUS);
+    const char *reason = server_value(rules->facts, MR_SLOT_INVALIDATION);
+    if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
+                       "uses %s%s, but millrace reads pgoutput",
+                       plugin == NULL ? "no plugin" : "plugin ", plugin == NULL ? "" : plugin);
+    } else if (database == NULL || strcmp(database, rules->facts->database) != 0) {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
+                       "belongs to database %s, not to %s", database == NULL ? "none" : database,
+                       rules->facts->database);
+    } else if (reason != NULL || (status != NULL && strcmp(status, "lost") == 0)) {
+        rule_lost_slot(rules, subject);
+    } else if (status != NULL && strcmp(status, "unreserved") == 0) {
+        MR_FOUND_WARNING(&rules->to, subject, "start millrace now, or raise max_slot_wal_keep_size",
+                         "will be lost at the next checkpoint");
+    } else {
+        const char *pid = server_value(rules->facts, MR_SLOT_PID);
+        MR_FOUND_OK(&rules->to, subject, "exists, holds back %lld bytes of WAL%s%s",
+                    (long long)mr_pg_result_number(rules->facts->server, 0, MR_SLOT_RETAINED_BYTES),
+                    pid == NULL ? "" : ", in use by process ", pid == NULL ? "" : pid);
+    }
+}
+
+/* ---- all of it ---- */
+
+void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context)
+{
+    const struct rules rules = {
+        .to = {.report = report, .context = context},
+        .facts = facts,
+        .options = facts->options,
+        .goes_on = mr_pg_slot_exists(facts),
+    };
+    rule_wal_level(&rules);
+    rule_plugins(&rules);
+    rule_publication(&rules);
+    rule_tables(&rules);
+    rule_keys(&rules);
+    rule_slot(&rules);
+}

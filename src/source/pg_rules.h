@@ -1,0 +1,50 @@
+/* What must be true of server, publication, tables and slot before the stream starts: each rule once.
+ *
+ * `millrace check` prints every finding; the start stops at the first error and logs the warnings. A finding begins with
+ * a verb, so that it reads as a sentence behind its subject. Inside source/ only.
+ */
+#ifndef MR_SOURCE_PG_RULES_H
+#define MR_SOURCE_PG_RULES_H
+
+#include "base/finding.h"
+#include "source/pg_source.h"
+#include "source/pg_sql.h"
+
+/* What the server says of itself, read with a few queries, however many tables there are. */
+struct mr_pg_facts {
+    const struct mr_pg_source_options *options;
+    int version;
+    char *database;
+    struct mr_pg_result *server;   /* enum mr_server_column */
+    struct mr_pg_result *tables;   /* enum mr_table_column */
+    struct mr_pg_result *keys;     /* enum mr_key_column; NULL: none is configured */
+    struct mr_pg_result *unlisted; /* enum mr_unlisted_column */
+};
+
+mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           int stop_fd, struct mr_pg_facts *ret_facts, struct mr_error *ret_error);
+void mr_pg_facts_done(struct mr_pg_facts *facts);
+
+bool mr_pg_slot_exists(const struct mr_pg_facts *facts);
+bool mr_pg_publication_exists(const struct mr_pg_facts *facts);
+
+/* Goes through all rules, in the order in which things are made. */
+void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
+
+/* Whoever reports. `remedy` may be NULL. */
+struct mr_pg_reporter {
+    mr_finding_fn report;
+    void *context;
+};
+void mr_pg_found(const struct mr_pg_reporter *reporter, enum mr_finding_level level,
+                 mr_status status, const char *subject, const char *remedy, const char *format, ...)
+    MR_PRINTF(6, 7);
+
+#define MR_FOUND_OK(reporter, subject, ...)                                                        \
+    mr_pg_found((reporter), MR_FINDING_OK, MR_OK, (subject), NULL, __VA_ARGS__)
+#define MR_FOUND_WARNING(reporter, subject, remedy, ...)                                           \
+    mr_pg_found((reporter), MR_FINDING_WARNING, MR_OK, (subject), (remedy), __VA_ARGS__)
+#define MR_FOUND_ERROR(reporter, status, subject, remedy, ...)                                     \
+    mr_pg_found((reporter), MR_FINDING_ERROR, (status), (subject), (remedy), __VA_ARGS__)
+
+#endif
