@@ -11,11 +11,12 @@
 #include "admin/http_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "prof/threads.h"
+#include "base/thread.h"
 
 enum {
     TICK_MS = 1000,
     FAREWELL_MS = 200,                 /* for answers on their way when the server ends */
+    LONG_S = 60,                       /* a slow request of more is long */
     NICENESS = 10,                     /* the flow comes first */
     ACCEPTS_MAX = 32,                  /* in one turn */
     REQUEST_BYTES_MAX = 12 * 1024,     /* head of a request and of its answer */
@@ -31,6 +32,7 @@ struct mr_http {
     bool accepts_late; /* no descriptors: not before the next tick */
     struct MHD_Daemon *daemon;
     struct mr_http_connections connections;
+    struct mr_http_logins logins;
     struct mr_http_request *slow[MR_HTTP_SLOW_MAX];
     _Atomic size_t held_bytes;
 
@@ -128,20 +130,43 @@ static void *slow_main(void *context)
 {
     struct mr_http_request *request = context;
     be_nice();
-    mr_prof_thread_start(MR_PROF_HTTP, "mr-http-slow");
+    mr_thread_begin(MR_THREAD_HTTP, "mr-http-slow");
     request->route->handler(request->route->context, request);
-    mr_prof_thread_end();
+    mr_thread_end();
     atomic_store(&request->done, true);
     eventfd_write(request->done_fd, 1);
     return NULL;
 }
 
+static bool is_long(const struct mr_http_request *request)
+{
+    const char *seconds = mr_http_parameter(request, "seconds");
+    return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
+}
+
+/* One place is never taken by those that last long: who operates it must get in. */
+static bool long_may_start(const struct mr_http *http)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
+        count += http->slow[i] != NULL && is_long(http->slow[i]);
+    }
+    return count + 1 < MR_HTTP_SLOW_MAX;
+}
+
 /* Starts the handler's thread; false: all places are taken, and the request says so. */
 static bool slow_start(struct mr_http *http, struct mr_http_request *request)
 {
+    if (is_long(request) && !long_may_start(http)) {
+        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                     "%d requests of over a minute run already, and one place is kept for short "
+                     "ones; ask for at most %d seconds, or try again later",
+                     MR_HTTP_SLOW_MAX - 1, LONG_S);
+        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "60");
+        return false;
+    }
     for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        if (http->slow[i] == NULL &&
-            pthread_create(&request->thread, NULL, slow_main, request) == 0) {
+        if (http->slow[i] == NULL && mr_thread_create(&request->thread, slow_main, request) == 0) {
             http->slow[i] = request;
             return true;
         }
@@ -204,7 +229,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     request->connection = from;
     request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
     MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
-    if (!mr_http_admit(&http->options, from, method, stopping(http), request)) {
+    if (!mr_http_admit(&http->options, &http->logins, from, method, stopping(http), request)) {
         return answer(http, from, request);
     }
     request->takes_gzip = mr_http_encoding_has_gzip(
@@ -398,7 +423,7 @@ static void *http_main(void *context)
 {
     struct mr_http *http = context;
     be_nice();
-    mr_prof_thread_start(MR_PROF_HTTP, "mr-http");
+    mr_thread_begin(MR_THREAD_HTTP, "mr-http");
     int64_t next_tick_ns = mr_monotonic_ns();
     while (!stopping(http)) {
         if (mr_monotonic_ns() >= next_tick_ns) {
@@ -408,7 +433,7 @@ static void *http_main(void *context)
         turn(http, next_tick_ns);
     }
     say_farewell(http);
-    mr_prof_thread_end();
+    mr_thread_end();
     return NULL;
 }
 
@@ -417,7 +442,7 @@ mr_status mr_http_start(struct mr_http *http, struct mr_error *ret_error)
     if (http->options.required) {
         MR_TRY(open_server(http, ret_error));
     }
-    int failed = pthread_create(&http->thread, NULL, http_main, http);
+    int failed = mr_thread_create(&http->thread, http_main, http);
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the HTTP server's thread can't be started: %s",
                        strerror(failed));

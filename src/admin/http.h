@@ -36,6 +36,9 @@ struct mr_http_options {
     const char *username;    /* NULL: nobody is asked */
     const char *password;
     uint32_t connections; /* most at once */
+    const char *const
+        *host_names; /* names of this server, for requests by name and without a password */
+    uint32_t host_name_count;
 };
 
 /* Fills the answer. Quick handlers run on the server's thread and must not block; slow ones on a thread of
@@ -47,12 +50,13 @@ struct mr_http_route {
     const char *title; /* stands as a link on the live page; NULL: not there */
     mr_http_handler_fn handler;
     void *context;
-    bool slow; /* at most MR_HTTP_SLOW_MAX run at once; others get status 429 */
+    bool
+        slow; /* at most MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429 */
     bool open; /* answered without a password too: probes */
     bool post; /* changes something, or takes a text: POST instead of GET; not slow */
 };
 
-enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 2, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
+enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 3, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
 
 /* ---- the server; the thread that made it ---- */
 
@@ -78,6 +82,10 @@ const char *mr_http_path(const struct mr_http_request *request);
 /* A parameter of the query, at most 255 bytes, or NULL. A longer one, or more than eight, is refused before
  * the handler is called. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
+
+/* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */
+const char *mr_http_parameter_beyond(const struct mr_http_request *request,
+                                     const char *const *known);
 
 /* A whole number of the query between `low` and `high`, `fallback` when it is not there. Answers false when
  * it is neither; the request then has status 400 and the handler returns. */

@@ -1,7 +1,12 @@
 /* Who may ask for what: method, origin, host, password. */
+#include <arpa/inet.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "admin/http_internal.h"
+
+#define V6_CHARACTERS "0123456789abcdefABCDEF:."
 
 /* As long for a wrong text as for the right one. */
 static bool equal_secret(const char *given, const char *wanted)
@@ -15,13 +20,12 @@ static bool equal_secret(const char *given, const char *wanted)
     return difference == 0;
 }
 
-static bool is_authorized(const struct mr_http_options *options, struct MHD_Connection *of)
+static bool is_authorized(const struct mr_http_options *options, struct MHD_Connection *of,
+                          bool *ret_tried)
 {
-    if (options->username == NULL) {
-        return true;
-    }
     char *password = NULL;
     char *username = MHD_basic_auth_get_username_password(of, &password);
+    *ret_tried = username != NULL;
     bool name_good = equal_secret(username, options->username);
     bool password_good = equal_secret(password, options->password);
     MHD_free(username);
@@ -29,22 +33,75 @@ static bool is_authorized(const struct mr_http_options *options, struct MHD_Conn
     return name_good && password_good;
 }
 
-/* On a loopback address a page of somewhere else could reach us through a name that resolves to
- * 127.0.0.1; then its name stands in Host. With a password it has nothing to say. */
-static bool is_host_good(const struct mr_http_options *options, struct MHD_Connection *of)
+/* True: the request has no password to show, or has shown it. Else the answer is there. */
+static bool admit_login(const struct mr_http_options *options, struct mr_http_logins *logins,
+                        struct MHD_Connection *from, struct mr_http_request *request)
 {
-    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    const struct mr_address *address = &options->address;
-    if (host == NULL || options->username != NULL || address->is_unix ||
-        !mr_address_is_local(address)) {
+    bool tried = false;
+    if (options->username == NULL || (request->route != NULL && request->route->open)) {
         return true;
     }
+    if (!mr_http_login_may_try(logins, from)) {
+        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                     "too many wrong passwords from this address; one try a second");
+        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        return false;
+    }
+    bool good = is_authorized(options, from, &tried);
+    if (tried) {
+        mr_http_login_told(logins, from, good);
+    }
+    if (!good) {
+        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
+    }
+    return good;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text);
+    size_t end_len = strlen(end);
+    return len > end_len && strcasecmp(text + len - end_len, end) == 0;
+}
+
+/* Numbers, names without a dot and names that no registry gives away: no stranger's name server answers for those. */
+static bool is_private_name(const char *name)
+{
+    struct in_addr v4;
+    char own[256] = "";
+    gethostname(own, sizeof(own) - 1);
+    return name[strspn(name, V6_CHARACTERS)] == '\0' || inet_pton(AF_INET, name, &v4) == 1 ||
+           strchr(name, '.') == NULL || strcasecmp(name, own) == 0 ||
+           ends_with(name, ".internal") || ends_with(name, ".localhost") ||
+           ends_with(name, ".svc") || ends_with(name, ".cluster.local");
+}
+
+bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host)
+{
     struct mr_address asked = {0};
     char with_port[MR_ADDRESS_HOST_MAX + 8];
     snprintf(with_port, sizeof(with_port), "%s:0", host);
-    return (mr_address_parse(host, &asked, NULL) == MR_OK ||
-            mr_address_parse(with_port, &asked, NULL) == MR_OK) &&
-           !asked.is_unix && mr_address_is_local(&asked);
+    if ((mr_address_parse(host, &asked, NULL) != MR_OK &&
+         mr_address_parse(with_port, &asked, NULL) != MR_OK) ||
+        asked.is_unix) {
+        return false;
+    }
+    for (uint32_t i = 0; i < options->host_name_count; i++) {
+        if (strcasecmp(asked.host, options->host_names[i]) == 0) {
+            return true;
+        }
+    }
+    return mr_address_is_local(&options->address) ? mr_address_is_local(&asked)
+                                                  : is_private_name(asked.host);
+}
+
+/* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
+ * that name stands in Host. With a password it has nothing to say. */
+static bool is_host_good(const struct mr_http_options *options, struct MHD_Connection *of)
+{
+    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    return host == NULL || options->username != NULL || options->address.is_unix ||
+           mr_http_host_is_ours(options, host);
 }
 
 /* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
@@ -56,8 +113,22 @@ static bool is_origin_good(struct MHD_Connection *of)
     return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
 }
 
-bool mr_http_admit(const struct mr_http_options *options, struct MHD_Connection *from,
-                   const char *method, bool ending, struct mr_http_request *request)
+/* Browsers say where a request comes from that a page makes, also a plain link or picture, which has no Origin (W3C, Fetch
+ * Metadata). */
+static bool is_site_good(struct MHD_Connection *of)
+{
+    const char *site = MHD_lookup_connection_value(of, MHD_HEADER_KIND, "Sec-Fetch-Site");
+    return site == NULL || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
+static bool starts_work(const struct mr_http_request *request, bool is_post)
+{
+    return is_post || (request->route != NULL && request->route->slow);
+}
+
+bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
+                   struct MHD_Connection *from, const char *method, bool ending,
+                   struct mr_http_request *request)
 {
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
     if (request->route != NULL && request->route->post != is_post) {
@@ -69,14 +140,16 @@ bool mr_http_admit(const struct mr_http_options *options, struct MHD_Connection 
                strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
         mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    } else if (is_post && !is_origin_good(from)) {
+    } else if ((is_post && !is_origin_good(from)) ||
+               (starts_work(request, is_post) && !is_site_good(from))) {
         mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
     } else if (!is_host_good(options, from)) {
         mr_http_fail(request, MHD_HTTP_FORBIDDEN,
-                     "a server on a loopback address answers to localhost and its numeric address "
-                     "only; ask for one of these, or set http.username");
-    } else if ((request->route == NULL || !request->route->open) && !is_authorized(options, from)) {
-        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
+                     "a server without a password answers to its numeric address and to names that "
+                     "only this network knows, on a loopback address to localhost; ask for one of "
+                     "these, or set http.host_names or http.username");
+    } else if (!admit_login(options, logins, from, request)) {
+        return false;
     } else if (request->route == NULL) {
         mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
     } else if (request->route->slow && ending) {

@@ -74,10 +74,41 @@ bool mr_http_encoding_has_gzip(const char *accepted);
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max);
 
+/* ---- failed logins; the server's thread ---- */
+
+enum { MR_HTTP_LOGINS = 64 };
+
+struct mr_http_source {
+    unsigned char bytes[8];
+};
+
+/* One address that was wrong lately. */
+struct mr_http_login {
+    struct mr_http_source source;
+    uint32_t failures; /* in a row */
+    int64_t last_ns;
+};
+
+struct mr_http_logins {
+    struct mr_http_login items[MR_HTTP_LOGINS];
+    uint64_t failures; /* ever */
+    int64_t logged_ns;
+};
+
+/* Whether the client's address may try a password now. */
+bool mr_http_login_may_try(struct mr_http_logins *logins, struct MHD_Connection *of);
+
+/* It has tried. */
+void mr_http_login_told(struct mr_http_logins *logins, struct MHD_Connection *of, bool good);
+
+/* Whether a name in a request's Host header can't be one that a stranger has pointed at this machine. */
+bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host);
+
 /* Refuses what no handler should see; true: the handler may run. `ending`: the server
  * ends, and slow handlers don't begin. */
-bool mr_http_admit(const struct mr_http_options *options, struct MHD_Connection *from,
-                   const char *method, bool ending, struct mr_http_request *request);
+bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
+                   struct MHD_Connection *from, const char *method, bool ending,
+                   struct mr_http_request *request);
 
 /* ---- connections; the server's thread ---- */
 

@@ -93,6 +93,21 @@ const char *mr_http_parameter(const struct mr_http_request *request, const char 
     return NULL;
 }
 
+const char *mr_http_parameter_beyond(const struct mr_http_request *request,
+                                     const char *const *known)
+{
+    for (uint32_t i = 0; i < request->parameter_count; i++) {
+        const char *const *name = known;
+        while (*name != NULL && strcmp(*name, request->parameters[i].name) != 0) {
+            name++;
+        }
+        if (*name == NULL) {
+            return request->parameters[i].name;
+        }
+    }
+    return NULL;
+}
+
 /* Digits, with a minus before them at most, and nothing else. */
 static bool parse_number(const char *text, int64_t *ret)
 {

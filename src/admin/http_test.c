@@ -71,6 +71,41 @@ static void test_address_parse_bad(void **state)
 
 /* ---- parameters ---- */
 
+static void test_hosts_that_are_ours(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cdc.example.org"};
+    struct mr_http_options open = {.host_names = names, .host_name_count = 1};
+    struct mr_http_options local = {0};
+    assert_int_equal(mr_address_parse(":9464", &open.address, NULL), MR_OK);
+    assert_int_equal(mr_address_parse("127.0.0.1:9464", &local.address, NULL), MR_OK);
+    static const struct {
+        const char *host;
+        bool open;
+        bool local;
+    } cases[] = {
+        {"10.1.2.3:9464", true, false},
+        {"10.1.2.3", true, false},
+        {"[fd00::1]:9464", true, false},
+        {"millrace:9464", true, false},
+        {"m.ns.svc.cluster.local", true, false},
+        {"host.docker.internal:9464", true, false},
+        {"localhost:9464", true, true},
+        {"127.0.0.1", true, true},
+        {"CDC.example.org:9464", true, false},
+        {"evil.example", false, false},
+        {"evil.example:9464", false, false},
+        {"10.1.2.3.evil.example", false, false},
+        {"127.0.0.1.nip.io", false, false},
+        {"unix:/x", false, false},
+        {"a b", false, false},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        assert_int_equal(mr_http_host_is_ours(&open, cases[i].host), cases[i].open);
+        assert_int_equal(mr_http_host_is_ours(&local, cases[i].host), cases[i].local);
+    }
+}
+
 static void test_number(void **state)
 {
     (void)state;
@@ -443,12 +478,14 @@ static void test_slow_handlers_are_few_and_end_with_their_client(void **state)
     struct served *served = *state;
     int first = begin_slow(served, 1);
     int second = begin_slow(served, 2);
+    int third = begin_slow(served, 3);
     assert_true(answers(get(served, "/slow/y"), "429", "Retry-After"));
     assert_true(answers(get(served, "/hello"), "200", "hello 1")); /* meanwhile */
     close(first);
     wait_until(&served->left, 1);
     close(second);
-    wait_until(&served->left, 2);
+    close(third);
+    wait_until(&served->left, 3);
     const char *answer;
     do { /* its place is free a moment after the handler has ended */
         answer = get(served, "/slow/z?ms=1");
@@ -533,6 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_address_parse_good),
         cmocka_unit_test(test_address_parse_bad),
+        cmocka_unit_test(test_hosts_that_are_ours),
         cmocka_unit_test(test_number),
         cmocka_unit_test(test_parameters_have_limits),
         SERVED(test_get),

@@ -66,7 +66,7 @@ mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_e
                 (!bracket || *end == ']') && parse_port(colon + 1, &address.port);
     if (!good) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "\"%s\" is no address; write \"127.0.0.1:9464\", \"[::1]:9464\" or "
+                       "\"%s\" is not an address; write \"127.0.0.1:9464\", \"[::1]:9464\" or "
                        "\"unix:/path\"",
                        text);
     }
@@ -104,9 +104,14 @@ static mr_status listen_on(const struct sockaddr *at, socklen_t len, int *ret_fd
     return MR_ERR_SYSTEM;
 }
 
-/* True when the socket file is left over from a process that is gone. */
+/* True when it is a socket that nobody listens on, left over from a process that is gone. To connect to a file of
+ * another kind is refused as well (unix(7)). */
 static bool is_stale(const struct sockaddr_un *at)
 {
+    struct stat about;
+    if (lstat(at->sun_path, &about) != 0 || !S_ISSOCK(about.st_mode)) {
+        return false;
+    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool stale = fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof(*at)) != 0 &&
                  errno == ECONNREFUSED;
@@ -197,7 +202,10 @@ mr_status mr_accept(int listen_fd, int *ret_fd, struct sockaddr_storage *ret_fro
 void mr_listen_close(const struct mr_address *address, int fd)
 {
     close(fd);
-    if (address->is_unix) {
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path, address->path, sizeof(address->path));
+    /* Another process may have put its own there. */
+    if (address->is_unix && is_stale(&at)) {
         unlink(address->path);
     }
 }

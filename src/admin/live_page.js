@@ -204,7 +204,7 @@ function figures(list, entries) {
 }
 
 function drawHeader(status) {
-  const good = {streaming: 'good', failed: 'bad', poison: 'bad'}[status.state] || '';
+  const good = {streaming: 'good', standby: 'good', failed: 'bad', poison: 'bad'}[status.state] || '';
   byId('state').className = 'state ' + good;
   say(byId('state'), words(status.state));
   say(byId('about'), `slot ${status.slot.name} → ${status.sink.type} · in this state for ` +
@@ -216,25 +216,26 @@ function drawHeader(status) {
 
 const MEANING = {
   none: 'The flow keeps up: nothing holds it.',
-  postgres: 'PostgreSQL sends no faster.',
+  receive: 'PostgreSQL sends no faster.',
   decode: 'Decoding is at the limit of its thread.',
   encode: 'Encoding is at the limit of its thread.',
   produce: 'Producing is at the limit of its thread.',
-  kafka: 'The sink acknowledges no faster; millrace waits for it.',
+  flush: 'The sink acknowledges no faster; millrace waits for it.',
 };
 
 function drawStages(status) {
   const p50 = (name) => status.run.path[name] ? text.seconds(status.run.path[name].p50) : '–';
   const times = {
-    postgres: 'commit to receipt ' + p50('received'), decode: p50('decoded'), encode: p50('encoded'),
-    produce: p50('enqueued'), kafka: p50('acknowledged'),
+    receive: 'commit to receipt ' + p50('receive'), decode: p50('decode'), encode: p50('encode'),
+    produce: p50('produce'), flush: p50('flush'),
   };
   say(byId('sink-name'), status.sink.type === 'kafka' ? 'Kafka' : status.sink.type);
   for (const stage of byId('stages').children) {
     const name = stage.dataset.stage;
     stage.classList.toggle('holds', name === status.bottleneck);
-    stage.classList.toggle('away', (name === 'postgres' && !status.source.connected) ||
-                                   (name === 'kafka' && !status.sink.connected));
+    stage.classList.toggle('away', status.state !== 'standby' &&
+                                   ((name === 'receive' && !status.source.connected) ||
+                                    (name === 'flush' && !status.sink.connected)));
     say(stage.querySelector('span'), times[name]);
   }
   byId('stages').dataset.bottleneck = status.bottleneck;

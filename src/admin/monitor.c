@@ -11,7 +11,7 @@
 
 #include "admin/monitor_internal.h"
 #include "base/clock.h"
-#include "prof/threads.h"
+#include "base/thread.h"
 
 enum {
     TEXT_SIZE_FIRST = 128 * 1024,
@@ -28,6 +28,7 @@ const char *mr_state_name(enum mr_state state)
         [MR_STATE_WAITING_FOR_SINK] = "waiting_for_sink",
         [MR_STATE_STOPPING] = "stopping",
         [MR_STATE_POISON] = "poison",
+        [MR_STATE_STANDBY] = "standby",
     };
     return names[state];
 }
@@ -101,6 +102,10 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
     if (now->pipeline.poisoned) {
         return MR_STATE_POISON;
     }
+    if (now->pipeline.source_stands_by) {
+        /* Without Kafka it could not take over. */
+        return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
+    }
     if (!now->pipeline.source_was_connected) {
         /* Where the sink keeps the position, the stream begins once it has told it. */
         return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
@@ -123,6 +128,7 @@ static const char *reason_of(enum mr_state state)
         [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
         [MR_STATE_POISON] =
             "one change can't be passed on; tried three times, then exit 65; the log says why",
+        [MR_STATE_STANDBY] = "another instance streams from this slot; takes over when that ends",
     };
     return reasons[state];
 }
@@ -137,7 +143,7 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     }
     now->state = state;
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
-    now->ready = state == MR_STATE_STREAMING;
+    now->ready = state == MR_STATE_STREAMING || state == MR_STATE_STANDBY;
     snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
     now->bottleneck = monitor->bottleneck;
 }
@@ -162,16 +168,27 @@ static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor
 }
 
 /* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
- * nothing was left to confirm. */
+ * nothing was left to confirm. Where neither was seen yet, it is older than we have seen it wait. */
 static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
     mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
     now->confirmed_lsn = confirmed;
-    now->lag_bytes = now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
+    /* Until it is known what is confirmed, the whole address of the WAL's end would look like lag. */
+    now->lag_bytes =
+        confirmed != 0 && now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
+    if (now->state == MR_STATE_STANDBY) {
+        /* How old the oldest waiting row is, only the instance that streams can tell. */
+        monitor->caught_up_ns = now_ns;
+        now->lag_seconds = NAN;
+        return;
+    }
     if (now->lag_bytes == 0 && confirmed != 0) {
         monitor->caught_up_ns = now_ns;
+    }
+    if (now->lag_bytes > 0 && monitor->behind_ns == 0) {
+        monitor->behind_ns = now_ns;
     }
     int64_t age_ns = INT64_MAX;
     if (pipeline->commit_us_confirmed != 0) {
@@ -180,7 +197,10 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     if (monitor->caught_up_ns != 0 && now_ns - monitor->caught_up_ns < age_ns) {
         age_ns = now_ns - monitor->caught_up_ns;
     }
-    now->lag_seconds = age_ns != INT64_MAX ? (double)age_ns / 1e9 : 0;
+    if (age_ns == INT64_MAX) {
+        age_ns = monitor->behind_ns != 0 ? now_ns - monitor->behind_ns : 0;
+    }
+    now->lag_seconds = (double)age_ns / 1e9;
 }
 
 static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
@@ -271,9 +291,10 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
         .source_cpu_ns = grown(mark->source_cpu_ns, before->source_cpu_ns),
         .sink_cpu_ns = grown(mark->sink_cpu_ns, before->sink_cpu_ns),
         .encode_ns = grown(mark->encode_ns, before->encode_ns),
-        .source_connected = now->pipeline.source_connected,
+        .source_connected = now->pipeline.source_connected || now->state == MR_STATE_STANDBY,
         .sink_connected = now->sink.connected,
-        .behind = now->server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
+        .behind = now->state != MR_STATE_STANDBY &&
+                  now->server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
         .in_flight = now->pipeline.in_flight_batches > 0,
     };
     return mr_bottleneck(&flow);
@@ -336,12 +357,12 @@ static void *monitor_main(void *context)
     struct mr_monitor *monitor = context;
     prctl(PR_SET_NAME, "mr-monitor");
     mr_alloc_leave_out();
-    mr_prof_thread_start(MR_PROF_MONITOR, "mr-monitor");
+    mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
     do {
         sample(monitor);
     } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
-    mr_prof_thread_end();
+    mr_thread_end();
     return NULL;
 }
 
@@ -378,7 +399,7 @@ void mr_monitor_free(struct mr_monitor *monitor)
 
 mr_status mr_monitor_start(struct mr_monitor *monitor, struct mr_error *ret_error)
 {
-    int failed = pthread_create(&monitor->thread, NULL, monitor_main, monitor);
+    int failed = mr_thread_create(&monitor->thread, monitor_main, monitor);
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
     }

@@ -31,6 +31,7 @@ enum mr_state {
     MR_STATE_WAITING_FOR_SINK,   /* the sink is away */
     MR_STATE_STOPPING,           /* asked to stop; delivering what was read */
     MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
+    MR_STATE_STANDBY,            /* another instance streams; ready to take over */
     MR_STATE_COUNT
 };
 const char *
@@ -69,9 +70,9 @@ struct mr_monitor_snapshot {
     int64_t time_ms;
     int64_t uptime_ms;
     enum mr_state state;
-    int64_t state_since_ms; /* since 1970 */
-    bool ready;
-    char reason[MR_MONITOR_TEXT_MAX]; /* why it is not ready; "" when it is */
+    int64_t state_since_ms;           /* since 1970 */
+    bool ready;                       /* does what it is there for: streams, or stands by */
+    char reason[MR_MONITOR_TEXT_MAX]; /* why rows don't flow here; "" when they do */
     enum mr_stage bottleneck;
 
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */

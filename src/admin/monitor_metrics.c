@@ -49,7 +49,7 @@ static void expose_state(struct mr_exposition *out, const struct mr_monitor_snap
     mr_expose_one_u64(out, MR_METRIC_READY, now->ready);
     mr_expose_one_u64(out, MR_METRIC_SOURCE_CONNECTED, now->pipeline.source_connected);
     mr_expose_one_u64(out, MR_METRIC_SINK_CONNECTED, now->sink.connected);
-    expose_words(out, MR_METRIC_BOTTLENECK, stage_word, MR_STAGE_COUNT, now->bottleneck);
+    expose_words(out, MR_METRIC_BOTTLENECK, stage_word, MR_BOTTLENECKS, now->bottleneck);
     mr_expose_one_f64(out, MR_METRIC_STALLED_SECONDS, now->stalled_seconds);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "metrics/metrics.h"
+#include "pipeline/pipeline_internal.h"
 #include "testing/test.h"
 
 enum { TABLES = 500, SAMPLE_MS = 5, LIMIT_S = 30 };
@@ -31,7 +32,7 @@ static int setup(void **state)
     fixture->sink = mr_discard_sink_new();
     fixture->encode_options =
         (struct mr_encode_options){.topic_prefix = "p", .unavailable_value = ""};
-    fixture->encoder = mr_encoder_new(&fixture->encode_options, &fixture->topics, NULL, NULL);
+    fixture->encoder = mr_encoder_new(&fixture->encode_options, &fixture->topics);
     struct mr_pipeline_options options = {
         .batches = 4, .batch_bytes = 4096, .change_bytes_max = 65536};
     fixture->pipeline =
@@ -133,6 +134,44 @@ static void test_snapshot_tells_state_and_reason(void **state)
     mr_monitor_snapshot_free(now);
 }
 
+static void test_standby_is_a_state_of_its_own(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->source.stands_by = true;
+    struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_string_equal(mr_state_name(now->state), "standby");
+    assert_true(now->ready);
+    assert_non_null(strstr(now->reason, "another instance"));
+    /* Not its own to tell: an alert on age must not come from the one that waits. */
+    assert_true(isnan(now->lag_seconds));
+    mr_monitor_snapshot_free(now);
+    assert_non_null(strstr(write_text(fixture), "millrace_state{state=\"standby\"} 1\n"));
+    fixture->source.stands_by = false;
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_int_equal(now->state, MR_STATE_STARTING);
+    assert_false(now->ready);
+    mr_monitor_snapshot_free(now);
+}
+
+/* Rows came before anybody saw that nothing was left to confirm, and none was confirmed since. */
+static void test_lag_grows_from_when_it_is_first_seen(void **state)
+{
+    struct fixture *fixture = *state;
+    atomic_store(&fixture->pipeline->confirmed, 100);
+    atomic_store(&fixture->pipeline->received, 300);
+    struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_int_equal(now->lag_bytes, 200);
+    mr_monitor_snapshot_free(now);
+    poll(NULL, 0, 2 * SAMPLE_MS);
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_true(now->lag_seconds * 1000 >= 2 * SAMPLE_MS - 1);
+    mr_monitor_snapshot_free(now);
+    atomic_store(&fixture->pipeline->confirmed, 300);
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_true(now->lag_seconds == 0);
+    mr_monitor_snapshot_free(now);
+}
+
 static void test_log_records_are_kept_to_a_number(void **state)
 {
     struct fixture *fixture = *state;
@@ -180,6 +219,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_text_has_every_declared_family_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_text_of_many_tables_is_quick, setup, teardown),
         cmocka_unit_test_setup_teardown(test_snapshot_tells_state_and_reason, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, setup, teardown),
         cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on, setup,
                                         teardown),

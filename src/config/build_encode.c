@@ -1,12 +1,13 @@
 /* What is streamed and as what: tables, operations, routes, the format. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/config_internal.h"
 
 /* ---- tables ---- */
 
-/* Takes one part of "schema"."table", quoted or bare, up to a dot or the end; NULL when it is malformed. */
-static char *take_part(struct mr_config *config, const char **at, bool fold)
+/* Takes one part of "schema"."table", quoted or bare, up to a quote, one of `ends` or the end; NULL when it is malformed. */
+static char *take_part(struct mr_config *config, const char **at, const char *ends, bool fold)
 {
     char *part = mr_config_keep(config, MR_ALLOC(strlen(*at) + 1));
     size_t len = 0;
@@ -21,20 +22,20 @@ static char *take_part(struct mr_config *config, const char **at, bool fold)
         }
         from++;
     } else {
-        for (; *from != '\0' && *from != '.' && *from != '"'; from++) {
+        for (; *from != '\0' && *from != '"' && strchr(ends, *from) == NULL; from++) {
             bool upper = fold && *from >= 'A' && *from <= 'Z';
             part[len++] = (char)(upper ? *from + ('a' - 'A') : *from);
         }
     }
     *at = from;
-    return len == 0 || len > IDENTIFIER_MAX ? NULL : part;
+    return len == 0 || mr_config_characters(part) > IDENTIFIER_MAX ? NULL : part;
 }
 
 static bool parse_table(struct mr_config *config, const char *text, bool fold,
                         struct mr_table_name *ret)
 {
     const char *at = text;
-    const char *first = take_part(config, &at, fold);
+    const char *first = take_part(config, &at, ".", fold);
     if (first == NULL || (*at != '\0' && *at != '.')) {
         return false;
     }
@@ -43,7 +44,7 @@ static bool parse_table(struct mr_config *config, const char *text, bool fold,
         return true;
     }
     at++;
-    const char *second = take_part(config, &at, fold);
+    const char *second = take_part(config, &at, ".", fold);
     *ret = (struct mr_table_name){.schema = first, .table = second};
     return second != NULL && *at == '\0';
 }
@@ -75,17 +76,114 @@ static void build_tables(struct mr_config *config)
         struct mr_table_name table;
         if (!parse_table(config, names->items[i], false, &table)) {
             PROBLEM(config, LINE(config, tables),
-                    "tables: \"%s\" is no table name; write \"schema.table\", and quote parts that "
+                    "tables: \"%s\" is not a table's name; write \"schema.table\", and quote parts "
+                    "that "
                     "hold "
                     "dots",
                     names->items[i]);
         } else if (!add_table(tables, &count, table)) {
-            PROBLEM(config, LINE(config, tables), "tables: \"%s\" stands there twice",
+            PROBLEM(config, LINE(config, tables), "tables: \"%s\" is listed twice; keep it once",
                     names->items[i]);
         }
     }
     config->source.tables = tables;
     config->source.table_count = count;
+}
+
+/* ---- topics ---- */
+
+/* Kafka's rule (org.apache.kafka.common.internals.Topic). What does not keep to it would be changed on the way. */
+const char *mr_config_topic_fault(const char *name)
+{
+    enum { TOPIC_MAX = 249 };
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (name[0] == '\0') {
+        return "is empty";
+    }
+    if (name[strspn(name, good)] != '\0') {
+        return "has a character that names of topics can't have; they have letters of ASCII, "
+               "digits, dots, underscores and hyphens";
+    }
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return "can't be the name of a topic";
+    }
+    return strlen(name) > TOPIC_MAX ? "is longer than the 249 characters of a topic's name" : NULL;
+}
+
+/* Two names of 63 bytes and two dots must still fit behind it. */
+static void check_prefix(struct mr_config *config)
+{
+    enum { PREFIX_MAX = 249 - 2 * (IDENTIFIER_MAX + 1) };
+    const char *prefix = config->values.topic_prefix;
+    const char *fault = mr_config_topic_fault(prefix);
+    if (fault == NULL && strlen(prefix) > PREFIX_MAX) {
+        fault = "is longer than 121 characters, and schema and table must fit behind it";
+    }
+    if (fault != NULL) {
+        PROBLEM(config, LINE(config, topic_prefix), "topic_prefix: \"%s\" %s", prefix, fault);
+    }
+}
+
+/* ---- keys ---- */
+
+/* schema.table:column,… with each part bare or quoted. */
+static bool parse_key(struct mr_config *config, const char *text, struct mr_table_key *ret)
+{
+    const char *at = text;
+    const char *schema = "public";
+    const char *table = take_part(config, &at, ".:", false);
+    if (*at == '.') {
+        at++;
+        schema = table;
+        table = take_part(config, &at, ".:", false);
+    }
+    const char **columns = mr_config_keep(config, MR_NEW_ARRAY(const char *, strlen(text)));
+    uint32_t count = 0;
+    bool good = schema != NULL && table != NULL && *at == ':';
+    while (good && (*at == ':' || *at == ',')) {
+        at++;
+        columns[count] = take_part(config, &at, ",", false);
+        good = columns[count++] != NULL;
+    }
+    *ret = (struct mr_table_key){
+        .table = {.schema = schema, .table = table}, .columns = columns, .column_count = count};
+    return good && *at == '\0';
+}
+
+static void build_keys(struct mr_config *config)
+{
+    const struct mr_strings *texts = &config->values.key_columns;
+    struct mr_table_key *keys =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, texts->count));
+    for (uint32_t i = 0; i < texts->count; i++) {
+        if (!parse_key(config, texts->items[i], &keys[i])) {
+            PROBLEM(config, LINE(config, key_columns),
+                    "key_columns: \"%s\" does not name the key of a table; write "
+                    "\"schema.table:column,column\", and quote parts that hold dots, colons or "
+                    "commas",
+                    texts->items[i]);
+            return;
+        }
+        const struct mr_table_key *key = &keys[i];
+        for (uint32_t k = 1; k < key->column_count; k++) {
+            for (uint32_t before = 0; before < k; before++) {
+                if (strcmp(key->columns[k], key->columns[before]) == 0) {
+                    PROBLEM(config, LINE(config, key_columns),
+                            "key_columns: column \"%s\" of table %s.%s is listed twice",
+                            key->columns[k], key->table.schema, key->table.table);
+                }
+            }
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (table_equal(&keys[i].table, &keys[k].table)) {
+                PROBLEM(config, LINE(config, key_columns),
+                        "key_columns: table %s.%s is listed twice", keys[i].table.schema,
+                        keys[i].table.table);
+            }
+        }
+    }
+    config->source.keys = keys;
+    config->source.key_count = texts->count;
 }
 
 /* ---- operations ---- */
@@ -117,7 +215,7 @@ static uint32_t operation_bits(struct mr_config *config, const struct mr_strings
                     "yet; the stream begins with the slot");
         } else if (found == 0) {
             PROBLEM(config, line,
-                    "\"%s\" is no operation; known are insert, update, delete, truncate%s",
+                    "\"%s\" is not an operation; known are insert, update, delete, truncate%s",
                     names->items[i], outboxx ? " and read" : " and message");
         }
         bits |= found;
@@ -141,6 +239,12 @@ static void build_routes_from_streams(struct mr_config *config)
         if (stream->resource == NULL || !parse_table(config, stream->resource, true, &table)) {
             PROBLEM(config, stream->line, "source.resource must be \"table\" or \"schema.table\"");
             continue;
+        }
+        const char *fault =
+            stream->destination == NULL ? NULL : mr_config_topic_fault(stream->destination);
+        if (fault != NULL) {
+            PROBLEM(config, stream->line, "sink.destination: \"%s\" %s", stream->destination,
+                    fault);
         }
         uint32_t bits = operation_bits(config, &stream->operations, stream->line, true);
         if (!add_table(tables, &count, table)) {
@@ -179,6 +283,54 @@ static void build_routes_from_tables(struct mr_config *config)
     config->encode.route_count = count;
 }
 
+/* ---- topics ---- */
+
+struct named_topic {
+    char *name;
+    const struct mr_route *route;
+};
+
+static int compare_topics(const void *a, const void *b)
+{
+    const struct named_topic *left = a;
+    const struct named_topic *right = b;
+    return strcmp(left->name, right->name);
+}
+
+/* What Kafka does not take in a name becomes "_", and a dot in a table's name is a dot: two tables may come to one topic.
+ * Where the file names both destinations that is what is wanted. */
+static void check_topics(struct mr_config *config)
+{
+    const struct mr_encode_options *encode = &config->encode;
+    struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, encode->route_count);
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        const struct mr_route *route = &encode->routes[i];
+        topics[i] = (struct named_topic){
+            .name = route->topic != NULL
+                        ? MR_STRDUP(route->topic)
+                        : mr_topic_name(encode->topic_prefix, route->schema, route->table),
+            .route = route,
+        };
+    }
+    qsort(topics, encode->route_count, sizeof(*topics), compare_topics);
+    for (uint32_t i = 1; i < encode->route_count; i++) {
+        const struct mr_route *a = topics[i - 1].route;
+        const struct mr_route *b = topics[i].route;
+        if (strcmp(topics[i - 1].name, topics[i].name) == 0 &&
+            (a->topic == NULL || b->topic == NULL)) {
+            PROBLEM(
+                config, LINE(config, tables),
+                "tables \"%s\".\"%s\" and \"%s\".\"%s\" would share topic \"%s\", where rows of "
+                "the one could pass for the other's; rename one of them, or take it out",
+                a->schema, a->table, b->schema, b->table, topics[i].name);
+        }
+    }
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        free(topics[i].name);
+    }
+    free(topics);
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -192,6 +344,10 @@ void mr_config_build_encode(struct mr_config *config)
         LINE(config, unavailable_value) == 0 ? fallback : values->unavailable_value;
     config->encode.skipped_operations = operation_bits(config, &values->skipped_operations,
                                                        LINE(config, skipped_operations), false);
+    config->encode.message_prefixes = (const char *const *)values->message_prefixes.items;
+    config->encode.message_prefix_count = values->message_prefixes.count;
+    config->encode.message_bytes_max = (size_t)values->message_size_max;
+    check_prefix(config);
     if (values->stream_count > 0 && values->tables.count > 0) {
         PROBLEM(config, LINE(config, tables),
                 "tables and [[streams]] both say what is streamed; keep one of the two");
@@ -201,6 +357,8 @@ void mr_config_build_encode(struct mr_config *config)
     } else {
         build_routes_from_tables(config);
     }
+    build_keys(config);
+    check_topics(config);
     if (config->source.table_count == 0 && config->problems.errors == 0) {
         PROBLEM(config, LINE(config, tables),
                 "no tables are configured; set tables = [\"schema.table\", …]");

@@ -20,13 +20,36 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
     PROBLEM(
         config, line == 0 ? LINE(config, batch_size) : line,
         "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
-        "tables, %.1f for "
+        "tables, %.1f for profiles, %.1f for "
         "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
         "a change of %.1f MiB (pipeline.change_max) and %.1f for its records; raise "
         "pipeline.memory, or lower change_max, batches or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
-        config->source.table_count, mib(memory->pool), (long long)values->batches,
-        mib((uint64_t)values->batch_size), mib(memory->input), mib(change_max), mib(memory->large));
+        config->source.table_count, mib(memory->profiler), mib(memory->pool),
+        (long long)values->batches, mib((uint64_t)values->batch_size), mib(memory->input),
+        mib(change_max), mib(memory->large));
+}
+
+/* A transaction costs Kafka about the same whatever it holds, and while one is committed the next gathers: exactly once
+ * is fast with a pool that holds both. As large as takes nothing from the largest change. */
+static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
+{
+    enum { EXACTLY_ONCE_BATCHES = 48 };
+    struct mr_config_values *values = &config->values;
+    if (LINE(config, batches) != 0 || !config->kafka.exactly_once) {
+        return;
+    }
+    uint64_t limit = (uint64_t)values->memory;
+    uint64_t change_max = mr_memory_change_max(needs, limit);
+    struct mr_memory_needs larger = *needs;
+    for (larger.batches = EXACTLY_ONCE_BATCHES; larger.batches > needs->batches;
+         larger.batches /= 2) {
+        struct mr_memory memory = mr_memory_of(&larger, change_max);
+        if (mr_memory_sum(&memory) <= limit) {
+            *needs = larger;
+        }
+    }
+    values->batches = (int64_t)needs->batches;
 }
 
 /* What is set must fit into the budget; what is not is made of it. */
@@ -44,7 +67,9 @@ static void build_memory(struct mr_config *config)
     uint64_t limit = (uint64_t)values->memory;
     struct mr_memory_needs needs = {.tables = config->source.table_count,
                                     .batches = (uint64_t)values->batches,
-                                    .batch_bytes = (uint64_t)values->batch_size};
+                                    .batch_bytes = (uint64_t)values->batch_size,
+                                    .profiles = config->profiles};
+    size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;
     if (change_max == 0) {
         change_max = mr_memory_change_max(&needs, limit);
@@ -54,24 +79,47 @@ static void build_memory(struct mr_config *config)
         refuse_memory(config, &memory, change_max);
         return;
     }
+    config->pipeline.batches = (uint32_t)needs.batches;
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
     config->pipeline.large_bytes_max = limit - (mr_memory_sum(&memory) - memory.large);
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
 
+/* Files from before pipeline.latency say how long a pause is, which is half of that. */
+static void heed_old_name(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    if (LINE(config, coalesce) != 0 && LINE(config, latency) == 0) {
+        values->latency = 2 * values->coalesce;
+        WARNING(config, LINE(config, coalesce),
+                "pipeline.coalesce is pipeline.latency now, twice as long: write latency = "
+                "\"%lldus\"",
+                (long long)values->latency);
+    }
+}
+
 void mr_config_build_pipeline(struct mr_config *config)
 {
+    heed_old_name(config);
     const struct mr_config_values *values = &config->values;
+    config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
+                       values->profiling_recorder || values->profiling_capture_path[0] != '\0';
     config->pipeline = (struct mr_pipeline_options){
-        .batches = (uint32_t)values->batches,
         .batch_bytes = (size_t)values->batch_size,
-        .coalesce_us = (uint32_t)values->coalesce,
+        .latency_us = (uint32_t)values->latency,
         .status_interval_ms = (uint32_t)values->status_interval,
         .shutdown_deadline_ms = (uint32_t)values->shutdown_deadline,
         .backoff_max_ms = (uint32_t)values->reconnect_max,
     };
     build_memory(config);
+    if (values->profiling_endpoints && config->http.username == NULL &&
+        !mr_address_is_local(&config->http.address)) {
+        PROBLEM(config, LINE(config, profiling_endpoints),
+                "profiling.endpoints: profiles tell what runs inside, and other machines can reach "
+                "http.address without a password; set http.username and a password, or a loopback "
+                "address");
+    }
     config->log_level = (enum mr_log_level)values->log_level;
     config->log_format = (enum mr_log_format)values->log_format;
 }

@@ -1,62 +1,19 @@
 /* The sink's options, Kafka's above all. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/config_internal.h"
+#include "config/kafka_properties.h"
 #include "config/secrets.h"
+
+enum { MESSAGE_FORM_MAX = 8192 /* of an event that holds a message, without its content */ };
 
 static const char *or_null(const char *text)
 {
     return text[0] == '\0' ? NULL : text;
-}
-
-/* Properties that the promise stands on, or that have an option of their own. */
-static const struct {
-    const char *name;
-    const char *reason;
-} refused[] = {
-    {"acks", "every record is acknowledged by all replicas"},
-    {"request.required.acks", "every record is acknowledged by all replicas"},
-    {"enable.idempotence", "it keeps order and prevents duplicates"},
-    {"enable.gapless.guarantee", "a failed batch must not leave a hole"},
-    {"message.timeout.ms", "a record waits until it is delivered or its session ends"},
-    {"delivery.timeout.ms", "a record waits until it is delivered or its session ends"},
-    {"partitioner", "Java clients place keys by murmur2"},
-    {"plugin.library.paths", "it would load foreign code"},
-    {"delivery.report.only.error", "positions move by delivery reports"},
-    {"allow.auto.create.topics", "see sink.kafka.create_topics"},
-    {"bootstrap.servers", "set sink.kafka.brokers"},
-    {"metadata.broker.list", "set sink.kafka.brokers"},
-    {"compression.codec", "set sink.kafka.compression"},
-    {"compression.type", "set sink.kafka.compression"},
-    {"transactional.id", "set sink.kafka.delivery and sink.kafka.state_name"},
-    {"transaction.timeout.ms", "it goes together with time-outs that millrace sets"},
-};
-
-static void check_property(struct mr_config *config, const struct mr_property *property)
-{
-    for (size_t i = 0; i < MR_ARRAY_LEN(refused); i++) {
-        if (strcmp(property->name, refused[i].name) == 0) {
-            PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s",
-                    property->name, refused[i].reason);
-        }
-    }
-    if (mr_secret_property(property->name)) {
-        PROBLEM(
-            config, property->line,
-            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file or "
-            "tls_key_password_env",
-            property->name);
-    }
-    bool off = strcmp(property->value, "false") == 0 || strcmp(property->value, "none") == 0;
-    bool check = strcmp(property->name, "enable.ssl.certificate.verification") == 0 ||
-                 strcmp(property->name, "ssl.endpoint.identification.algorithm") == 0;
-    if (check && off && !config->values.insecure_tls) {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
-                "sink.kafka.insecure_tls = true",
-                property->name);
-    }
 }
 
 static void add_property(struct mr_kafka_property *properties, uint32_t *count, const char *name,
@@ -122,13 +79,80 @@ static void build_kafka_properties(struct mr_config *config)
                  mr_config_keep_secret(
                      config, mr_secret_read("Kafka password", values->sasl_password_env,
                                             values->sasl_password_file,
-                                            LINE(config, sasl_password_env), &config->problems)));
+                                            LINE_OF(config, sasl_password_env, sasl_password_file),
+                                            &config->problems)));
     for (uint32_t i = 0; i < values->property_count; i++) {
-        check_property(config, &values->properties[i]);
+        mr_kafka_property_check(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
     }
     config->kafka.properties = properties;
     config->kafka.property_count = count;
+}
+
+/* librdkafka takes a port modulo 65536 and looks for a host named "http" for ever. */
+static const char *broker_fault(const char *broker)
+{
+    if (strstr(broker, "://") != NULL) {
+        return "has a scheme; write host:port, and set sink.kafka.tls for TLS";
+    }
+    if (broker[0] == '\0' || strpbrk(broker, " /@") != NULL) {
+        return "is not host:port";
+    }
+    const char *bracket = broker[0] == '[' ? strchr(broker, ']') : broker;
+    const char *colon = bracket == NULL ? NULL : strchr(bracket, ':');
+    if (bracket == NULL || (bracket != broker && bracket[1] != ':' && bracket[1] != '\0')) {
+        return "is not [address]:port";
+    }
+    if (colon == NULL) {
+        return NULL; /* 9092 */
+    }
+    if (bracket == broker && strchr(colon + 1, ':') != NULL) {
+        return "has several colons; write an IPv6 address as [address]:port";
+    }
+    char *end;
+    long port = strtol(colon + 1, &end, 10);
+    if (colon == broker || end == colon + 1 || *end != '\0' || port < 1 || port > 65535) {
+        return "has no port between 1 and 65535 behind its colon";
+    }
+    return NULL;
+}
+
+/* A broker may be a list with commas itself, as librdkafka takes it. */
+static void check_brokers(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    for (uint32_t i = 0; i < values->brokers.count; i++) {
+        const char *at = values->brokers.items[i];
+        do {
+            size_t len = strcspn(at, ",");
+            char broker[300];
+            snprintf(broker, sizeof(broker), "%.*s", (int)len, at);
+            const char *fault = broker_fault(broker);
+            if (fault != NULL) {
+                PROBLEM(config, LINE(config, brokers), "sink.kafka.brokers: \"%s\" %s", broker,
+                        fault);
+            }
+            at += len + (at[len] == ',');
+        } while (*at != '\0');
+    }
+}
+
+/* Said here with its name, for OpenSSL would only say a number, and only once a broker is reached. */
+static void check_file(struct mr_config *config, const char *option, const char *path,
+                       uint32_t line)
+{
+    if (path[0] != '\0' && access(path, R_OK) != 0) {
+        PROBLEM(config, line, "%s: %s can't be read: %s", option, path, strerror(errno));
+    }
+}
+
+static void check_topic_name(struct mr_config *config, const char *option, const char *name,
+                             uint32_t line)
+{
+    const char *fault = mr_config_topic_fault(name);
+    if (name[0] != '\0' && fault != NULL) {
+        PROBLEM(config, line, "%s: \"%s\" %s", option, name, fault);
+    }
 }
 
 static const char *join(struct mr_config *config, const struct mr_strings *strings)
@@ -171,6 +195,13 @@ static void build_oversize(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->encode.oversize = (enum mr_oversize)values->oversize;
     config->encode.record_bytes_max = (size_t)values->message_max;
+    /* Its content goes out in base64, and its prefix twice. */
+    if (config->source.messages &&
+        values->message_size_max / 3 * 4 + MESSAGE_FORM_MAX > values->message_max) {
+        PROBLEM(config, LINE(config, message_size_max),
+                "messages.max_size makes records larger than sink.kafka.message_max, and one "
+                "message could stop the stream; lower the one or raise the other");
+    }
     const char *topic = values->dead_letter_topic;
     if (topic[0] == '\0') {
         topic = mr_config_keep(config, mr_topic_name(values->topic_prefix, "", "dead-letter"));
@@ -183,7 +214,8 @@ static void build_kafka(struct mr_config *config)
     static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
     struct mr_config_values *values = &config->values;
     if (values->brokers.count == 0) {
-        PROBLEM(config, LINE(config, sink_type),
+        uint32_t line = LINE(config, sink_type);
+        PROBLEM(config, line == 0 ? values->kafka_section_line : line,
                 "sink.kafka.brokers is missing; set brokers = [\"host:9092\"]");
     }
     /* As Outboxx has it: a file that says nothing must not come to send a password in the clear. */
@@ -195,11 +227,26 @@ static void build_kafka(struct mr_config *config)
         PROBLEM(config, LINE(config, tls_ca_location),
                 "TLS certificates are configured but sink.kafka.tls is not true");
     }
+    check_brokers(config);
+    check_file(config, "sink.kafka.tls_ca_location", values->tls_ca_location,
+               LINE(config, tls_ca_location));
+    check_file(config, "sink.kafka.tls_certificate_location", values->tls_certificate_location,
+               LINE(config, tls_certificate_location));
+    check_file(config, "sink.kafka.tls_key_location", values->tls_key_location,
+               LINE(config, tls_key_location));
+    check_topic_name(config, "sink.kafka.state_topic", values->state_topic,
+                     LINE(config, state_topic));
+    check_topic_name(config, "sink.kafka.dead_letter_topic", values->dead_letter_topic,
+                     LINE(config, dead_letter_topic));
     check_sasl(config);
     build_kafka_properties(config);
     config->kafka.brokers = join(config, &values->brokers);
     config->kafka.compression = codecs[values->compression];
-    config->kafka.linger_ms = (uint32_t)values->linger;
+    if (LINE(config, linger) != 0) {
+        WARNING(config, LINE(config, linger),
+                "sink.kafka.linger has no effect any more: records gather while the request before "
+                "is on its way; take the line out");
+    }
     config->kafka.statistics_interval_ms = (uint32_t)values->statistics_interval;
     config->kafka.batch_bytes = (size_t)values->kafka_batch_size;
     config->kafka.message_bytes_max = (size_t)values->message_max;
@@ -211,18 +258,46 @@ static void build_kafka(struct mr_config *config)
     build_oversize(config);
 }
 
+/* What the file means: its sink.type, else the section that is there. A section that would be left unused is a mistake,
+ * and so is one that does not say where to: rows must not go where nobody asked for them. */
+static enum mr_sink_kind wanted_sink(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    uint32_t kafka_line = values->kafka_section_line;
+    uint32_t file_line = values->file_section_line;
+    enum mr_sink_kind kind = (enum mr_sink_kind)values->sink_type;
+    if (LINE(config, sink_type) == 0) {
+        kind = kafka_line != 0 ? MR_SINK_KAFKA : file_line != 0 ? MR_SINK_FILE : MR_SINK_STDOUT;
+    }
+    if (kafka_line != 0 && kind != MR_SINK_KAFKA) {
+        PROBLEM(config, kafka_line,
+                "[sink.kafka] is there, but sink.type is another; set type = \"kafka\", or take "
+                "[sink.kafka] out");
+    }
+    if (file_line != 0 && kind != MR_SINK_FILE) {
+        PROBLEM(config, file_line,
+                "[sink.file] is there, but the sink is another; set sink.type = \"file\", or take "
+                "[sink.file] out");
+    }
+    if (LINE(config, sink_type) == 0 && kind == MR_SINK_STDOUT) {
+        WARNING(config, 0,
+                "no sink is configured: rows go to standard output, and count as delivered; set "
+                "[sink] type = \"stdout\" if that is wanted, or [sink.kafka] brokers");
+    }
+    return kind;
+}
+
 void mr_config_build_sink(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    config->sink_kind = (enum mr_sink_kind)values->sink_type;
-    if (LINE(config, sink_type) == 0 && values->brokers.count > 0) {
-        config->sink_kind = MR_SINK_KAFKA;
-    }
+    config->sink_kind = wanted_sink(config);
     if (config->sink_kind == MR_SINK_KAFKA) {
         build_kafka(config);
     }
     if (config->sink_kind == MR_SINK_FILE && values->file_path[0] == '\0') {
-        PROBLEM(config, LINE(config, sink_type), "sink.file.path is missing");
+        uint32_t line = LINE(config, sink_type);
+        PROBLEM(config, line == 0 ? values->file_section_line : line,
+                "sink.file.path is missing; set path = \"…\"");
     }
     config->file.path = config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
     config->file.sync = values->file_sync != 0;

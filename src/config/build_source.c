@@ -1,8 +1,25 @@
 /* The PostgreSQL source's options. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/config_internal.h"
 #include "config/secrets.h"
+
+enum { HOST_SIZE = 65 };
+
+/* PostgreSQL shows it to whoever finds the slot in use, cut off at 63 bytes. */
+static const char *application_name(struct mr_config *config)
+{
+    char host[HOST_SIZE] = "";
+    gethostname(host, sizeof(host) - 1);
+    size_t size = HOST_SIZE + strlen(config->values.topic_prefix) + 64;
+    char *name = mr_config_keep(config, MR_ALLOC(size));
+    snprintf(name, size, "millrace %s:%d %s", host, (int)getpid(), config->values.topic_prefix);
+    return name;
+}
 
 static void build_connection(struct mr_config *config)
 {
@@ -28,9 +45,24 @@ static void build_connection(struct mr_config *config)
     }
     connection->password = mr_config_keep_secret(
         config, mr_secret_read("PostgreSQL password", values->password_env, values->password_file,
-                               LINE(config, password_env), &config->problems));
-    connection->application_name = "millrace";
+                               LINE_OF(config, password_env, password_file), &config->problems));
+    connection->application_name = application_name(config);
     connection->connect_timeout_ms = (uint32_t)values->connect_timeout;
+    connection->insecure_tls = values->source_insecure_tls != 0;
+    if (connection->insecure_tls) {
+        WARNING(config, LINE(config, source_insecure_tls),
+                "source.postgres.insecure_tls: the server need not prove who it is, so whoever is "
+                "in between can take the password and read the rows");
+    }
+}
+
+size_t mr_config_characters(const char *text)
+{
+    size_t count = 0;
+    for (; *text != '\0'; text++) {
+        count += ((unsigned char)*text & 0xC0) != 0x80; /* not the rest of a character */
+    }
+    return count;
 }
 
 /* What PostgreSQL takes as a slot's name. */
@@ -48,6 +80,9 @@ void mr_config_build_source(struct mr_config *config)
     config->source.publication = values->publication_name;
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
+    config->source.messages = values->message_prefixes.count > 0 &&
+                              config->encode.format == MR_FORMAT_DEBEZIUM &&
+                              (config->encode.skipped_operations & (1u << MR_OP_MESSAGE)) == 0;
     config->source.failover = values->failover != 0;
     config->source.adopt_slot = values->adopt_slot != 0;
     config->slot_interval_ms = (uint32_t)values->slot_interval;
@@ -57,9 +92,80 @@ void mr_config_build_source(struct mr_config *config)
                 "slot_name \"%s\" is not what PostgreSQL takes: up to 63 of a-z, 0-9 and _",
                 values->slot_name);
     }
-    size_t len = strlen(values->publication_name);
+    size_t len = mr_config_characters(values->publication_name);
     if (len == 0 || len > IDENTIFIER_MAX) {
         PROBLEM(config, LINE(config, publication_name),
                 "publication_name must have 1 to 63 characters");
     }
+}
+
+/* FNV-1a; the NUL belongs to it, so that "a", "b" is not "ab". */
+static uint64_t add_to_hash(uint64_t hash, const char *text)
+{
+    const char *end = text + strlen(text) + 1;
+    for (; text < end; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* In whatever order they are written. */
+static uint64_t add_list(uint64_t hash, const char *const *texts, uint32_t count)
+{
+    const char **sorted = MR_NEW_ARRAY(const char *, count);
+    for (uint32_t i = 0; i < count; i++) {
+        sorted[i] = texts[i];
+    }
+    qsort(sorted, count, sizeof(*sorted), compare_texts);
+    for (uint32_t i = 0; i < count; i++) {
+        hash = add_to_hash(hash, sorted[i]);
+    }
+    free(sorted);
+    return add_to_hash(hash, "");
+}
+
+/* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of them would deliver other
+ * events than the one whose place it takes. */
+void mr_config_name_pipeline(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    uint32_t count = config->source.table_count;
+    char **tables = MR_NEW_ARRAY(char *, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mr_table_name *table = &config->source.tables[i];
+        size_t size = strlen(table->schema) + strlen(table->table) + 2;
+        tables[i] = MR_ALLOC(size);
+        snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
+    }
+    bool is_kafka = config->sink_kind == MR_SINK_KAFKA;
+    const char *const names[] = {
+        values->slot_name,
+        values->publication_name,
+        values->topic_prefix,
+        config->encode.format == MR_FORMAT_FLAT ? "flat" : "debezium",
+        is_kafka ? "kafka" : values->file_path,
+        is_kafka ? values->state_topic : "",
+        is_kafka ? config->kafka.state_name : "",
+    };
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+        hash = add_to_hash(hash, names[i]);
+    }
+    hash = add_list(hash, (const char *const *)tables, count);
+    if (is_kafka) {
+        hash = add_list(hash, (const char *const *)values->brokers.items, values->brokers.count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        free(tables[i]);
+    }
+    free(tables);
+    enum { HEX_SIZE = 17 };
+    char *name = mr_config_keep(config, MR_ALLOC(HEX_SIZE));
+    snprintf(name, HEX_SIZE, "%016" PRIx64, hash);
+    config->source.pipeline = name;
 }

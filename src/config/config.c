@@ -38,8 +38,9 @@ static mr_status build(struct mr_config *config)
         mr_config_build_encode(config);
         mr_config_build_source(config);
         mr_config_build_sink(config);
-        mr_config_build_pipeline(config);
         mr_config_build_http(config);
+        mr_config_build_pipeline(config);
+        mr_config_name_pipeline(config);
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
 }
@@ -63,7 +64,7 @@ static mr_status load_text(const char *name, const char *text, size_t len, build
     struct mr_toml_node *root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
     if (root == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
-        PROBLEM(config, line, "no valid TOML: %s", reason);
+        PROBLEM(config, line, "not valid TOML: %s", reason);
         return MR_ERR_CONFIG;
     }
     mr_values_read(&config->values, root, &config->problems);
@@ -102,28 +103,40 @@ static mr_status load_environment(struct mr_config **ret_config)
     return build(config);
 }
 
-static mr_status load_file(const char *path, build_fn finish, struct mr_config **ret_config)
+/* The file's text, NULL with `ret_reason` filled when it can't be had; the caller frees it. */
+static char *read_whole(const char *path, size_t *ret_len, char *ret_reason, size_t size)
 {
     FILE *file = fopen(path, "re");
-    int failed = errno;
-    char *text = NULL;
-    size_t len = 0;
-    if (file != NULL) {
-        text = MR_ALLOC(FILE_BYTES_MAX + 1);
-        len = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    if (file == NULL) {
+        snprintf(ret_reason, size, "%s", strerror(errno));
+        return NULL;
     }
-    mr_status status = MR_ERR_CONFIG;
-    if (file == NULL || ferror(file) || len > FILE_BYTES_MAX) {
+    char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
+    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    bool good = !ferror(file) && *ret_len <= FILE_BYTES_MAX;
+    if (!good) {
+        snprintf(ret_reason, size, "%s",
+                 ferror(file) ? strerror(errno) : "it is larger than 1 MiB");
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+static mr_status load_file(const char *path, build_fn finish, struct mr_config **ret_config)
+{
+    size_t len;
+    char reason[128];
+    char *text = read_whole(path, &len, reason, sizeof(reason));
+    if (text == NULL) {
         *ret_config = config_new(path);
         mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
-        PROBLEM(*ret_config, 0, "the file can't be read: %s",
-                len > FILE_BYTES_MAX ? "it is larger than 1 MiB" : strerror(failed));
-    } else {
-        status = load_text(path, text, len, finish, ret_config);
+        PROBLEM(*ret_config, 0,
+                "the file can't be read: %s; give the path of a TOML file to --config", reason);
+        return MR_ERR_CONFIG;
     }
-    if (file != NULL) {
-        fclose(file);
-    }
+    mr_status status = load_text(path, text, len, finish, ret_config);
     free(text);
     return status;
 }

@@ -28,6 +28,7 @@ struct mr_config {
     struct mr_pipeline_options pipeline;
     uint32_t slot_interval_ms; /* 0: the slot is never looked at */
     uint32_t metrics_tables_max;
+    bool profiles; /* may be taken: some option of [profiling] asks for it */
     struct mr_http_options http;
     enum mr_log_level log_level;
     enum mr_log_format log_format;
@@ -60,8 +61,13 @@ void mr_config_print_problems(const struct mr_config *config, FILE *to);
 /* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. */
 char *mr_config_json(const struct mr_config *config);
 
-/* docs/configuration.md, and the options part of --help. */
+/* docs/configuration.md, and the list of `millrace help options`. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_options(FILE *to);
+
+/* Each option in the order of the reference; `fallback` is empty where there is none. */
+void mr_config_each_option(void (*take)(void *context, const char *path, const char *fallback,
+                                        const char *text),
+                           void *context);
 
 #endif

@@ -4,17 +4,26 @@
 
 #include "config/config.h"
 
-enum { IDENTIFIER_MAX = 63 }; /* bytes of a name in PostgreSQL */
+/* Characters of a name in PostgreSQL: 63 bytes in the database's encoding, which may need fewer of them than UTF-8. */
+enum { IDENTIFIER_MAX = 63 };
+
+/* How many characters a text in UTF-8 has. */
+size_t mr_config_characters(const char *text);
 
 #define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
 #define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
 #define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
+/* Of the one of two options that is there. */
+#define LINE_OF(config, a, b) (LINE(config, a) != 0 ? LINE(config, a) : LINE(config, b))
 
 /* Memory that lives as long as the configuration; answers it. */
 void *mr_config_keep(struct mr_config *config, void *memory);
 
 /* The same for a secret, which is wiped before it is freed. NULL is fine. */
 char *mr_config_keep_secret(struct mr_config *config, char *secret);
+
+/* What keeps a text from being the name of a topic; NULL: nothing. */
+const char *mr_config_topic_fault(const char *name);
 
 /* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */
@@ -23,5 +32,8 @@ void mr_config_build_source(struct mr_config *config);
 void mr_config_build_sink(struct mr_config *config);
 void mr_config_build_pipeline(struct mr_config *config); /* and the log's */
 void mr_config_build_http(struct mr_config *config);
+
+/* After all of them: what makes two instances the same pipeline. */
+void mr_config_name_pipeline(struct mr_config *config);
 
 #endif

@@ -39,13 +39,12 @@ static const char good[] = "tables = [\"orders\", 'audit.log', '\"Odd.Schema\".\
                            "[sink.kafka]\n"
                            "brokers = [\"a:1\", \"b:2\"]\n"
                            "compression = \"zstd\"\n"
-                           "linger = \"3ms\"\n"
                            "batch_size = \"1MiB\"\n"
                            "[sink.kafka.properties]\n"
                            "\"client.rack\" = \"r\"\n"
                            "\"socket.timeout.ms\" = 1000\n"
                            "[pipeline]\n"
-                           "coalesce = \"250us\"\n"
+                           "latency = \"250us\"\n"
                            "batches = 8\n"
                            "[log]\n"
                            "format = \"json\"\n";
@@ -69,12 +68,11 @@ static void test_load_native_file(void **state)
     assert_int_equal(config->sink_kind, MR_SINK_KAFKA);
     assert_string_equal(config->kafka.brokers, "a:1,b:2");
     assert_string_equal(config->kafka.compression, "zstd");
-    assert_int_equal(config->kafka.linger_ms, 3);
     assert_int_equal(config->kafka.batch_bytes, 1048576);
     assert_int_equal(config->kafka.property_count, 3);
     assert_string_equal(config->kafka.properties[0].value, "PLAINTEXT");
     assert_string_equal(config->kafka.properties[2].value, "1000");
-    assert_int_equal(config->pipeline.coalesce_us, 250);
+    assert_int_equal(config->pipeline.latency_us, 250);
     assert_int_equal(config->pipeline.batches, 8);
     assert_int_equal(config->log_format, MR_LOG_JSON);
     assert_int_equal(config->encode.format, MR_FORMAT_DEBEZIUM);
@@ -94,7 +92,7 @@ static const char outboxx[] =
     "slot_name = \"outboxx_slot\"\npublication_name = \"outboxx_pub\"\n"
     "[sink]\ntype = \"kafka\"\n"
     "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n"
-    "tls_ca_location = \"/ca.pem\"\n"
+    "tls_ca_location = \"/etc/passwd\"\n"
     "[sink.kafka.sasl]\nmechanism = \"SCRAM-SHA-512\"\nusername = \"u\"\n"
     "password_env = \"TEST_SASL\"\n"
     "[observability]\naddress = \"0.0.0.0\"\nport = 9464\n"
@@ -183,6 +181,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
 {
     (void)state;
 #define T "tables = [\"t\"]\n"
+#define K "[sink.kafka]\nbrokers = [\"b\"]\n"
     static const struct {
         const char *text;
         uint32_t line;
@@ -192,20 +191,27 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[sink.kafka]\nbroker = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
         {T "[postgres]\nslot_name = \"x\"\n", 2, "unknown key \"postgres\""},
         {T "[source.postgres]\nbrokers = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
-        {T "completely_different = 1\n", 2, "--help"},
+        {T "completely_different = 1\n", 2, "help options"},
         {"tables = \"t\"\n", 1, "must be a list of strings"},
         {"tables = [1]\n", 1, "must be a list of strings"},
         {"tables = []\n", 1, "no tables are configured"},
-        {"tables = [\"t\", \"t\"]\n", 1, "stands there twice"},
-        {"tables = [\"t\", \"public.t\"]\n", 1, "stands there twice"},
-        {"tables = [\"a.b.c\"]\n", 1, "is no table name"},
-        {"tables = ['\"a']\n", 1, "is no table name"},
-        {"tables = [\".t\"]\n", 1, "is no table name"},
-        {"tables = [\"\"]\n", 1, "is no table name"},
+        {"tables = [\"t\", \"t\"]\n", 1, "listed twice"},
+        {"tables = [\"t\", \"public.t\"]\n", 1, "listed twice"},
+        {"tables = [\"a.b.c\"]\n", 1, "is not a table's name"},
+        {"tables = ['\"a']\n", 1, "is not a table's name"},
+        {"tables = [\".t\"]\n", 1, "is not a table's name"},
+        {"tables = [\"\"]\n", 1, "is not a table's name"},
+        {T "key_columns = [\"t\"]\n", 2, "does not name the key of a table"},
+        {T "key_columns = [\"t:\"]\n", 2, "does not name the key of a table"},
+        {T "key_columns = [\"t:a,\"]\n", 2, "does not name the key of a table"},
+        {T "key_columns = [\"a.b.c:a\"]\n", 2, "does not name the key of a table"},
+        {T "key_columns = ['\"t:a']\n", 2, "does not name the key of a table"},
+        {T "key_columns = [\"t:a\", \"public.t:b\"]\n", 2, "is listed twice"},
+        {T "key_columns = [\"t:a,b,a\"]\n", 2, "column \"a\" of table public.t is listed twice"},
         {T "format = \"avro\"\n", 2, "debezium|flat"},
         {T "tombstones = \"yes\"\n", 2, "true or false"},
         {T "topic_prefix = 5\n", 2, "must be a string"},
-        {T "skipped_operations = [\"drop\"]\n", 2, "is no operation"},
+        {T "skipped_operations = [\"drop\"]\n", 2, "is not an operation"},
         {T "[log]\nlevel = \"loud\"\n", 3, "debug|info|warn|error"},
         {T "[pipeline]\nbatches = \"many\"\n", 3, "whole number"},
         {T "[pipeline]\nbatches = 1\n", 3, "out of range"},
@@ -219,8 +225,8 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[pipeline]\nbatch_size = \"12\"\n", 3, "out of range"},
         {T "[pipeline]\nbatch_size = \"-5KiB\"\n", 3, "a size"},
         {T "[pipeline]\nbatch_size = \"99999999999999999999\"\n", 3, "a size"},
-        {T "[pipeline]\ncoalesce = \"1h\"\n", 3, "a duration"},
-        {T "[pipeline]\ncoalesce = 5\n", 3, "a duration"},
+        {T "[pipeline]\nlatency = \"1h\"\n", 3, "a duration"},
+        {T "[pipeline]\nlatency = 5\n", 3, "a duration"},
         {T "[pipeline]\nshutdown_deadline = \"30\"\n", 3, "a duration"},
         {T "[pipeline]\nstatus_interval = \"1ms\"\n", 3, "out of range"},
         {T "[source.postgres]\nslot_name = \"Slot\"\n", 3, "not what PostgreSQL takes"},
@@ -257,6 +263,45 @@ static void test_load_tells_each_error_with_its_line(void **state)
          5, "insecure_tls"},
         {T "[sink.kafka]\nbrokers = [\"b\"]\n[sink.kafka.properties]\nx = [1]\n", 5,
          "string, number"},
+        {T K "[sink.kafka.properties]\n\"enable.ssl.certificate.verification\" = \"0\"\n", 5,
+         "insecure_tls"},
+        {T K "[sink.kafka.properties]\n\"enable.ssl.certificate.verification\" = \"F\"\n", 5,
+         "insecure_tls"},
+        {T K "[sink.kafka.properties]\n\"ssl.endpoint.identification.algorithm\" = \" None\"\n", 5,
+         "insecure_tls"},
+        {T K "tls = true\n[sink.kafka.properties]\n\"security.protocol\" = \" PlainText\"\n", 6,
+         "sink.kafka.tls = false"},
+        {T K "[sink.kafka.properties]\n\"security.protocol\" = \"ssl\"\n", 5,
+         "sink.kafka.tls = true"},
+        {T K "[sink.kafka.properties]\n\"ssl.engine.location\" = \"/e.so\"\n", 5, "foreign code"},
+        {T K "[sink.kafka.properties]\n\"plugin.library.paths\" = \"/e.so\"\n", 5, "foreign code"},
+        {T K "[sink.kafka.properties]\n\"ssl.providers\" = \"legacy\"\n", 5, "foreign code"},
+        {T K "[sink.kafka.properties]\n\"sasl.kerberos.kinit.cmd\" = \"id\"\n", 5, "command"},
+        {T K "[sink.kafka.properties]\n\"sasl.kerberos.keytab\" = \"/k;id\"\n", 5, "command"},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \"PLAIN\"\n", 5, "GSSAPI"},
+        {T K "[sink.kafka.properties]\ndebug = \"all\"\n", 5, "secrets"},
+        {T K "[sink.kafka.properties]\ndebug = \"msg, security\"\n", 5, "secrets"},
+        {T K "[sink.kafka.properties]\n\"group.id\" = \"g\"\n", 5, "is not accepted"},
+        {T K "[sink.kafka.properties]\n\"linger.ms\" = 5\n", 5, "sink.kafka.linger"},
+        {T "[sink.kafka]\npartitions = 3\n", 2, "brokers is missing"},
+        {T "[sink.kafka]\n", 2, "brokers is missing"},
+        {T "[sink]\ntype = \"file\"\n[sink.file]\npath = \"/f\"\n" K, 6, "sink.type is another"},
+        {T "[sink]\ntype = \"stdout\"\n" K, 4, "sink.type is another"},
+        {T "[sink.file]\npath = \"/f\"\n" K, 2, "the sink is another"},
+        {T "[sink.file]\nsync = true\n", 2, "sink.file.path is missing"},
+        {T "[sink.kafk]\nbrokers = [\"b\"]\n", 2, "did you mean [sink.kafka]"},
+        {T "[sinks.kafka]\nbrokers = [\"b\"]\n", 2, "did you mean [sink]"},
+        {T "[sink.kafka]\nbrokers = [\"b:99999\"]\n", 3, "between 1 and 65535"},
+        {T "[sink.kafka]\nbrokers = [\"a:1,b:0\"]\n", 3, "\"b:0\" has no port"},
+        {T "[sink.kafka]\nbrokers = [\"http://b:9092\"]\n", 3, "has a scheme"},
+        {T "[sink.kafka]\nbrokers = [\"::1:9092\"]\n", 3, "[address]:port"},
+        {T "[sink.kafka]\nbrokers = [\"\"]\n", 3, "is not host:port"},
+        {T K "tls = true\ntls_ca_location = \"/no/ca.pem\"\n", 5, "/no/ca.pem can't be read"},
+        {T K "tls = true\ntls_key_location = \"/no/key\"\n", 5, "/no/key can't be read"},
+        {T K "state_topic = \"a/b\"\n", 4, "names of topics can't have"},
+        {T "topic_prefix = \"a/b\"\n", 2, "names of topics can't have"},
+        {T "topic_prefix = \"\"\n", 2, "is empty"},
+        {T "[profiling]\nendpoints = true\n[http]\naddress = \":9464\"\n", 3, "without a password"},
         {T "[[streams]]\nname = \"s\"\n", 2, "needs source.resource"},
         {T "streams = 1\n", 2, "[[streams]]"},
         {"[[streams]]\n[streams.source]\nresource = \"t\"\ncolour = 1\n[streams.sink]\ndestination "
@@ -266,15 +311,52 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {"[[streams]]\n[streams.source]\nresource = \"t\"\noperations = "
          "[\"drop\"]\n[streams.sink]\n"
          "destination = \"d\"\n",
-         1, "is no operation"},
-        {"not toml\n", 1, "no valid TOML"},
+         1, "is not an operation"},
+        {"not toml\n", 1, "not valid TOML"},
         {"\nx = 'caf\xE9'\n", 2, "byte 10 is not UTF-8"},
-        {T "x = 1\nx = 2\n", 3, "no valid TOML"},
+        {T "x = 1\nx = 2\n", 3, "not valid TOML"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_config *config;
         mr_status status = load(cases[i].text, &config);
         if (status != MR_ERR_CONFIG || !has_problem(config, true, cases[i].line, cases[i].part)) {
+            mr_config_print_problems(config, stderr);
+            fail_msg("case %zu: %s", i, cases[i].text);
+        }
+        mr_config_free(config);
+    }
+}
+
+/* What sink a file means, and what of librdkafka may be set. */
+static void test_load_means_what_it_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum mr_sink_kind kind;
+        uint32_t warnings;
+    } cases[] = {
+        {T K, MR_SINK_KAFKA, 0},
+        {T "[sink.file]\npath = \"/f\"\n", MR_SINK_FILE, 0},
+        {T "[sink]\ntype = \"stdout\"\n", MR_SINK_STDOUT, 0},
+        {T "[sink]\ntype = \"discard\"\n", MR_SINK_DISCARD, 0},
+        {T, MR_SINK_STDOUT, 1},
+        {T "[sink.kafka]\nbrokers = [\"a\", \"b:9092,c:1\", \"[::1]:9092\", \"[::1]\"]\n",
+         MR_SINK_KAFKA, 0},
+        {T K "tls = true\n[sink.kafka.properties]\n\"security.protocol\" = \"Sasl_SSL\"\n"
+             "\"sasl.mechanisms\" = \"GSSAPI\"\n\"sasl.kerberos.keytab\" = \"/etc/k.tab\"\n"
+             "\"enable.ssl.certificate.verification\" = \"T\"\n"
+             "\"ssl.endpoint.identification.algorithm\" = \"HTTPS\"\ndebug = \"broker, MSG\"\n",
+         MR_SINK_KAFKA, 0},
+        {T K "insecure_tls = true\n[sink.kafka.properties]\n"
+             "\"enable.ssl.certificate.verification\" = \"0\"\n",
+         MR_SINK_KAFKA, 0},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_config *config;
+        mr_status status = load(cases[i].text, &config);
+        if (status != MR_OK || config->sink_kind != cases[i].kind ||
+            config->problems.count != cases[i].warnings) {
             mr_config_print_problems(config, stderr);
             fail_msg("case %zu: %s", i, cases[i].text);
         }
@@ -326,7 +408,7 @@ static void test_secret_file(void **state)
     mr_config_free(config);
     chmod(path, 0644);
     assert_int_equal(load(text, &config), MR_ERR_CONFIG);
-    assert_true(has_problem(config, true, 0, "chmod 600"));
+    assert_true(has_problem(config, true, 3, "chmod 600"));
     mr_config_free(config);
     /* As systemd and Kubernetes give it to a process that is not root: root's file, readable by a group. */
     chmod(path, 0440);
@@ -334,7 +416,7 @@ static void test_secret_file(void **state)
     mr_config_free(config);
     unlink(path);
     assert_int_equal(load(text, &config), MR_ERR_CONFIG);
-    assert_true(has_problem(config, true, 0, "can't be read"));
+    assert_true(has_problem(config, true, 3, "can't be read"));
     mr_config_free(config);
 }
 
@@ -367,7 +449,7 @@ static void test_missing_file(void **state)
 static void test_reference_page_is_up_to_date(void **state)
 {
     (void)state;
-    /* If this fails: millrace config-reference > docs/configuration.md */
+    /* If this fails: millrace reference config > docs/configuration.md */
     mr_assert_page("docs/configuration.md", mr_config_print_reference);
 }
 
@@ -378,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_http_options),
         cmocka_unit_test(test_load_outboxx_file),
         cmocka_unit_test(test_load_tells_each_error_with_its_line),
+        cmocka_unit_test(test_load_means_what_it_says),
         cmocka_unit_test(test_load_tells_all_errors_at_once),
         cmocka_unit_test(test_load_file_cut_at_every_byte),
         cmocka_unit_test(test_secret_file),

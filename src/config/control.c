@@ -48,7 +48,7 @@ static void build_password(struct mr_config *config)
     const char *password = mr_config_keep_secret(
         config,
         mr_secret_read("HTTP password", values->http_password_env, values->http_password_file,
-                       LINE(config, http_password_env), &config->problems));
+                       LINE_OF(config, http_password_env, http_password_file), &config->problems));
     bool password_wanted =
         values->http_password_env[0] != '\0' || values->http_password_file[0] != '\0';
     if (password_wanted != (values->http_username[0] != '\0')) {
@@ -68,6 +68,8 @@ void mr_config_build_http(struct mr_config *config)
     http->enabled = values->http_enabled != 0;
     http->required = values->http_required != 0;
     http->connections = (uint32_t)values->http_connections;
+    http->host_names = (const char *const *)values->http_host_names.items;
+    http->host_name_count = values->http_host_names.count;
     if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
         PROBLEM(config, LINE(config, http_address), "http.address: %s", error.text);
     }

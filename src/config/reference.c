@@ -1,7 +1,8 @@
-/* The options for people: the reference page and the short list of --help. */
+/* The options for people: the reference page and the list of `millrace help options`. */
 #include <string.h>
 
 #include "config/config.h"
+#include "config/kafka_properties.h"
 
 static const char *kind_name(enum mr_option_kind kind)
 {
@@ -43,7 +44,7 @@ static void print_row(const struct mr_option *option, FILE *to)
 void mr_config_print_reference(FILE *to)
 {
     fputs("# Configuration\n\n"
-          "<!-- Made by `millrace config-reference`; a test compares the two. -->\n\n"
+          "<!-- Made by `millrace reference config`; a test compares the two. -->\n\n"
           "millrace reads one TOML file: `millrace --config config.toml`. Without a file it takes "
           "the\n"
           "connection string from `DATABASE_URL` and the tables from `MILLRACE_TABLES` and writes "
@@ -72,10 +73,19 @@ void mr_config_print_reference(FILE *to)
         print_row(mr_option_at(i), to);
     }
     fputs("\n## Kafka properties\n\n"
-          "Under `[sink.kafka.properties]` any property of librdkafka can be set, for example\n"
-          "`\"client.rack\" = \"a\"`. Those that the delivery promise stands on (`acks`, "
+          "Under `[sink.kafka.properties]` these properties of librdkafka can be set, for example\n"
+          "`\"client.rack\" = \"a\"`:\n\n",
+          to);
+    mr_kafka_properties_print(to);
+    fputs("\nEvery other is refused with the reason: what the delivery promise stands on (`acks`, "
           "`enable.idempotence`,\n"
-          "`message.timeout.ms`, `partitioner` and a few more) are refused with the reason.\n\n"
+          "`partitioner`, …), what loads code or runs commands (`plugin.library.paths`, "
+          "`ssl.engine.location`,\n"
+          "`sasl.kerberos.kinit.cmd`), what has an option of its own, and secrets. "
+          "`security.protocol` must agree with\n"
+          "`sink.kafka.tls`; what switches off a check of TLS wants `sink.kafka.insecure_tls`; "
+          "`debug` takes the contexts\n"
+          "that print no secrets.\n\n"
           "## Files written for Outboxx\n\n"
           "A file with `[metadata] version = \"v0\"` and `[[streams]]` runs as it is: events then "
           "have\n"
@@ -88,12 +98,22 @@ void mr_config_print_reference(FILE *to)
           to);
 }
 
-void mr_config_print_options(FILE *to)
+void mr_config_each_option(void (*take)(void *context, const char *path, const char *fallback,
+                                        const char *text),
+                           void *context)
 {
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
-        fprintf(to, "  %-40s %s\n", option->path,
-                option->fallback[0] == '\0' ? "" : option->fallback);
-        fprintf(to, "      %s\n", option->text);
+        take(context, option->path, option->fallback, option->text);
     }
+}
+
+static void print_option(void *context, const char *path, const char *fallback, const char *text)
+{
+    fprintf(context, "  %-40s %s\n      %s\n", path, fallback, text);
+}
+
+void mr_config_print_options(FILE *to)
+{
+    mr_config_each_option(print_option, to);
 }

@@ -24,10 +24,28 @@ char *copy_string(const std::string &text)
     return mr_strndup(text.data(), text.size(), __FILE__, __LINE__);
 }
 
+/* Debian 12 has toml11 3.7, Debian 13 has 4.4, which names some things otherwise. */
+#if TOML11_VERSION_MAJOR >= 4
+uint32_t line_of(const toml::value &value)
+{
+    return static_cast<uint32_t>(value.location().first_line_number());
+}
+
+const std::string &string_of(const toml::value &value)
+{
+    return value.as_string();
+}
+#else
 uint32_t line_of(const toml::value &value)
 {
     return static_cast<uint32_t>(value.location().line());
 }
+
+const std::string &string_of(const toml::value &value)
+{
+    return value.as_string().str;
+}
+#endif
 
 void fill(mr_toml_node *node, const toml::value &value);
 
@@ -70,7 +88,7 @@ void fill(mr_toml_node *node, const toml::value &value)
     node->line = line_of(value);
     if (value.is_string()) {
         node->kind = MR_TOML_STRING;
-        node->string = copy_string(value.as_string().str);
+        node->string = copy_string(string_of(value));
     } else if (value.is_integer()) {
         node->kind = MR_TOML_INTEGER;
         node->integer = value.as_integer();
@@ -104,7 +122,7 @@ void free_inside(mr_toml_node *node)
     std::free(node->children);
 }
 
-/* toml11 names its own function and draws a picture of the place over several lines; what is wrong stands in
+/* toml11 3 names its own function and draws a picture of the place over several lines; what is wrong stands in
  * between. */
 std::string reason_of(const char *text)
 {
@@ -166,9 +184,18 @@ extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint
             static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node), __FILE__, __LINE__));
         fill(node, root);
         return node;
+#if TOML11_VERSION_MAJOR >= 4
+    } catch (const toml::syntax_error &error) {
+        const toml::error_info &first = error.errors().front();
+        *ret_line = first.locations().empty()
+                        ? 1
+                        : line_within(first.locations()[0].first.first_line_number(), text, len);
+        std::snprintf(ret_reason, reason_size, "%s", reason_of(first.title().c_str()).c_str());
+#else
     } catch (const toml::exception &error) {
         *ret_line = line_within(error.location().line(), text, len);
         std::snprintf(ret_reason, reason_size, "%s", reason_of(error.what()).c_str());
+#endif
     } catch (const std::exception &error) {
         *ret_line = 1;
         std::snprintf(ret_reason, reason_size, "%s", reason_of(error.what()).c_str());

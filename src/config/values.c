@@ -319,13 +319,42 @@ static const char *nearest_path(const char *path)
     return best;
 }
 
-static void unknown_key(const char *path, uint32_t line, struct mr_problems *problems)
+/* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is near. */
+static const char *nearest_section(const char *path, size_t *ret_len)
 {
+    const char *best = NULL;
+    uint32_t best_distance = 4;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        for (const char *dot = strchr(options[i].path, '.'); dot != NULL;
+             dot = strchr(dot + 1, '.')) {
+            char section[64];
+            size_t len = (size_t)(dot - options[i].path);
+            snprintf(section, sizeof(section), "%.*s", (int)len, options[i].path);
+            uint32_t distance = edit_distance(path, section);
+            if (distance < best_distance) {
+                best = options[i].path;
+                best_distance = distance;
+                *ret_len = len;
+            }
+        }
+    }
+    return best;
+}
+
+static void unknown_key(const char *path, uint32_t line, bool is_table,
+                        struct mr_problems *problems)
+{
+    size_t section_len = 0;
+    const char *section = is_table ? nearest_section(path, &section_len) : NULL;
     const char *nearest = nearest_path(path);
-    if (nearest != NULL) {
+    if (section != NULL) {
+        PROBLEM(problems, line, "unknown section [%s]; did you mean [%.*s]?", path,
+                (int)section_len, section);
+    } else if (nearest != NULL) {
         PROBLEM(problems, line, "unknown key \"%s\"; did you mean \"%s\"?", path, nearest);
     } else {
-        PROBLEM(problems, line, "unknown key \"%s\"; millrace --help lists the known ones", path);
+        PROBLEM(problems, line, "unknown key \"%s\"; millrace help options lists the known ones",
+                path);
     }
 }
 
@@ -472,6 +501,15 @@ static bool is_section(const char *path)
     return false;
 }
 
+static void note_section(struct mr_config_values *values, const char *path, uint32_t line)
+{
+    if (strcmp(path, "sink.kafka") == 0) {
+        values->kafka_section_line = line;
+    } else if (strcmp(path, "sink.file") == 0) {
+        values->file_section_line = line;
+    }
+}
+
 static void read_table(struct mr_config_values *values, const char *prefix,
                        const struct mr_toml_node *table, struct mr_problems *problems)
 {
@@ -487,9 +525,10 @@ static void read_table(struct mr_config_values *values, const char *prefix,
         } else if (find_option(path, &index)) {
             read_option(values, index, node, problems);
         } else if (is_section(path) && node->kind == MR_TOML_TABLE) {
+            note_section(values, path, node->line == 0 ? 1 : node->line);
             read_table(values, path, node, problems);
         } else {
-            unknown_key(path, node->line, problems);
+            unknown_key(path, node->line, node->kind == MR_TOML_TABLE, problems);
         }
     }
 }

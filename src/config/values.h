@@ -52,6 +52,8 @@ struct mr_config_values {
 #undef MR_OPTION
     struct mr_property *properties;
     uint32_t property_count;
+    uint32_t kafka_section_line; /* of [sink.kafka], 0: not there */
+    uint32_t file_section_line;  /* of [sink.file] */
     struct mr_stream *streams;
     uint32_t stream_count;
     uint32_t

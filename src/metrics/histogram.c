@@ -66,16 +66,10 @@ static uint32_t bucket_of(const struct layout *layout, uint64_t value)
     return low;
 }
 
-static void add(_Atomic uint64_t *counter, uint64_t by)
-{
-    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + by, memory_order_relaxed);
-}
-
 void mr_histogram_record(struct mr_histogram *histogram, uint64_t value)
 {
-    add(&histogram->counts[bucket_of(&layouts[histogram->layout], value)], 1);
-    add(&histogram->sum, value);
+    mr_counter_add(&histogram->counts[bucket_of(&layouts[histogram->layout], value)], 1);
+    mr_counter_add(&histogram->sum, value);
 }
 
 void mr_histogram_read(const struct mr_histogram *histogram, struct mr_histogram_view *ret)

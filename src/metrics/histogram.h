@@ -7,9 +7,8 @@
 #ifndef MR_METRICS_HISTOGRAM_H
 #define MR_METRICS_HISTOGRAM_H
 
-#include <stdatomic.h>
-
 #include "base/base.h"
+#include "base/counter.h"
 
 enum { MR_HISTOGRAM_BOUNDS_MAX = 50 };
 
@@ -22,8 +21,8 @@ enum mr_histogram_layout {
 
 struct mr_histogram {
     enum mr_histogram_layout layout;
-    _Atomic uint64_t sum;
-    _Atomic uint64_t counts[MR_HISTOGRAM_BOUNDS_MAX + 1]; /* the last is above all bounds */
+    mr_counter sum;
+    mr_counter counts[MR_HISTOGRAM_BOUNDS_MAX + 1]; /* the last is above all bounds */
 };
 
 void mr_histogram_init(struct mr_histogram *histogram, enum mr_histogram_layout layout);

@@ -213,7 +213,7 @@ void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, ui
 void mr_metrics_print_reference(FILE *to)
 {
     fputs("# Metrics\n\n"
-          "<!-- Made by `millrace metrics-reference`; a test compares the two. -->\n\n"
+          "<!-- Made by `millrace reference metrics`; a test compares the two. -->\n\n"
           "What `/metrics` holds, in Prometheus' text form. Counters begin at 0 with the process; "
           "those of the Kafka\n"
           "client begin anew with each session of the sink. Reading them costs the flow nothing: "

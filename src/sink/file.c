@@ -23,6 +23,7 @@ struct file_sink {
     int fd;
     int stop_fd;
     bool is_pipe;
+    bool torn; /* the last line has no end: a write failed, or the process was killed at it */
     mr_sink_done_fn done;
     void *done_context;
     uint8_t bytes[WRITE_BYTES];
@@ -39,6 +40,36 @@ static struct file_sink *file_of(struct mr_sink *sink)
 static bool is_stdout(const struct file_sink *file)
 {
     return file->options.path == NULL || strcmp(file->options.path, "-") == 0;
+}
+
+/* A line of ours without its end is of no batch that counts as written, and comes again: it is cut off. One that is
+ * somebody else's is left. */
+static mr_status mend_end(struct file_sink *file, off_t size, struct mr_error *ret_error)
+{
+    static const char begin[] = "{\"topic\":";
+    const char *path = file->options.path;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return MR_OK; /* write only: nobody can look */
+    }
+    off_t line = size;
+    char byte = '\0';
+    while (line > 0 && pread(fd, &byte, 1, line - 1) == 1 && byte != '\n') {
+        line--;
+    }
+    char text[sizeof(begin) - 1];
+    ssize_t len = pread(fd, text, sizeof(text), line);
+    close(fd);
+    file->torn = line < size;
+    if (len <= 0 || memcmp(text, begin, (size_t)len) != 0) {
+        return MR_OK;
+    }
+    if (ftruncate(file->fd, line) != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "file \"%s\" can't be shortened: %s", path,
+                       strerror(errno));
+    }
+    file->torn = false;
+    return MR_OK;
 }
 
 static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
@@ -59,7 +90,14 @@ static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *con
                        strerror(errno));
     }
     struct stat kind;
-    file->is_pipe = fstat(file->fd, &kind) == 0 && !S_ISREG(kind.st_mode);
+    bool known = fstat(file->fd, &kind) == 0;
+    file->is_pipe = known && !S_ISREG(kind.st_mode);
+    if (known && S_ISREG(kind.st_mode) && !is_stdout(file)) {
+        MR_TRY(mend_end(file, kind.st_size, ret_error));
+    }
+    if (file->torn) {
+        file->bytes[file->used++] = '\n';
+    }
     return MR_OK;
 }
 
@@ -96,8 +134,9 @@ static mr_status file_flush(struct file_sink *file, struct mr_error *ret_error)
             part = part < PIPE_BUF ? part : PIPE_BUF;
         }
         ssize_t count = write(file->fd, file->bytes + written, part);
-        if (count >= 0) {
+        if (count > 0) {
             written += (size_t)count;
+            file->torn = file->bytes[written - 1] != '\n';
         } else if (errno != EINTR && errno != EAGAIN) {
             return write_failed(file, ret_error);
         }

@@ -12,72 +12,34 @@
 #include "base/log.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
+#include "sink/kafka_internal.h"
 #include "sink/kafka_place.h"
 #include "sink/kafka_state.h"
 #include "sink/kafka_stats.h"
 #include "sink/kafka_threads.h"
-#include "sink/kafka_topics.h"
-#include "sink/record_headers.h"
-#include "sink/sink.h"
-#include "sink/sink_counts.h"
 
 enum {
     /* librdkafka counts time-outs, retries and statistics in its own threads; this is only how often the
      * sink looks for an error that came without a wake-up. */
     POLL_INTERVAL_MS = 1000,
     HEADERS = 5,
+    /* Of a request: a record's own lengths at their longest, and our three headers. */
+    RECORD_WIRE_BYTES = 32,
+    HEADERS_WIRE_BYTES = 90,
+    /* rd_kafka_flush tells librdkafka's threads not to wait for more, for as long as it lasts. */
+    SET_OUT_MS = 1,
     BATCH_BYTES_MIN = 1024,
-    CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
-    RETRY_MS = 20,
-    COMMIT_MS = 10000,    /* then its outcome counts as unknown */
-    UNSETTLED_MS = 30000, /* behind a commit: until then its markers may not be written */
+    TIMESTAMP_AHEAD_MAX_MS = 1800000,
 };
 
-struct kafka_sink {
-    struct mr_sink base;
-    struct mr_kafka_options options;
-    rd_kafka_t *producer;
-    rd_kafka_queue_t *queue;
-    struct mr_kafka_topics topics;
-    mr_sink_done_fn done;
-    void *done_context;
-    uint32_t send_at;      /* records of the batch at hand that are produced already */
-    bool told_unreachable; /* said once, until something is delivered again */
-    bool failed;
-    bool judged; /* it failed because of a refused record, and what that means is settled */
-    struct mr_error failure; /* the first of this session, or the one that no new session mends */
-
-    /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
-    struct mr_sink_counts counts;
-    _Atomic bool connected;
-    _Atomic int64_t unreachable_ns; /* since when, by the monotonic clock; 0: reachable */
-    _Atomic(char *) statistics;
-    _Atomic bool session_is_new;
-    struct mr_sink_client client; /* the viewer's */
-
-    int stop_fd;
-    struct mr_record_headers headers;
-
-    bool storing; /* a state record is on its way */
-
-    /* The open transaction (exactly once). */
-    bool in_transaction;
-    bool ending;            /* its state record is sent; it ends once all is reported */
-    int64_t commit_ns;      /* since when its commit is tried; 0: it is not */
-    int64_t committed_ns;   /* when the one before was; 0: none of this session */
-    uint64_t unreported;    /* records of it */
-    struct mr_batch *first; /* its batches, in order */
-    struct mr_batch **last;
-};
-
-static struct kafka_sink *kafka_of(struct mr_sink *sink)
+static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
 {
-    return (struct kafka_sink *)sink;
+    return (struct mr_kafka_sink *)sink;
 }
 
 /* The status and the whole text of an error; `topic` may be NULL. */
-static mr_status explain(const struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
-                         const char *text, struct mr_error *ret_error)
+static mr_status explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                         const char *topic, const char *text, struct mr_error *ret_error)
 {
     char remedy[MR_KAFKA_REMEDY_MAX];
     mr_status status = mr_kafka_error_classify(err, text, &kafka->options, remedy);
@@ -87,8 +49,8 @@ static mr_status explain(const struct kafka_sink *kafka, rd_kafka_resp_err_t err
 }
 
 /* Whether this is now what the session ended with. */
-static bool session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
-                         const char *text)
+bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
+                           const char *text)
 {
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
     struct mr_error failure;
@@ -105,10 +67,10 @@ static bool session_fail(struct kafka_sink *kafka, rd_kafka_resp_err_t err, cons
 
 /* A record that Kafka refused: which one it was, and what that means for the next session. `alone`: it was the only
  * one of its request. */
-static void record_refused(struct kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
+static void record_refused(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                            const struct mr_record *record, bool alone)
 {
-    if (!session_fail(kafka, err, record->topic->name, text) ||
+    if (!mr_kafka_session_fail(kafka, err, record->topic->name, text) ||
         kafka->failure.status != MR_ERR_POISON) {
         return;
     }
@@ -136,7 +98,7 @@ static void record_refused(struct kafka_sink *kafka, rd_kafka_resp_err_t err, co
         MR_LSN_ARGS(record->position.commit_lsn));
 }
 
-static mr_status session_status(const struct kafka_sink *kafka, struct mr_error *ret_error)
+mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     if (!kafka->failed) {
         return MR_OK;
@@ -158,7 +120,7 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
-static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_error *ret_error)
+static mr_status producer_new(struct mr_kafka_sink *kafka, int wake_fd, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     mr_status status = mr_kafka_conf_fill(conf, &kafka->options, ret_error);
@@ -185,19 +147,12 @@ static mr_status producer_new(struct kafka_sink *kafka, int wake_fd, struct mr_e
 
 static void kafka_close(struct mr_sink *sink)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     if (kafka->producer == NULL) {
         return;
     }
     rd_kafka_queue_io_event_enable(kafka->queue, -1, NULL, 0);
-    /* A client that is about to add a partition to its transaction while it goes away aborts the process (2.0.2);
-     * one that has given the transaction up adds none. */
-    if (kafka->in_transaction) {
-        rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, 0);
-        if (error != NULL) {
-            rd_kafka_error_destroy(error); /* nobody waits for its end */
-        }
-    }
+    mr_kafka_transaction_abandon(kafka);
     /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */
     rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     mr_kafka_topics_done(&kafka->topics);
@@ -209,43 +164,22 @@ static void kafka_close(struct mr_sink *sink)
     atomic_store(&kafka->connected, false);
 }
 
+static mr_status take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error);
 
 /* While a call of librdkafka is tried again: errors are told, and a stop is heard. */
-static mr_status serve(void *context, struct mr_error *ret_error)
+mr_status mr_kafka_serve(void *context, struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = context;
+    struct mr_kafka_sink *kafka = context;
     MR_TRY(kafka_poll(&kafka->base, ret_error));
     struct pollfd stop = {.fd = kafka->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, RETRY_MS) == 1 ? MR_AGAIN : MR_OK;
-}
-
-/* What an error of a transactional call means: MR_OK to call again. */
-static mr_status transaction_failed(struct kafka_sink *kafka, rd_kafka_error_t *error,
-                                    struct mr_error *ret_error)
-{
-    if (!rd_kafka_error_is_retriable(error)) {
-        session_fail(kafka, rd_kafka_error_code(error), NULL, rd_kafka_error_string(error));
-    }
-    rd_kafka_error_destroy(error);
-    return session_status(kafka, ret_error);
-}
-
-/* Ends what an earlier process or session of the same name has open, and keeps it from writing on. */
-static mr_status fence(struct kafka_sink *kafka, struct mr_error *ret_error)
-{
-    rd_kafka_error_t *error;
-    while ((error = rd_kafka_init_transactions(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
-        MR_TRY(transaction_failed(kafka, error, ret_error));
-        MR_TRY(serve(kafka, ret_error));
-    }
-    return MR_OK;
+    return poll(&stop, 1, MR_KAFKA_RETRY_MS) == 1 ? MR_AGAIN : MR_OK;
 }
 
 static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
                             int stop_fd, struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->producer == NULL);
     kafka->done = done;
     kafka->done_context = context;
@@ -255,18 +189,17 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
     kafka->storing = false;
-    kafka->in_transaction = false;
-    kafka->ending = false;
-    kafka->commit_ns = 0;
-    kafka->committed_ns = 0;
+    kafka->state_len = 0;
     kafka->unreported = 0;
-    kafka->first = NULL;
-    kafka->last = &kafka->first;
+    kafka->ready = NULL;
+    kafka->ready_last = &kafka->ready;
+    kafka->transaction = (struct mr_kafka_transaction){0};
+    kafka->transaction.last = &kafka->transaction.first;
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
     atomic_store(&kafka->session_is_new, true);
     atomic_store(&kafka->connected, true);
-    return kafka->options.exactly_once ? fence(kafka, ret_error) : MR_OK;
+    return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
 /* What a record that stands for a larger one says of it: two texts behind its value. */
@@ -282,7 +215,7 @@ static void add_note(rd_kafka_headers_t *headers, const struct mr_record *record
 }
 
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
-static rd_kafka_headers_t *headers_new(struct kafka_sink *kafka, const struct mr_record *record)
+static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
     struct mr_record_headers *text = &kafka->headers;
     mr_record_headers_format(record, text);
@@ -302,20 +235,34 @@ static rd_kafka_headers_t *headers_new(struct kafka_sink *kafka, const struct mr
     return headers;
 }
 
-static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, struct mr_batch *batch,
-                         const struct mr_record *record, struct mr_error *ret_error)
+/* The commit time in milliseconds, within what a broker takes: Kafka 4 refuses records from more than an hour ahead
+ * (message.timestamp.after.max.ms), and before 1970 there is nothing (0 would mean "now" to librdkafka). Where the commit
+ * time is somebody's invention (pg_replication_origin_xact_setup), the record has the time it came. */
+static int64_t timestamp_ms(const struct mr_record *record)
+{
+    int64_t commit_ms = record->commit_time_us / 1000;
+    int64_t received_ms = record->batch->received_wall_ns / 1000000;
+    if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
+        return received_ms;
+    }
+    return commit_ms > 0 ? commit_ms : 1;
+}
+
+/* MR_FULL: librdkafka has no room; reports make some. */
+static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane,
+                         struct mr_record *record, struct mr_error *ret_error)
 {
     /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the pointer. */
     rd_kafka_vu_t arguments[8] = {
-        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = topic},
+        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = lane->handle},
         {.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = RD_KAFKA_PARTITION_UA},
         {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = 0},
         {.vtype = RD_KAFKA_VTYPE_VALUE,
          .u.mem = {.ptr = (void *)(uintptr_t)record->value, .size = record->value_len}},
         {.vtype = RD_KAFKA_VTYPE_KEY,
          .u.mem = {.ptr = (void *)(uintptr_t)record->key, .size = record->key_len}},
-        {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = batch},
-        {.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = record->commit_time_us / 1000},
+        {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = record},
+        {.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = timestamp_ms(record)},
     };
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
@@ -323,12 +270,9 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
-    mr_kafka_place_begin();
+    mr_kafka_place_next(lane->partition);
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
     if (MR_LIKELY(error == NULL)) {
-        struct mr_kafka_place place = mr_kafka_place_end();
-        mr_sink_counts_sent(&kafka->counts, record->topic, place.partition, place.count,
-                            record->key_len + record->value_len);
         return MR_OK;
     }
     /* On failure the headers are still ours (unlike single ones, which 2.0.2 frees twice). */
@@ -341,48 +285,126 @@ static mr_status produce(struct kafka_sink *kafka, rd_kafka_topic_t *topic, stru
     }
     rd_kafka_error_destroy(error);
     /* The reports that are there may know the cause. */
-    return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : kafka_poll(&kafka->base, ret_error);
+    return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : take_events(kafka, ret_error);
 }
 
-static mr_status begin(struct kafka_sink *kafka, struct mr_error *ret_error)
+/* What a record adds to a request, or a little more: lengths, key, value, headers. */
+static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
-    if (kafka->in_transaction) {
+    size_t headers = kafka->options.headers ? HEADERS_WIRE_BYTES : 0;
+    return RECORD_WIRE_BYTES + headers + record->key_len + record->value_len;
+}
+
+/* Gives librdkafka as much of a lane as one request takes. MR_FULL: it has no room. */
+static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane,
+                              struct mr_error *ret_error)
+{
+    mr_status status = MR_OK;
+    size_t bytes = 0;
+    while (lane->first != NULL && lane->in_flight < MR_KAFKA_REQUEST_RECORDS) {
+        struct mr_record *record = lane->first;
+        bytes += wire_bytes(kafka, record);
+        if (lane->in_flight > 0 && bytes > kafka->options.batch_bytes) {
+            break;
+        }
+        if ((status = produce(kafka, lane, record, ret_error)) != MR_OK) {
+            break;
+        }
+        lane->first = record->next;
+        record->flight = lane;
+        lane->in_flight++;
+    }
+    lane->last = lane->first == NULL ? &lane->first : lane->last;
+    mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(lane->handle),
+                         mr_kafka_place_count());
+    return status;
+}
+
+static void make_ready(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane)
+{
+    lane->next = NULL;
+    *kafka->ready_last = lane;
+    kafka->ready_last = &lane->next;
+}
+
+/* The state that waits to be stored. */
+static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    mr_status status = mr_kafka_produce_state(kafka, kafka->options.state_name, kafka->state,
+                                              kafka->state_len, ret_error);
+    if (status == MR_OK) {
+        kafka->state_len = 0;
+    }
+    return status;
+}
+
+/* What waits goes to librdkafka, unless records before it are on their way to the same partition; then all of it sets
+ * out. Left to itself, the first record of a lane would set out alone, and the others wait for its answer. */
+static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    if (mr_kafka_transaction_settles_in_ms(kafka) > 0) {
         return MR_OK;
     }
-    rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
-    if (error != NULL) {
-        MR_TRY(transaction_failed(kafka, error, ret_error));
-        return MR_FULL;
+    mr_status status = MR_OK;
+    bool any = false;
+    while (kafka->ready != NULL && status == MR_OK) {
+        struct mr_kafka_lane *lane = kafka->ready;
+        status = fill_request(kafka, lane, ret_error);
+        if (lane->in_flight == 0) {
+            break; /* the reports of other lanes make room */
+        }
+        any = true;
+        kafka->ready = lane->next;
     }
-    kafka->in_transaction = true;
-    return MR_OK;
+    if (kafka->ready == NULL) {
+        kafka->ready_last = &kafka->ready;
+    }
+    if (kafka->state_len > 0 && status == MR_OK) {
+        status = hand_over_state(kafka, ret_error);
+        any |= status == MR_OK;
+    }
+    if (any) {
+        rd_kafka_flush(kafka->producer, SET_OUT_MS);
+    }
+    return status == MR_FULL ? MR_OK : status;
 }
 
+/* Records wait in lanes, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
+ * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.0.2 to 2.16). */
 static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
                             struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
-    MR_TRY(session_status(kafka, ret_error));
+    struct mr_kafka_sink *kafka = kafka_of(sink);
+    MR_TRY(mr_kafka_session_status(kafka, ret_error));
     if (kafka->options.exactly_once) {
-        MR_TRY(begin(kafka, ret_error));
+        MR_TRY(mr_kafka_transaction_begin(kafka, ret_error));
     }
-    while (kafka->send_at < batch->record_count) {
-        const struct mr_record *record = mr_batch_record(batch, kafka->send_at);
-        rd_kafka_topic_t *topic;
+    if (kafka->send_at == 0) {
+        batch->pending = batch->record_count;
+    }
+    for (; kafka->send_at < batch->record_count; kafka->send_at++) {
+        struct mr_kafka_topic *topic;
         MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
-        MR_TRY(produce(kafka, topic, batch, record, ret_error));
-        kafka->send_at++;
+        struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
+        struct mr_kafka_lane *lane =
+            topic->lanes[mr_kafka_place(topic->handle, record, topic->lane_count)];
+        record->batch = batch;
+        record->next = NULL;
+        if (lane->first == NULL && lane->in_flight == 0) {
+            make_ready(kafka, lane);
+        }
+        *lane->last = record;
+        lane->last = &record->next;
         kafka->unreported++;
-        batch->pending++;
+        mr_sink_counts_sent(&kafka->counts, record->topic, lane->partition, topic->lane_count,
+                            record->key_len + record->value_len);
     }
     kafka->send_at = 0;
     batch->state = MR_BATCH_SENDING;
     if (kafka->options.exactly_once) {
-        batch->next = NULL;
-        *kafka->last = batch;
-        kafka->last = &batch->next;
+        mr_kafka_transaction_add(kafka, batch);
     } else if (batch->pending == 0) {
-        kafka->done(kafka->done_context, batch); /* a position alone, or reported already */
+        kafka->done(kafka->done_context, batch); /* a position alone */
     }
     return MR_OK;
 }
@@ -390,8 +412,8 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
 /* ---- the state record ---- */
 
 /* Sends a record to the state topic. Without an opaque: that is how its report is told from an event's. */
-static mr_status produce_state(struct kafka_sink *kafka, const char *key, const char *value,
-                               size_t value_len, struct mr_error *ret_error)
+mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
+                                 size_t value_len, struct mr_error *ret_error)
 {
     rd_kafka_resp_err_t err = rd_kafka_producev(
         kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
@@ -401,132 +423,73 @@ static mr_status produce_state(struct kafka_sink *kafka, const char *key, const 
         return MR_FULL;
     }
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
-        return session_status(kafka, ret_error);
+        mr_kafka_session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return mr_kafka_session_status(kafka, ret_error);
     }
     kafka->unreported++;
-    return MR_OK;
-}
-
-/* Gives the topic a record of ours, and the end of a transaction that is given up. It ends whatever the brokers have
- * left open there of an earlier session: they think it has ended, so nothing else will. What that held comes again. */
-static mr_status end_hanging(struct kafka_sink *kafka, struct mr_error *ret_error)
-{
-    mr_status status;
-    while ((status = begin(kafka, ret_error)) == MR_FULL) {
-        MR_TRY(serve(kafka, ret_error));
-    }
-    MR_TRY(status);
-    MR_TRY(produce_state(kafka, "", "", 0, ret_error)); /* the queue of a new session has room */
-    while (kafka->unreported > 0) {
-        MR_TRY(serve(kafka, ret_error));
-    }
-    rd_kafka_error_t *error;
-    while ((error = rd_kafka_abort_transaction(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
-        MR_TRY(transaction_failed(kafka, error, ret_error));
-        MR_TRY(serve(kafka, ret_error));
-    }
-    kafka->in_transaction = false;
-    mr_log(MR_LOG_WARN, "state_ended",
-           "Kafka had left a transaction open in the topic that keeps the position, although it "
-           "had ended; it is given up, and what it held comes again",
-           MR_LOG_STR("topic", kafka->options.state_topic));
     return MR_OK;
 }
 
 static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     bool hangs;
-    mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, serve, kafka,
+    mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
                                            ret_found, ret_state, &hangs, ret_error);
     if (!hangs) {
         return status;
     }
-    MR_TRY(end_hanging(kafka, ret_error));
-    return mr_kafka_state_load(kafka->producer, &kafka->options, serve, kafka, ret_found, ret_state,
-                               &hangs, ret_error);
+    MR_TRY(mr_kafka_transaction_end_hanging(kafka, ret_error));
+    return mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka, ret_found,
+                               ret_state, &hangs, ret_error);
 }
 
 static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *state,
                              struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(!kafka->storing);
-    char text[MR_STATE_TEXT_MAX];
-    size_t len = mr_state_format(state, text);
-    MR_TRY(produce_state(kafka, kafka->options.state_name, text, len, ret_error));
+    kafka->state_len = mr_state_format(state, kafka->state);
     kafka->storing = true;
-    kafka->ending = kafka->options.exactly_once;
-    return MR_OK;
+    kafka->transaction.ending = kafka->options.exactly_once;
+    return hand_over(kafka, ret_error);
 }
 
 static bool kafka_storing(const struct mr_sink *sink)
 {
-    return ((const struct kafka_sink *)sink)->storing;
+    return ((const struct mr_kafka_sink *)sink)->storing;
 }
 
-/* All of the transaction is with the broker: makes it and its state visible. An outcome that is not known ends the
- * session; the next one reads what became of it. */
-static mr_status end_transaction(struct kafka_sink *kafka, struct mr_error *ret_error)
+static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
+                          bool alone)
 {
-    int64_t now_ns = mr_monotonic_ns();
-    kafka->commit_ns = kafka->commit_ns == 0 ? now_ns : kafka->commit_ns;
-    rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
-    if (error != NULL) {
-        if (now_ns - kafka->commit_ns > COMMIT_MS * INT64_C(1000000)) {
-            session_fail(kafka, rd_kafka_error_code(error), NULL,
-                         "a transaction's commit is not answered; reading what became of it");
-        }
-        return transaction_failed(kafka, error, ret_error);
-    }
-    kafka->commit_ns = 0;
-    kafka->committed_ns = mr_monotonic_ns();
-    kafka->in_transaction = false;
-    kafka->ending = false;
-    kafka->storing = false;
-    struct mr_batch *batch = kafka->first;
-    kafka->first = NULL;
-    kafka->last = &kafka->first;
-    while (batch != NULL) {
-        struct mr_batch *next = batch->next;
-        kafka->done(kafka->done_context, batch);
-        batch = next;
-    }
-    return MR_OK;
-}
-
-/* The record that a failed report is of; NULL: the state. Its batch is still with us. */
-static const struct mr_record *record_of(const rd_kafka_message_t *message)
-{
-    const struct mr_batch *batch = message->_private;
-    for (uint32_t i = 0; batch != NULL && i < batch->record_count; i++) {
-        const struct mr_record *record = mr_batch_record(batch, i);
-        /* Keys are copied by librdkafka, values are not; a tombstone has none. */
-        bool same = record->value != NULL
-                        ? record->value == message->payload
-                        : message->payload == NULL && record->key_len == message->key_len &&
-                              memcmp(record->key, message->key, record->key_len) == 0;
-        if (same) {
-            return record;
-        }
-    }
-    return NULL;
-}
-
-static void report_failed(struct kafka_sink *kafka, const rd_kafka_message_t *message, bool alone)
-{
-    const struct mr_record *record = kafka->judged ? NULL : record_of(message);
+    const struct mr_record *record = kafka->judged ? NULL : message->_private;
     const char *text = rd_kafka_err2str(message->err);
     if (record == NULL) {
-        session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt), text);
+        mr_kafka_session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt), text);
     } else {
         record_refused(kafka, message->err, text, record, alone);
     }
 }
 
-static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
+static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
+                      const struct mr_record *record)
+{
+    struct mr_batch *batch = record->batch;
+    struct mr_kafka_lane *lane = record->flight;
+    MR_ASSERT(batch->pending > 0 && lane->in_flight > 0);
+    if (--lane->in_flight == 0 && lane->first != NULL) {
+        make_ready(kafka, lane);
+    }
+    mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt), message->partition,
+                         message->key_len + message->len);
+    if (--batch->pending == 0 && !kafka->options.exactly_once) {
+        kafka->done(kafka->done_context, batch);
+    }
+}
+
+static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *message;
     bool alone =
@@ -540,41 +503,23 @@ static void take_reports(struct kafka_sink *kafka, rd_kafka_event_t *event)
             /* librdkafka takes a request for delivered once a later one of its partition was. But a broker that
              * knows nothing of this producer takes any first sequence, so it may have refused the one before, as
              * one does that is only just making the partition (KAFKA-15591); those records would be lost. */
-            session_fail(kafka, RD_KAFKA_RESP_ERR__INCONSISTENT, rd_kafka_topic_name(message->rkt),
-                         "a request is without an answer and a later one was taken; sending again");
+            mr_kafka_session_fail(
+                kafka, RD_KAFKA_RESP_ERR__INCONSISTENT, rd_kafka_topic_name(message->rkt),
+                "a request is without an answer and a later one was taken; sending again");
             continue;
         }
-        struct mr_batch *batch = message->_private;
+        struct mr_record *record = message->_private;
         kafka->told_unreachable = false;
         kafka->unreported--;
-        if (batch == NULL) {
-            kafka->storing = kafka->ending; /* a transaction's is safe with its end */
+        if (record == NULL) {
+            kafka->storing = kafka->transaction.ending; /* a transaction's is safe with its end */
             continue;
         }
-        MR_ASSERT(batch->pending > 0);
-        batch->pending--;
-        mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt),
-                             message->partition, message->key_len + message->len);
-        /* A sealed batch is still being sent: a full queue cut `send` short. */
-        if (batch->pending == 0 && batch->state == MR_BATCH_SENDING &&
-            !kafka->options.exactly_once) {
-            kafka->done(kafka->done_context, batch);
-        }
+        report_of(kafka, message, record);
     }
 }
 
-/* Whether a broker that goes away now may leave a transaction half ended: it has answered the commit before it writes
- * the markers, and brokers of 4.3 skip those of partitions that have no leader at that moment (KAFKA-20734). The next
- * transaction of a partition then decides, and one that is given up takes the other with it. So no more are committed
- * in this session; the next one reads how far the position has come, and begins there. */
-static bool is_unsettled(const struct kafka_sink *kafka)
-{
-    return kafka->in_transaction ||
-           (kafka->committed_ns != 0 &&
-            mr_monotonic_ns() - kafka->committed_ns < UNSETTLED_MS * INT64_C(1000000));
-}
-
-static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
+static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
@@ -588,11 +533,12 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
         return; /* the reports of the records that were refused follow, and say why */
     }
     if (fatal) {
-        session_fail(kafka, err, NULL, reason);
+        mr_kafka_session_fail(kafka, err, NULL, reason);
         return;
     }
-    if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH || is_unsettled(kafka)) {
-        session_fail(kafka, err, NULL, text);
+    if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH ||
+        mr_kafka_transaction_is_unsettled(kafka)) {
+        mr_kafka_session_fail(kafka, err, NULL, text);
         return; /* it is counted there */
     }
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
@@ -603,9 +549,8 @@ static void take_error(struct kafka_sink *kafka, rd_kafka_event_t *event)
     }
 }
 
-static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
+static mr_status take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
     rd_kafka_event_t *event;
     while ((event = rd_kafka_queue_poll(kafka->queue, 0)) != NULL) {
         switch (rd_kafka_event_type(event)) {
@@ -627,18 +572,32 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
     if (!kafka->told_unreachable) {
         atomic_store_explicit(&kafka->unreachable_ns, 0, memory_order_relaxed);
     }
-    MR_TRY(session_status(kafka, ret_error));
-    return kafka->ending && kafka->unreported == 0 ? end_transaction(kafka, ret_error) : MR_OK;
+    return mr_kafka_session_status(kafka, ret_error);
+}
+
+static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
+{
+    struct mr_kafka_sink *kafka = kafka_of(sink);
+    MR_TRY(take_events(kafka, ret_error));
+    MR_TRY(hand_over(kafka, ret_error));
+    bool complete = kafka->unreported == 0 && kafka->state_len == 0;
+    return kafka->transaction.ending && complete ? mr_kafka_transaction_end(kafka, ret_error)
+                                                 : MR_OK;
 }
 
 static int kafka_timeout_ms(const struct mr_sink *sink)
 {
-    const struct kafka_sink *kafka = (const struct kafka_sink *)sink;
-    return kafka->ending && kafka->unreported == 0 ? RETRY_MS : POLL_INTERVAL_MS;
+    const struct mr_kafka_sink *kafka = (const struct mr_kafka_sink *)sink;
+    if (kafka->ready != NULL || kafka->state_len > 0) {
+        int settles_ms = mr_kafka_transaction_settles_in_ms(kafka);
+        return settles_ms > 0 ? settles_ms : MR_KAFKA_RETRY_MS; /* there was no room */
+    }
+    bool commits = kafka->transaction.ending && kafka->unreported == 0;
+    return commits ? MR_KAFKA_RETRY_MS : POLL_INTERVAL_MS;
 }
 
 /* Takes the latest report, if a new one has come. */
-static void take_statistics(struct kafka_sink *kafka)
+static void take_statistics(struct mr_kafka_sink *kafka)
 {
     if (atomic_exchange(&kafka->session_is_new, false)) {
         kafka->client = (struct mr_sink_client){0};
@@ -651,7 +610,7 @@ static void take_statistics(struct kafka_sink *kafka)
 }
 
 /* Once a broker was called unreachable, only a delivery or a report of a broker that is up says otherwise. */
-static bool is_reachable(const struct kafka_sink *kafka)
+static bool is_reachable(const struct mr_kafka_sink *kafka)
 {
     int64_t since_ns = atomic_load_explicit(&kafka->unreachable_ns, memory_order_relaxed);
     bool up = since_ns == 0;
@@ -663,7 +622,7 @@ static bool is_reachable(const struct kafka_sink *kafka)
 
 static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     take_statistics(kafka);
     mr_sink_counts_read(&kafka->counts, ret_view);
     ret_view->name = sink->ops->name;
@@ -674,7 +633,7 @@ static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
 
 static void kafka_free(struct mr_sink *sink)
 {
-    struct kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_sink *kafka = kafka_of(sink);
     kafka_close(sink);
     free(kafka->statistics);
     mr_sink_counts_done(&kafka->counts);
@@ -701,7 +660,7 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
         .free = kafka_free,
         .view = kafka_view,
     };
-    struct kafka_sink *kafka = MR_NEW(struct kafka_sink);
+    struct mr_kafka_sink *kafka = MR_NEW(struct mr_kafka_sink);
     kafka->base.ops = &ops;
     kafka->options = *options;
     mr_sink_counts_init(&kafka->counts);

@@ -12,6 +12,7 @@ struct kafka_check {
     const struct mr_kafka_options *options;
     mr_finding_fn report;
     void *context;
+    int brokers;
     rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
     char last_error[TEXT_MAX];
 };
@@ -66,9 +67,27 @@ static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_me
     return NULL;
 }
 
+/* True: a topic can be made with as many copies as are wanted. */
+static bool check_copies(struct kafka_check *check, const char *subject)
+{
+    char text[TEXT_MAX];
+    if (check->options->replication <= check->brokers) {
+        return true;
+    }
+    snprintf(text, sizeof(text), "can't be made with %d replicas on %d %s",
+             check->options->replication, check->brokers,
+             check->brokers == 1 ? "broker" : "brokers");
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text,
+                  "lower sink.kafka.replication_factor; -1 is the brokers' default");
+    return false;
+}
+
 static void check_missing_topic(struct kafka_check *check, const char *subject, const char *name)
 {
     char text[TEXT_MAX];
+    if (check->options->create_topics && !check_copies(check, subject)) {
+        return;
+    }
     if (check->options->create_topics) {
         snprintf(text, sizeof(text), "does not exist; will be created with %d partitions",
                  check->options->partitions);
@@ -192,8 +211,10 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
     char text[TEXT_MAX];
     snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
     if (find_topic(metadata, options->state_topic) == NULL) {
-        check->report(check->context, MR_FINDING_OK, MR_OK, subject,
-                      "does not exist; will be created, compacted", NULL);
+        if (check_copies(check, subject)) {
+            check->report(check->context, MR_FINDING_OK, MR_OK, subject,
+                          "does not exist; will be created, compacted", NULL);
+        }
     } else {
         check_policy(check, client, subject);
     }
@@ -244,8 +265,9 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
         check_unreachable(&check, client, err);
     } else {
         char text[TEXT_MAX];
-        snprintf(text, sizeof(text), "%d brokers, answered by %s", metadata->broker_cnt,
-                 metadata->orig_broker_name);
+        check.brokers = metadata->broker_cnt;
+        snprintf(text, sizeof(text), "%d %s, answered by %s", metadata->broker_cnt,
+                 metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
         report(context, MR_FINDING_OK, MR_OK, "Kafka", text, NULL);
         for (uint32_t i = 0; i < topic_count; i++) {
             check_topic(&check, metadata, topics[i]);

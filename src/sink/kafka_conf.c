@@ -44,6 +44,9 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"allow.auto.create.topics", "false"},
         /* Of the ends of a partition that are asked for (sink/kafka_state); nothing is read by a producer. */
         {"isolation.level", "read_uncommitted"},
+        /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
+        {"linger.ms", "5"},
+        {"batch.num.messages", "10000"}, /* MR_KAFKA_REQUEST_RECORDS */
         {"reconnect.backoff.ms", "100"},
         {"reconnect.backoff.max.ms", "2000"},
         {"topic.metadata.refresh.fast.interval.ms", "100"},
@@ -58,6 +61,9 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
             {"transaction.timeout.ms", "60000"},
             /* Must end before the transaction does. */
             {"message.timeout.ms", "55000"},
+            /* The first records of a transaction wait until the broker knows that they come; by then they have waited
+             * enough. */
+            {"linger.ms", "2"},
         };
         for (size_t i = 0; i < MR_ARRAY_LEN(transactional); i++) {
             MR_TRY(conf_set(conf, transactional[i].name, transactional[i].value, ret_error));
@@ -66,7 +72,6 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     }
     MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
     MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
-    MR_TRY(conf_set_u64(conf, "linger.ms", options->linger_ms, ret_error));
     MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
     MR_TRY(

@@ -34,8 +34,21 @@ static void login_remedy(const struct mr_kafka_options *options,
     }
 }
 
+/* Whatever says so last counts, as for librdkafka. */
+static bool speaks_tls(const struct mr_kafka_options *options)
+{
+    const char *protocol = "";
+    for (uint32_t i = 0; i < options->property_count; i++) {
+        if (strcmp(options->properties[i].name, "security.protocol") == 0) {
+            protocol = options->properties[i].value;
+        }
+    }
+    return strcasestr(protocol, "SSL") != NULL;
+}
+
 /* Not every failure of TLS is a refusal: a broker that restarts breaks handshakes off, too. */
-static mr_status classify_tls(const char *text, char ret_remedy[MR_KAFKA_REMEDY_MAX])
+static mr_status classify_tls(const char *text, const struct mr_kafka_options *options,
+                              char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
     if (strstr(text, "certificate verify failed") != NULL) {
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
@@ -50,8 +63,14 @@ static mr_status classify_tls(const char *text, char ret_remedy[MR_KAFKA_REMEDY_
                  "sink.kafka.tls_certificate_location and tls_key_location");
         return MR_ERR_AUTH;
     }
-    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-             "check that this port of the broker speaks TLS; sink.kafka.tls = false if not");
+    if (!speaks_tls(options)) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "this port of the broker seems to speak TLS: set sink.kafka.tls = true");
+        return MR_ERR_TRANSIENT;
+    }
+    snprintf(
+        ret_remedy, MR_KAFKA_REMEDY_MAX,
+        "check that this port of the broker speaks TLS; set sink.kafka.tls = false if it does not");
     return MR_ERR_TRANSIENT;
 }
 
@@ -78,9 +97,10 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                  options->state_name);
         return MR_ERR_AUTH;
     case RD_KAFKA_RESP_ERR__TRANSPORT: /* also a handshake that failed while it was being read */
-        return strstr(text, "SSL") == NULL ? MR_ERR_TRANSIENT : classify_tls(text, ret_remedy);
+        return strstr(text, "SSL") == NULL ? MR_ERR_TRANSIENT
+                                           : classify_tls(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR__SSL:
-        return classify_tls(text, ret_remedy);
+        return classify_tls(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
                  "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "

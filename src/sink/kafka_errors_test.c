@@ -31,7 +31,7 @@ static void test_classify_each_kind(void **state)
         {RD_KAFKA_RESP_ERR__TRANSPORT, "SSL routines::certificate verify failed", MR_ERR_AUTH,
          "tls_ca_location"},
         {RD_KAFKA_RESP_ERR__SSL, "alert bad certificate", MR_ERR_AUTH, "tls_certificate_location"},
-        {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", MR_ERR_TRANSIENT, "speaks TLS"},
+        {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", MR_ERR_TRANSIENT, "tls = true"},
         {RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused", MR_ERR_TRANSIENT, ""},
         {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", MR_ERR_TRANSIENT, ""},
         {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, "Invalid timestamp", MR_ERR_TRANSIENT,
@@ -47,6 +47,16 @@ static void test_classify_each_kind(void **state)
             fail_msg("\"%s\": %s, \"%s\"", samples[i].text, mr_status_name(status), remedy);
         }
     }
+}
+
+/* A client that speaks TLS already is told to look at the other end. */
+static void test_classify_tls_on_both_sides(void **state)
+{
+    (void)state;
+    static const struct mr_kafka_property encrypted[] = {{"security.protocol", "sasl_ssl"}};
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    classify(RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", encrypted, remedy);
+    assert_non_null(strstr(remedy, "speaks TLS; set sink.kafka.tls = false if it does not"));
 }
 
 /* Only who logs in by SCRAM is told of it, and only with a librdkafka that has the fault. */
@@ -65,6 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classify_each_kind),
+        cmocka_unit_test(test_classify_tls_on_both_sides),
         cmocka_unit_test(test_classify_scram),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,27 @@
 #include "sink/kafka_place.h"
 
-/* librdkafka asks for the partition on the thread that produces, or, when it does not know the topic yet, later on
- * one of its own. So each thread has a note of its own. */
-static _Thread_local struct mr_kafka_place placed;
+/* librdkafka asks for the partition on the thread that produces, or, when it does not know the topic any more, later on
+ * one of its own, whose note is empty. */
+static _Thread_local struct {
+    bool known;
+    int32_t partition;
+    int32_t count;
+} next;
+
+int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
+                       int32_t count)
+{
+    return rd_kafka_msg_partitioner_murmur2(handle, record->key, record->key_len, count, NULL,
+                                            NULL);
+}
 
 static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key_len, int32_t count,
                      void *topic_opaque, void *message_opaque)
 {
-    int32_t partition =
-        rd_kafka_msg_partitioner_murmur2(handle, key, key_len, count, topic_opaque, message_opaque);
-    placed = (struct mr_kafka_place){.partition = partition, .count = count};
-    return partition;
+    next.count = count;
+    return next.known ? next.partition
+                      : rd_kafka_msg_partitioner_murmur2(handle, key, key_len, count, topic_opaque,
+                                                         message_opaque);
 }
 
 rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic)
@@ -25,12 +36,14 @@ rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_top
     return handle;
 }
 
-void mr_kafka_place_begin(void)
+void mr_kafka_place_next(int32_t partition)
 {
-    placed = (struct mr_kafka_place){.partition = -1};
+    next.known = true;
+    next.partition = partition;
+    next.count = 0;
 }
 
-struct mr_kafka_place mr_kafka_place_end(void)
+int32_t mr_kafka_place_count(void)
 {
-    return placed;
+    return next.count;
 }

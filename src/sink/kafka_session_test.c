@@ -15,6 +15,7 @@ enum { LIMIT_S = 30, SESSIONS = 50, PRODUCE = 0 /* Kafka's number of that reques
 struct fixture {
     rd_kafka_t *client;
     rd_kafka_mock_cluster_t *brokers;
+    struct mr_kafka_property property;
     struct mr_sink *sink;
     struct mr_topics topics;
     struct mr_pool pool;
@@ -29,16 +30,18 @@ static void batch_done(void *context, struct mr_batch *batch)
     mr_pool_release(&fixture->pool, batch);
 }
 
-static struct mr_batch *one_record(struct fixture *fixture)
+static struct mr_batch *make_batch(struct fixture *fixture, int count)
 {
     struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
-    struct mr_buffer buffer = mr_batch_buffer(batch);
-    struct mr_record record = {.topic = mr_topics_intern(&fixture->topics, "t"),
-                               .value = buffer.at,
-                               .value_len = 1,
-                               .commit_time_us = 1700000000000000};
-    mr_buffer_append(&buffer, "x", 1);
-    assert_true(mr_batch_commit(batch, buffer.at, &record, 1));
+    for (int i = 0; i < count; i++) {
+        struct mr_buffer buffer = mr_batch_buffer(batch);
+        struct mr_record record = {.topic = mr_topics_intern(&fixture->topics, "t"),
+                                   .value = buffer.at,
+                                   .value_len = 1,
+                                   .commit_time_us = 1700000000000000};
+        mr_buffer_append(&buffer, "x", 1);
+        assert_true(mr_batch_commit(batch, buffer.at, &record, 1));
+    }
     batch->state = MR_BATCH_SEALED;
     return batch;
 }
@@ -51,9 +54,9 @@ static mr_status serve(struct fixture *fixture)
     return fixture->sink->ops->poll(fixture->sink, &error);
 }
 
-static struct mr_batch *send_one(struct fixture *fixture)
+static struct mr_batch *send_batch(struct fixture *fixture, int count)
 {
-    struct mr_batch *batch = one_record(fixture);
+    struct mr_batch *batch = make_batch(fixture, count);
     struct mr_error error = {0};
     mr_status status;
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
@@ -85,14 +88,18 @@ static void open_session(struct fixture *fixture)
         MR_OK);
 }
 
-static int setup_with(void **state, bool exactly_once)
+static int setup_with(void **state, bool exactly_once, const char *request_records)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
     fixture->client = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), NULL, 0);
     fixture->brokers = rd_kafka_mock_cluster_new(fixture->client, 1);
     rd_kafka_mock_topic_create(fixture->brokers, "t", 1, 1);
+    fixture->property =
+        (struct mr_kafka_property){.name = "batch.num.messages", .value = request_records};
     struct mr_kafka_options options = {
+        .properties = &fixture->property,
+        .property_count = 1,
         .brokers = rd_kafka_mock_cluster_bootstraps(fixture->brokers),
         .compression = "none",
         .batch_bytes = 4096,
@@ -111,12 +118,17 @@ static int setup_with(void **state, bool exactly_once)
 
 static int setup(void **state)
 {
-    return setup_with(state, false);
+    return setup_with(state, false, "10000");
+}
+
+static int setup_single_records(void **state)
+{
+    return setup_with(state, false, "1");
 }
 
 static int setup_exactly_once(void **state)
 {
-    return setup_with(state, true);
+    return setup_with(state, true, "10000");
 }
 
 static int teardown(void **state)
@@ -132,21 +144,39 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A broker that is only just making a partition refuses the first request to it and takes the next one. librdkafka then
- * takes the first for delivered; the sink must not. */
-static void test_a_delivery_nobody_answered_for_is_none(void **state)
+/* The next request to the partition will be refused, and its answer takes a second. */
+static void refuse_next(struct fixture *fixture)
 {
-    struct fixture *fixture = *state;
-    send_one(fixture); /* connected, and with a producer's number */
-    assert_int_equal(serve_until(fixture, 1), MR_OK);
     rd_kafka_mock_broker_set_rtt(fixture->brokers, 1, 1000);
     rd_kafka_mock_push_request_errors(fixture->brokers, PRODUCE, 1,
                                       RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
-    send_one(fixture);
-    usleep(300000); /* so that the second is a request of its own, on its way with the first */
-    send_one(fixture);
-    assert_int_equal(serve_until(fixture, 3), MR_ERR_TRANSIENT);
-    assert_true(fixture->done < 3);
+}
+
+/* A broker that is only just making a partition refuses the first request to it and takes the next one. So the next one
+ * waits for the answer. */
+static void test_a_request_waits_for_the_one_before(void **state)
+{
+    struct fixture *fixture = *state;
+    send_batch(fixture, 1); /* connected, and with a producer's number */
+    assert_int_equal(serve_until(fixture, 1), MR_OK);
+    refuse_next(fixture);
+    for (int i = 0; i < 3; i++) {
+        send_batch(fixture, 1);
+        assert_int_equal(serve(fixture), MR_OK);
+    }
+    assert_int_equal(serve_until(fixture, 4), MR_OK);
+}
+
+/* Where two are on their way all the same, librdkafka takes the first for delivered; the sink must not. */
+static void test_a_delivery_nobody_answered_for_is_none(void **state)
+{
+    struct fixture *fixture = *state;
+    send_batch(fixture, 1);
+    assert_int_equal(serve_until(fixture, 1), MR_OK);
+    refuse_next(fixture);
+    send_batch(fixture, 2);
+    assert_int_equal(serve_until(fixture, 2), MR_ERR_TRANSIENT);
+    assert_int_equal(fixture->done, 1);
 }
 
 /* librdkafka is then about to add a partition to it, and aborted the process. */
@@ -154,7 +184,7 @@ static void test_a_session_may_end_as_its_transaction_begins(void **state)
 {
     struct fixture *fixture = *state;
     for (int i = 0; i < SESSIONS; i++) {
-        struct mr_batch *batch = send_one(fixture);
+        struct mr_batch *batch = send_batch(fixture, 1);
         fixture->sink->ops->close(fixture->sink);
         mr_pool_release(&fixture->pool, batch);
         open_session(fixture);
@@ -165,8 +195,9 @@ static void test_a_session_may_end_as_its_transaction_begins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_waits_for_the_one_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none,
+                                        setup_single_records, teardown),
         cmocka_unit_test_setup_teardown(test_a_session_may_end_as_its_transaction_begins,
                                         setup_exactly_once, teardown),
     };

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "event/lsn.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_topics.h"
 
@@ -41,7 +42,7 @@ size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEX
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
         cJSON_AddStringToObject(json, "position", position);
     }
-    /* Names are at most 63 bytes each, so it fits however they are escaped. */
+    /* Names are at most 63 characters each, so it fits however they are escaped. */
     MR_ASSERT(cJSON_PrintPreallocated(json, text, MR_STATE_TEXT_MAX, false));
     cJSON_Delete(json);
     return strlen(text);
@@ -53,24 +54,11 @@ static bool take_text(const cJSON *json, const char *name, char *out, size_t siz
     return text != NULL && snprintf(out, size, "%s", text) < (int)size;
 }
 
-static bool take_lsn(const char *text, mr_lsn *ret_lsn, const char **ret_rest)
-{
-    unsigned high;
-    unsigned low;
-    int used = 0;
-    if (text == NULL || sscanf(text, "%8X/%8X%n", &high, &low, &used) != 2) {
-        return false;
-    }
-    *ret_lsn = (mr_lsn)high << 32 | low;
-    *ret_rest = text + used;
-    return true;
-}
-
 static bool take_position(const char *text, struct mr_position *ret_position)
 {
     const char *rest;
     int used = 0;
-    return take_lsn(text, &ret_position->commit_lsn, &rest) &&
+    return mr_lsn_parse(text, &ret_position->commit_lsn, &rest) &&
            sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
 }
 
@@ -80,9 +68,8 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
-    const char *rest;
     if (!cJSON_IsNumber(version) || version->valueint != STATE_VERSION ||
-        !cJSON_IsNumber(timeline) || !take_lsn(end, &state->end_lsn, &rest) || *rest != '\0') {
+        !cJSON_IsNumber(timeline) || !mr_lsn_parse(end, &state->end_lsn, NULL)) {
         return false;
     }
     state->identity.timeline = (uint32_t)timeline->valuedouble;
@@ -164,22 +151,57 @@ static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t of
     MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-static void create_topic(struct loader *loader)
+static bool is_refusal(rd_kafka_resp_err_t err)
 {
+    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+static mr_status refused(const struct loader *loader, const char *reason,
+                         struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_AUTH,
+                   "Kafka topic \"%s\", which keeps the position: %s; grant the user Describe, "
+                   "Read, Write and Create on it",
+                   loader->options->state_topic, reason);
+}
+
+/* MR_OK: it may be there now. A broker that is only slow to answer is asked again; whatever else it says ends the
+ * session, so that it is told, and told again with a growing pause while it stays. */
+static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
+{
+    const char *name = loader->options->state_topic;
     char reason[256];
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
-        loader->options->state_topic, 1, loader->options->replication, reason, sizeof(reason));
+    rd_kafka_NewTopic_t *topic =
+        rd_kafka_NewTopic_new(name, 1, loader->options->replication, reason, sizeof(reason));
     /* Small segments: compaction never touches the one that is being written. */
     rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
     rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
     /* Else Kafka 4 refuses what a machine writes whose clock is an hour ahead. */
     rd_kafka_NewTopic_set_config(topic, "message.timestamp.type", "LogAppendTime");
     rd_kafka_queue_t *answer = mr_kafka_create_topics(loader->producer, &topic, 1);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(answer, MR_KAFKA_CREATE_MS);
+    rd_kafka_event_t *event;
+    mr_status status = MR_OK;
+    while ((event = rd_kafka_queue_poll(answer, 0)) == NULL && status == MR_OK) {
+        status = loader->serve(loader->context, ret_error);
+    }
     if (event != NULL) {
-        rd_kafka_event_destroy(event); /* whether it is there now is asked anyway */
+        rd_kafka_resp_err_t err = mr_kafka_create_result(event, name, 1, reason, sizeof(reason));
+        rd_kafka_event_destroy(event);
+        if (is_refusal(err)) {
+            status = refused(loader, reason, ret_error);
+        } else if (err != RD_KAFKA_RESP_ERR_NO_ERROR && err != RD_KAFKA_RESP_ERR__TIMED_OUT) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\", which keeps the position, can't be created: %s; "
+                             "set sink.kafka.replication_factor, or create it (one partition, "
+                             "cleanup.policy=compact)",
+                             name, reason);
+        }
     }
     rd_kafka_queue_destroy(answer);
+    return status;
 }
 
 /* Asks the broker for the topic's ends; an error is what stands in the way now. The producer asks, because it is told
@@ -191,33 +213,21 @@ static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int
                                             ret_low, ret_high, ANSWER_TIMEOUT_MS);
 }
 
-static bool is_refusal(rd_kafka_resp_err_t err)
-{
-    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
-           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
-           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
-}
-
 static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,
                       struct mr_error *ret_error)
 {
-    const char *name = loader->options->state_topic;
     for (;;) {
         rd_kafka_resp_err_t err = ask_ends(loader, ret_low, ret_high);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             return MR_OK;
         }
         if (is_refusal(err)) {
-            return mr_fail(
-                ret_error, MR_ERR_AUTH,
-                "Kafka topic \"%s\", which keeps the position: %s; grant the user Describe, "
-                "Read, Write and Create on it",
-                name, rd_kafka_err2str(err));
+            return refused(loader, rd_kafka_err2str(err), ret_error);
         }
         if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
             err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
             err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-            create_topic(loader);
+            MR_TRY(create_topic(loader, ret_error));
         }
         MR_TRY(loader->serve(loader->context, ret_error));
     }
@@ -234,8 +244,13 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
     if (!is_of_pipeline(loader, message) || message->payload == NULL) {
         return;
     }
+    struct mr_checkpoint state;
+    loader->unreadable = !mr_state_parse(message->payload, message->len, &state);
+    if (!loader->unreadable &&
+        (!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))) {
+        loader->state = state;
+    }
     loader->found = true;
-    loader->unreadable = !mr_state_parse(message->payload, message->len, &loader->state);
 }
 
 /* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the producer that began

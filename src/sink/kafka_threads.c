@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "prof/threads.h"
+#include "base/thread.h"
 
 /* librdkafka has named the thread by now: rdk:main, rdk:broker1. */
 static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread_type_t type,
@@ -16,7 +16,7 @@ static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread
     prctl(PR_GET_NAME, name);
     /* Its mock cluster takes an interrupted poll for a failure. */
     if (strcmp(name, "rdk:mock") != 0) {
-        mr_prof_thread_start(MR_PROF_KAFKA, name[0] != '\0' ? name : thread);
+        mr_thread_begin(MR_THREAD_KAFKA, name[0] != '\0' ? name : thread);
     }
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
@@ -28,7 +28,7 @@ static rd_kafka_resp_err_t on_thread_exit(rd_kafka_t *producer, rd_kafka_thread_
     (void)type;
     (void)thread;
     (void)context;
-    mr_prof_thread_end();
+    mr_thread_end();
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 

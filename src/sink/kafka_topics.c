@@ -26,11 +26,16 @@ void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
 void mr_kafka_topics_done(struct mr_kafka_topics *topics)
 {
     for (uint32_t i = 0; i < topics->capacity; i++) {
-        if (topics->handles[i] != NULL) {
-            rd_kafka_topic_destroy(topics->handles[i]);
+        struct mr_kafka_topic *topic = &topics->items[i];
+        if (topic->handle != NULL) {
+            rd_kafka_topic_destroy(topic->handle);
         }
+        for (int32_t j = 0; j < topic->lane_count; j++) {
+            free(topic->lanes[j]);
+        }
+        free(topic->lanes);
     }
-    free(topics->handles);
+    free(topics->items);
     if (topics->awaited_handle != NULL) {
         rd_kafka_topic_destroy(topics->awaited_handle);
     }
@@ -75,6 +80,7 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
     } else if (metadata->topics[0].partition_cnt == 0) {
         err = RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
     } else {
+        topics->awaited_partitions = metadata->topics[0].partition_cnt;
         err = partitions_state(topics, &metadata->topics[0]);
     }
     rd_kafka_metadata_destroy(metadata);
@@ -98,7 +104,7 @@ rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic
 
 static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_topic *topic)
 {
-    return topic->index < topics->capacity && topics->handles[topic->index] != NULL;
+    return topic->index < topics->capacity && topics->items[topic->index].handle != NULL;
 }
 
 static void want_topic(const struct mr_kafka_topics *topics, const char *name,
@@ -133,9 +139,8 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
     topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
 }
 
-/* The answer for the awaited topic; the others are logged, and asked for again when their turn comes. */
-static rd_kafka_resp_err_t create_result(struct mr_kafka_topics *topics, rd_kafka_event_t *event,
-                                         char *reason, size_t reason_size)
+rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
+                                           int32_t partitions, char *reason, size_t reason_size)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -150,10 +155,8 @@ static rd_kafka_resp_err_t create_result(struct mr_kafka_topics *topics, rd_kafk
         rd_kafka_resp_err_t one = rd_kafka_topic_result_error(results[i]);
         if (one == RD_KAFKA_RESP_ERR_NO_ERROR) {
             mr_log(MR_LOG_INFO, "topic_created", "the topic did not exist and was created",
-                   MR_LOG_STR("topic", name),
-                   MR_LOG_INT("partitions", topics->options->partitions));
-        } else if (one != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS &&
-                   strcmp(name, topics->awaited->name) == 0) {
+                   MR_LOG_STR("topic", name), MR_LOG_INT("partitions", partitions));
+        } else if (one != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS && strcmp(name, awaited) == 0) {
             const char *text = rd_kafka_topic_result_error_string(results[i]);
             snprintf(reason, reason_size, "%s", text == NULL ? rd_kafka_err2str(one) : text);
             err = one;
@@ -181,7 +184,8 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
         if (event == NULL) {
             return MR_FULL;
         }
-        *ret_err = create_result(topics, event, reason, reason_size);
+        *ret_err = mr_kafka_create_result(event, topics->awaited->name, topics->options->partitions,
+                                          reason, reason_size);
         rd_kafka_event_destroy(event);
         rd_kafka_queue_destroy(topics->creating);
         topics->creating = NULL;
@@ -246,23 +250,42 @@ static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *to
     return MR_OK;
 }
 
+void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic *topic,
+                          int32_t partitions)
+{
+    struct mr_kafka_topic *item = &topics->items[topic->index];
+    if (partitions <= item->lane_count) {
+        return;
+    }
+    item->lanes = MR_REALLOC(item->lanes, (size_t)partitions * sizeof(*item->lanes));
+    for (; item->lane_count < partitions; item->lane_count++) {
+        struct mr_kafka_lane *lane = MR_NEW(struct mr_kafka_lane);
+        lane->handle = item->handle;
+        lane->partition = item->lane_count;
+        lane->last = &lane->first;
+        item->lanes[item->lane_count] = lane;
+    }
+}
+
 static void keep_awaited(struct mr_kafka_topics *topics)
 {
     uint32_t index = topics->awaited->index;
     if (index >= topics->capacity) {
         uint32_t capacity = index + HANDLES_MIN;
-        topics->handles = MR_REALLOC(topics->handles, capacity * sizeof(*topics->handles));
-        memset(topics->handles + topics->capacity, 0,
-               (capacity - topics->capacity) * sizeof(*topics->handles));
+        topics->items = MR_REALLOC(topics->items, capacity * sizeof(*topics->items));
+        memset(topics->items + topics->capacity, 0,
+               (capacity - topics->capacity) * sizeof(*topics->items));
         topics->capacity = capacity;
     }
-    topics->handles[index] = topics->awaited_handle;
+    topics->items[index].handle = topics->awaited_handle;
+    mr_kafka_topics_grow(topics, topics->awaited, topics->awaited_partitions);
     topics->awaited = NULL;
     topics->awaited_handle = NULL;
 }
 
 mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,
-                              uint32_t i, rd_kafka_topic_t **ret_handle, struct mr_error *ret_error)
+                              uint32_t i, struct mr_kafka_topic **ret_topic,
+                              struct mr_error *ret_error)
 {
     const struct mr_topic *topic = mr_batch_record(batch, i)->topic;
     if (MR_UNLIKELY(!has_handle(topics, topic))) {
@@ -281,6 +304,6 @@ mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_ba
         }
         keep_awaited(topics);
     }
-    *ret_handle = topics->handles[topic->index];
+    *ret_topic = &topics->items[topic->index];
     return MR_OK;
 }

@@ -1,4 +1,4 @@
-/* Topic handles of one producer session: looked up by the topic's index, made (and, if wanted, created on
+/* Topics of one producer session and their partitions: looked up by the topic's index, made (and, if wanted, created on
  * the broker) on first use. Inside sink/ only; sink thread.
  *
  * Records come in order, so one topic at a time is waited for, and the waiting is left to the caller: delivery
@@ -10,14 +10,31 @@
 
 #include "sink/sink.h"
 
+/* What goes to one partition, in order: records that wait, and how many are with librdkafka. */
+struct mr_kafka_lane {
+    rd_kafka_topic_t *handle;
+    int32_t partition;
+    uint32_t in_flight;
+    struct mr_record *first;
+    struct mr_record **last;
+    struct mr_kafka_lane *next; /* of those that are ready */
+};
+
+struct mr_kafka_topic {
+    rd_kafka_topic_t *handle;
+    struct mr_kafka_lane **lanes;
+    int32_t lane_count;
+};
+
 struct mr_kafka_topics {
     rd_kafka_t *producer;
     const struct mr_kafka_options *options;
-    rd_kafka_topic_t **handles; /* by mr_topic.index */
+    struct mr_kafka_topic *items; /* by mr_topic.index */
     uint32_t capacity;
 
     const struct mr_topic *awaited; /* NULL: none */
     rd_kafka_topic_t *awaited_handle;
+    int32_t awaited_partitions;
     rd_kafka_queue_t
         *creating;    /* where the answer to a request to create comes; NULL: none is out */
     int64_t retry_ns; /* when to look again */
@@ -32,15 +49,24 @@ enum { MR_KAFKA_CREATE_MS = 10000 }; /* until the answer to a request to create 
 rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
                                          size_t count);
 
+/* Why `awaited` was not created, with the broker's words in `reason`; no error when it is there now. What else the
+ * answer tells of is logged, and asked for again when its turn comes. */
+rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
+                                           int32_t partitions, char *reason, size_t reason_size);
+
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options);
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);
 
-/* The handle of the topic of the `i`-th record of `batch`. MR_FULL while the broker has not told that the topic
+/* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not told that the topic
  * exists, and for as long as it does not if it may not be created: rows wait in PostgreSQL meanwhile. Topics
  * are created together with the others that the batch needs. */
 mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,
-                              uint32_t i, rd_kafka_topic_t **ret_handle,
+                              uint32_t i, struct mr_kafka_topic **ret_topic,
                               struct mr_error *ret_error);
+
+/* It has that many partitions by now. */
+void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic *topic,
+                          int32_t partitions);
 
 #endif

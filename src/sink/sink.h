@@ -90,8 +90,7 @@ struct mr_kafka_options {
     const struct mr_kafka_property *properties; /* librdkafka's, applied last */
     uint32_t property_count;
     const char *compression; /* none, gzip, snappy, lz4, zstd */
-    uint32_t linger_ms;
-    size_t batch_bytes; /* of one produce request and partition */
+    size_t batch_bytes;      /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
     uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */

@@ -5,12 +5,6 @@
 
 enum { TOPICS_MIN = 16 };
 
-static void add_u64(_Atomic uint64_t *counter, uint64_t by)
-{
-    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, now + by, memory_order_relaxed);
-}
-
 static int64_t add_i64(_Atomic int64_t *counter, int64_t by)
 {
     int64_t now = atomic_load_explicit(counter, memory_order_relaxed) + by;
@@ -75,8 +69,8 @@ void mr_sink_counts_sent(struct mr_sink_counts *counts, const struct mr_topic *t
     struct mr_flight_line *line = line_of(counts, lines, partition);
     add_i64(&line->records, 1);
     add_i64(&line->bytes, (int64_t)bytes);
-    add_u64(&counts->records_sent, 1);
-    add_u64(&counts->bytes_sent, bytes);
+    mr_counter_add(&counts->records_sent, 1);
+    mr_counter_add(&counts->bytes_sent, bytes);
 }
 
 void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *topic,
@@ -91,8 +85,8 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
         /* Records of both kinds have changed places; the totals tell the truth. */
         add_i64(&line->bytes, -left);
     }
-    add_u64(&counts->records_acked, 1);
-    add_u64(&counts->bytes_acked, bytes);
+    mr_counter_add(&counts->records_acked, 1);
+    mr_counter_add(&counts->bytes_acked, bytes);
 }
 
 static void line_reset(struct mr_flight_line *line)
@@ -122,13 +116,13 @@ static void count_errors(struct mr_sink_counts *counts, const char *code, uint64
         i++;
     }
     if (i == MR_SINK_ERRORS_MAX) {
-        add_u64(&counts->other_errors, by);
+        mr_counter_add(&counts->other_errors, by);
         return;
     }
     if (i == count) {
         counts->errors[i].code = code; /* nobody reads the line yet */
     }
-    add_u64(&counts->errors[i].count, by);
+    mr_counter_add(&counts->errors[i].count, by);
     if (i == count) {
         atomic_store_explicit(&counts->error_count, count + 1, memory_order_release);
     }

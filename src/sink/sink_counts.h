@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "base/counter.h"
 #include "event/batch.h"
 #include "sink/sink_view.h"
 
@@ -20,7 +21,7 @@ struct mr_flight_line {
 
 struct mr_error_line {
     const char *code;
-    _Atomic uint64_t count;
+    mr_counter count;
 };
 
 /* The lines of a topic. */
@@ -30,8 +31,8 @@ struct mr_flight_topic {
 };
 
 struct mr_sink_counts {
-    _Atomic uint64_t records_sent, bytes_sent; /* those lost with a session taken off again */
-    _Atomic uint64_t records_acked, bytes_acked;
+    mr_counter records_sent, bytes_sent; /* those lost with a session taken off again */
+    mr_counter records_acked, bytes_acked;
     struct mr_flight_line lines[MR_SINK_PARTITIONS_MAX];
     _Atomic uint32_t line_count; /* published after the lines are made */
     struct mr_flight_line other;
@@ -39,7 +40,7 @@ struct mr_sink_counts {
     uint32_t topic_capacity;
     struct mr_error_line errors[MR_SINK_ERRORS_MAX];
     _Atomic uint32_t error_count;
-    _Atomic uint64_t other_errors;
+    mr_counter other_errors;
 };
 
 void mr_sink_counts_init(struct mr_sink_counts *counts);
