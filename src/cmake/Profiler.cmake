@@ -1,0 +1,65 @@
+# src/profiler: the profiler with what it is made of, or the one file that says it is not there; what draws, which needs
+# no library, and the tools that are made of it. Our own text is the sampling; unwinding, packing and compression are
+# libraries'.
+add_millrace_module(profiler/draw NAME draw LINK mr_base)
+add_executable(millrace-flame src/profiler/tools/millrace_flame.c)
+target_link_libraries(millrace-flame PRIVATE mr_draw)
+millrace_compile_options(millrace-flame)
+
+if(NOT MILLRACE_PROFILING)
+    add_millrace_module(profiler ONLY src/profiler/profiling_absent.c LINK mr_config)
+    return()
+endif()
+
+pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw>=0.188)
+pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+find_program(PROTOC_C protoc-c REQUIRED)
+
+set(generated ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${generated}/profiler)
+add_custom_command(
+    OUTPUT ${generated}/profiler/profile.pb-c.c ${generated}/profiler/profile.pb-c.h
+    COMMAND ${PROTOC_C} --proto_path=${CMAKE_SOURCE_DIR}/src --c_out=${generated} profiler/profile.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/profile.proto)
+# Not our text: our warnings don't apply, but what hardens the binary does.
+add_library(mr_profile_proto STATIC ${generated}/profiler/profile.pb-c.c ${generated}/profiler/profile.pb-c.h)
+millrace_compile_options(mr_profile_proto)
+target_compile_options(mr_profile_proto PRIVATE -w)
+target_include_directories(mr_profile_proto PUBLIC ${generated})
+target_link_libraries(mr_profile_proto PUBLIC PkgConfig::PROTOBUF_C)
+
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/*.c ${CMAKE_SOURCE_DIR}/src/profiler/http/*.c)
+# heap_conf.c is for the program alone.
+list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$|_absent\\.c$")
+add_millrace_module(profiler ONLY ${sources}
+                    LINK mr_config mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB PkgConfig::CURL)
+
+# Names of what Debian's shared libraries keep for themselves, from the archives in the same packages. They stand
+# beside the program, where it looks for them by build id; a library that was updated since has none.
+add_executable(millrace-names src/profiler/tools/millrace_names.c src/profiler/tools/names_file.c)
+target_link_libraries(millrace-names PRIVATE mr_base PkgConfig::LIBDW elf)
+millrace_compile_options(millrace-names)
+function(millrace_name_library target library)
+    find_library(${library}_shared lib${library}.so)
+    foreach(archive lib${library}_pic.a lib${library}.a)
+        find_library(${library}_archive ${archive})
+    endforeach()
+    if(NOT ${library}_shared OR NOT ${library}_archive)
+        return()
+    endif()
+    set(stamp ${CMAKE_BINARY_DIR}/names/${library})
+    add_custom_command(OUTPUT ${stamp}
+        COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 $<TARGET_FILE:millrace-names>
+                ${CMAKE_BINARY_DIR}/names ${${library}_shared} ${${library}_archive}
+        COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+        DEPENDS millrace-names ${${library}_shared} ${${library}_archive})
+    add_custom_target(names_${library} DEPENDS ${stamp})
+    add_dependencies(${target} names_${library})
+endfunction()
+function(millrace_name_libraries target)
+    foreach(library rdkafka jemalloc pq lz4 zstd microhttpd z curl ssl crypto dw elf)
+        millrace_name_library(${target} ${library})
+    endforeach()
+endfunction()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/names/.build-id DESTINATION lib/millrace/names OPTIONAL)
