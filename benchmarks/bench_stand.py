@@ -9,30 +9,11 @@ import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-# The seven-column table of Outboxx's own benchmark.
-TABLE = """
-CREATE TABLE benchmark_records (
-    id bigserial PRIMARY KEY,
-    account_id bigint NOT NULL,
-    amount numeric(20,6) NOT NULL,
-    payload text NOT NULL,
-    attributes jsonb NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now());
-ALTER TABLE benchmark_records REPLICA IDENTITY FULL;
-CREATE INDEX ON benchmark_records (account_id);
-CREATE INDEX ON benchmark_records (created_at)"""
-
-INSERT = """
-INSERT INTO benchmark_records (account_id, amount, payload, attributes)
-SELECT (g * 7919) %% 100000, (g %% 1000000) / 100.0, rpad(md5(g::text), 128, md5((g + 1)::text)),
-       jsonb_build_object('n', g, 'kind', 'bench')
-FROM generate_series(%s::bigint, %s::bigint) g"""
-
-ROWS_PER_TRANSACTION = 10000
+from mixes import INSERT_SEVEN_COLUMNS, ROWS_PER_TRANSACTION, Inserts, blocks
+from processes import Watch, peak_rss
 
 
 def dsn(database):
@@ -46,19 +27,10 @@ def write_json(path, figures):
             json.dump(figures, file, indent=2)
 
 
-def peak_rss(pid):
-    """Bytes, of a running process. The rusage of a child won't do: it counts the parent's before exec."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii") as file:
-            found = re.search(r"VmHWM:\s+(\d+) kB", file.read())
-    except OSError:
-        return 0
-    return int(found[1]) * 1024 if found else 0
-
-
 class Stand:
-    def __init__(self, arguments):
+    def __init__(self, arguments, mix=None):
         self.arguments = arguments
+        self.mix = mix or Inserts(0)
         self.name = "bench_" + uuid.uuid4().hex[:8]
         self.folder = tempfile.mkdtemp(prefix="millrace-drain-")
         self.kafka = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
@@ -69,16 +41,21 @@ class Stand:
             cursor = connection.execute(text, parameters)
             return cursor.fetchall() if cursor.description else None
 
+    def connected(self):
+        return psycopg.connect(dsn(self.name), autocommit=True)
+
     def make_table(self):
         self.sql(f"CREATE DATABASE {self.name}", database="postgres")
-        self.sql(TABLE)
-        self.sql("CREATE PUBLICATION bench FOR TABLE benchmark_records")
+        with self.connected() as connection:
+            self.mix.make(connection)
+            self.mix.prepare(connection)
+            connection.execute("CREATE PUBLICATION bench FOR TABLE " + ", ".join(self.mix.tables))
 
     def add_rows(self, first, count):
-        with psycopg.connect(dsn(self.name), autocommit=True) as connection:
-            for begin in range(first, first + count, ROWS_PER_TRANSACTION):
-                end = min(begin + ROWS_PER_TRANSACTION, first + count)
-                connection.execute(INSERT, [begin + 1, end])
+        """Rows of the seven-column table, numbered from `first` + 1 on."""
+        with self.connected() as connection:
+            for begin, end in blocks(count, ROWS_PER_TRANSACTION):
+                connection.execute(INSERT_SEVEN_COLUMNS, [first + begin, first + end])
 
     def make_slot(self):
         slot = f"{self.name}_{uuid.uuid4().hex[:6]}"
@@ -97,9 +74,11 @@ class Stand:
                 time.sleep(0.05)
 
     def timed(self, command, environment=None):
-        """Wall seconds, CPU seconds, peak RSS in bytes and standard error of one program."""
+        """One program until it ends: seconds of wall and CPU, of it what streaming took, peak RSS in bytes, standard error,
+        and the CPU seconds of the walsender and of the broker meanwhile."""
         with tempfile.TemporaryFile() as errors:
             begin = time.monotonic()
+            watch = Watch(begin)
             process = subprocess.Popen(command, stderr=errors, stdout=subprocess.DEVNULL,
                                        env={**os.environ, **(environment or {})})
             peak = 0
@@ -108,18 +87,20 @@ class Stand:
                 if pid != 0:
                     break
                 peak = max(peak, peak_rss(process.pid))
-                time.sleep(0.02)
-            wall = time.monotonic() - begin
+                watch.look(time.monotonic())
+                time.sleep(0.01)
+            end = time.monotonic()
             process.returncode = os.waitstatus_to_exitcode(status)
             errors.seek(0)
             text = errors.read().decode()
         if process.returncode != 0:
             raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{text}")
-        return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime,
-                "rss": peak, "log": text}
+        return {"wall": end - begin, "cpu": usage.ru_utime + usage.ru_stime, "rss": peak, "log": text,
+                **watch.figures(end)}
 
     def write_config(self, slot, prefix):
-        options = {"tables": '["public.benchmark_records"]', "topic_prefix": f'"{prefix}"',
+        tables = ", ".join(f'"public.{table}"' for table in self.mix.tables)
+        options = {"tables": f"[{tables}]", "topic_prefix": f'"{prefix}"',
                    "log.format": '"json"',
                    "source.postgres.connection_env": '"BENCH_URL"',
                    "source.postgres.slot_name": f'"{slot}"',
@@ -133,14 +114,19 @@ class Stand:
         return path
 
     def make_topic(self, prefix):
-        topic = f"{prefix}.public.benchmark_records"
-        self.kafka.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-        self.topics.append(topic)
-        return topic
+        """The topic of the mix's first table; those of the others are made too."""
+        names = [f"{prefix}.public.{table}" for table in self.mix.tables]
+        for made in self.kafka.create_topics([NewTopic(name, self.mix.partitions, 1) for name in names]).values():
+            made.result()
+        self.topics += names
+        return names[0]
 
     def drop_topic(self, topic):
-        self.kafka.delete_topics([topic])[topic].result()
-        self.topics.remove(topic)
+        prefix = topic[:topic.index(".") + 1]
+        names = [name for name in self.topics if name.startswith(prefix)]
+        for dropped in self.kafka.delete_topics(names).values():
+            dropped.result()
+        self.topics = [name for name in self.topics if name not in names]
 
     def stream(self):
         """Table, slot and topic, and a millrace that streams them: its process and the topic."""
@@ -152,10 +138,31 @@ class Stand:
         return process, topic
 
     def count(self, topic):
+        """Offsets of the first partition; a transaction's marker takes one too."""
         consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
         consumer.close()
         return high - low
+
+    def positions(self, prefix):
+        """What a consumer of all topics of that prefix reads, committed only: records, and distinct positions."""
+        names = [name for name in self.topics if name.startswith(prefix + ".")]
+        consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none",
+                             "enable.partition.eof": True, "isolation.level": "read_committed"})
+        left = {(name, number) for name in names for number in range(self.mix.partitions)}
+        consumer.assign([TopicPartition(name, number, 0) for name, number in left])
+        records, seen = 0, set()
+        while left:
+            for message in consumer.consume(10000, timeout=1):
+                if message.error() is None:
+                    records += 1
+                    seen.add(dict(message.headers())["mr-pos"])
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left.discard((message.topic(), message.partition()))
+                else:
+                    raise SystemExit(f"the topics can't be read: {message.error()}")
+        consumer.close()
+        return records, len(seen)
 
     def close(self):
         if self.arguments.keep:

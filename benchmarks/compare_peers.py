@@ -1,98 +1,20 @@
 """The work behind compare-peers.sh: the same backlog and the same rate for each program, in turn."""
 
 import argparse
-import contextlib
 import datetime
 import json
 import os
-import platform
-import re
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from bench_stand import dsn, peak_rss
 from drain import Bench
-from latency import WARM_UP_S, ROWS_PER_TRANSACTION, Writer, percentile
+from open_loop import ROWS_PER_TRANSACTION, WARM_UP_S, percentile
+from peers import HERE, KNOWN, Peer, Watermark, at_rate, machine, wait_for_records
+from processes import cpu_seconds, peak_rss
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-KNOWN = ("millrace", "debezium", "pg_recvlogical")
-LIMIT_S = 600
-ID = re.compile(rb'"id"\s*:\s*(\d+)')
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-class Watermark:
-    """How many records a topic holds."""
-
-    def __init__(self, topic):
-        self.partition = TopicPartition(topic, 0)
-        self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic})
-
-    def count(self):
-        try:
-            return self.consumer.get_watermark_offsets(self.partition, timeout=5)[1]
-        except KafkaException:
-            return 0  # a topic this young is not known everywhere yet
-
-    def close(self):
-        self.consumer.close()
-
-
-class Peer:
-    def __init__(self, text):
-        self.name, _, script = text.partition("=")
-        if not script and self.name not in KNOWN:
-            raise SystemExit(f"--peer {self.name}: not one of {', '.join(KNOWN)}; "
-                             f"for a program of your own say --peer {self.name}=SCRIPT")
-        self.script = os.path.abspath(script) if script else os.path.join(HERE, f"start-{self.name}.sh")
-        self.drains, self.latencies = [], []
-
-    @contextlib.contextmanager
-    def running(self, bench, slot):
-        """The program, on that slot, until the end of the block."""
-        folder = tempfile.mkdtemp(prefix=f"peer-{self.name}-")
-        environment = {**os.environ, "PEER_PG_URL": dsn(bench.name), "PEER_SLOT": slot,
-                       "PEER_PUBLICATION": "bench", "PEER_TABLE": "public.benchmark_records",
-                       "PEER_BOOTSTRAP": os.environ["KAFKA_BOOTSTRAP"], "PEER_TOPIC_PREFIX": slot,
-                       "PEER_FOLDER": folder, "PEER_END_LSN": bench.end_lsn}
-        with open(os.path.join(folder, "log"), "wb") as log:
-            process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log)
-        try:
-            yield process
-        except RuntimeError as error:
-            raise SystemExit(f"{self.name}: {error}; what it said is in {folder}/log") from None
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    @property
-    def writes_no_topic(self):
-        return self.name == "pg_recvlogical"
-
-
-def wait_for_records(process, watermark, count):
-    deadline = time.monotonic() + LIMIT_S
-    while watermark.count() < count:
-        if process.poll() is not None:
-            raise RuntimeError(f"it ended with {process.returncode} before {count} records were there")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{count} records were not there within {LIMIT_S} s")
-        time.sleep(0.01)
+DEFAULT = tuple(name for name in KNOWN if name != "millrace-exactly-once")
 
 
 def drain_to_topic(process, watermark, rows):
@@ -124,50 +46,8 @@ def drain(bench, peer, rows):
     return result
 
 
-def follow_ids(topic, after, last, limit_s):
-    """Arrival time of each row behind `after`, by its id."""
-    consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic,
-                         "fetch.wait.max.ms": 5, "fetch.min.bytes": 1})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    arrivals = {}
-    deadline = time.monotonic() + limit_s
-    while last not in arrivals and time.monotonic() < deadline:
-        messages = consumer.consume(500, timeout=0.002)
-        now = time.time()
-        for message in messages:
-            found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
-            if message.error() is None and found and int(found[1]) > after:
-                arrivals.setdefault(int(found[1]), now)
-    consumer.close()
-    return arrivals
-
-
 def latency(bench, peer, rate, seconds):
-    """Commit, as the writer saw it return, to the consumer; the row's id joins the two."""
-    slot = bench.make_slot()
-    topic = bench.make_topic(slot)
-    watermark = Watermark(topic)
-    with peer.running(bench, slot) as process:
-        bench.add_rows(0, 1)
-        wait_for_records(process, watermark, 1)
-        before = bench.sql("SELECT max(id) FROM benchmark_records")[0][0]
-        writer = Writer(bench, rate, seconds)
-        writer.start()
-        last = before + writer.transactions * ROWS_PER_TRANSACTION
-        arrivals = follow_ids(topic, before, last, seconds + 60)
-        writer.join()
-        if len(arrivals) < writer.transactions * ROWS_PER_TRANSACTION:
-            raise RuntimeError(f"only {len(arrivals)} of the rows arrived")
-    watermark.close()
-    bench.drop_slot(slot)
-    bench.drop_topic(topic)
-    start = writer.commits[0] + WARM_UP_S
-    waits = []
-    for row, arrival in arrivals.items():
-        commit = writer.commits[(row - before - 1) // ROWS_PER_TRANSACTION]
-        if commit >= start:
-            waits.append(max(0.0, arrival - commit) * 1000)
-    waits.sort()
+    waits, _ = at_rate(bench, peer, rate, seconds, ROWS_PER_TRANSACTION)
     return {f"p{share}_ms": percentile(waits, share / 100) for share in (50, 99)}
 
 
@@ -190,16 +70,6 @@ def cell(peer, first, key, form):
         return "–"
     text = form.format(value)
     return text if peer is first or not base else f"{text} (×{value / base:.2f})"
-
-
-def machine(bench):
-    with open("/proc/cpuinfo", encoding="ascii") as file:
-        model = re.search(r"model name\s*:\s*(.*)", file.read())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    server = bench.sql("SHOW server_version")[0][0].split()[0]
-    return (f"{os.cpu_count()} cores ({model[1].strip() if model else platform.machine()}), {memory:.0f} GiB, "
-            f"Linux {platform.release().split('-')[0]}, PostgreSQL {server}; server, broker, programs and "
-            f"consumer share it; load when the run began: {os.getloadavg()[0]:.1f}")
 
 
 def table(bench, peers, arguments, described):
@@ -244,7 +114,7 @@ def main():
     arguments.keep = False
     # So that a SIGTERM too ends the program that is being measured and removes the database.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    peers = [Peer(text) for text in arguments.peer or KNOWN]
+    peers = [Peer(text) for text in arguments.peer or DEFAULT]
     bench = Bench(arguments)
     try:
         print(f"making a backlog of {arguments.rows} rows …", flush=True)

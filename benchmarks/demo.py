@@ -10,7 +10,9 @@ import time
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_stand import INSERT, Stand, dsn, peak_rss
+from bench_stand import Stand, dsn
+from mixes import INSERT_SEVEN_COLUMNS
+from processes import cpu_seconds, peak_rss
 
 ROWS_PER_TRANSACTION = 1000
 SAMPLES = 3
@@ -27,7 +29,7 @@ class Burst(threading.Thread):
         with psycopg.connect(dsn(self.stand.name), autocommit=True) as connection:
             while self.made < self.events:
                 rows = min(ROWS_PER_TRANSACTION, self.events - self.made)
-                connection.execute(INSERT, [self.made + 1, self.made + rows])
+                connection.execute(INSERT_SEVEN_COLUMNS, [self.made + 1, self.made + rows])
                 self.made += rows
 
 
@@ -56,12 +58,6 @@ def follow(topic, burst, limit_s):
             print(f"  {burst.made} rows written, {len(latencies)} events at the consumer", flush=True)
     consumer.close()
     return latencies, shown, (last or 0) - (first or 0)
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def show(messages):

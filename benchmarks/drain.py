@@ -1,4 +1,4 @@
-"""The work behind drain.sh: one backlog, two readers, alternating rounds, ratios."""
+"""The work behind drain.sh: one backlog, several readers, rounds in rotation, ratios."""
 
 import argparse
 import os
@@ -11,17 +11,23 @@ import uuid
 from confluent_kafka import Consumer, TopicPartition
 
 from bench_stand import Stand, dsn, write_json
+from mixes import MIXES
+
+FLOOR = "pg_recvlogical"
 
 
 class Bench(Stand):
     def make_backlog(self):
         self.make_table()
         self.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.name])
-        self.add_rows(0, self.arguments.rows)
+        self.fill()
         self.end_lsn = self.sql("SELECT pg_current_wal_insert_lsn()")[0][0]
         # pg_recvlogical stops when it sees something at or behind the end.
         self.sql("SELECT txid_current()")
         self.sql("CHECKPOINT")
+
+    def fill(self):
+        self.add_rows(0, self.arguments.rows)
 
     def copy_slot(self):
         slot = f"{self.name}_{uuid.uuid4().hex[:6]}"
@@ -37,28 +43,55 @@ class Bench(Stand):
         self.drop_slot(slot)
         return result
 
-    def run_millrace(self):
+
+class DrainBench(Bench):
+    """Readers by name: the floor, millrace, and builds beside it."""
+
+    def __init__(self, arguments):
+        super().__init__(arguments, MIXES[arguments.mix](arguments.rows))
+        self.binaries = {"millrace": os.environ["MILLRACE_BIN"]}
+        for text in arguments.beside:
+            name, _, path = text.rpartition("=")
+            self.binaries[name or "beside"] = os.path.abspath(path)
+        self.verified = set()
+
+    def fill(self):
+        with self.connected() as connection:
+            self.mix.fill(connection)
+
+    def run(self, reader):
+        return self.run_pg_recvlogical() if reader == FLOOR else self.run_millrace(reader)
+
+    def run_millrace(self, reader):
         slot = self.copy_slot()
         topic = self.make_topic(slot)
         environment = {"BENCH_URL": dsn(self.name)}
         environment.update(line.split("=", 1) for line in self.arguments.env)
-        result = self.timed([*os.environ.get("BENCH_WRAP","").split(), os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot),
-                             "--stop-after", str(self.arguments.rows)], environment)
+        result = self.timed([self.binaries[reader], "--config", self.write_config(slot, slot),
+                             "--stop-after", str(self.mix.records)], environment)
         self.drop_slot(slot)
-        result["records"] = self.count(topic)
-        if result["records"] < self.arguments.rows and "discard" not in str(self.arguments.option):
-            raise SystemExit(f"only {result['records']} records arrived:\n{result['log']}")
+        if reader not in self.verified and "discard" not in str(self.arguments.option):
+            self.verify(slot, result)
+            self.verified.add(reader)
         self.drop_topic(topic)
         return result
+
+    def verify(self, slot, result):
+        """Once a reader: every record is there, each once. What a reader loses makes it fast."""
+        records, positions = self.positions(slot)
+        if records != self.mix.records or positions != records:
+            raise SystemExit(f"{records} records at {positions} positions arrived instead of {self.mix.records}:\n"
+                             f"{result['log']}")
 
     def first_event(self):
         """Seconds from the start of the process to the first record at a consumer."""
         slot = self.make_slot()
         topic = self.make_topic(slot)
-        self.add_rows(self.arguments.rows, 1)
+        with self.connected() as connection:
+            type(self.mix)(1).fill(connection)
         consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": slot,
                              "fetch.wait.max.ms": 10, "auto.offset.reset": "earliest"})
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(self.mix.partitions)])
         consumer.poll(1)
         begin = time.monotonic()
         process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot),
@@ -80,60 +113,91 @@ def allocations(log):
     return int(found[-1]) if found else -1
 
 
-def summary(arguments, peers, ours, first):
-    rows = arguments.rows
-    median = statistics.median
-    peer_wall, our_wall = median(r["wall"] for r in peers), median(r["wall"] for r in ours)
-    peer_cpu, our_cpu = median(r["cpu"] for r in peers), median(r["cpu"] for r in ours)
-    return {
-        "rows": rows, "rounds": arguments.rounds,
-        "pg_recvlogical": {"rows_per_s": rows / peer_wall, "cpu_us_per_row": peer_cpu / rows * 1e6,
-                           "rss_mb": max(r["rss"] for r in peers) / 1e6},
-        "millrace": {"rows_per_s": rows / our_wall, "cpu_us_per_row": our_cpu / rows * 1e6,
-                     "rss_mb": max(r["rss"] for r in ours) / 1e6,
-                     "allocations": max(allocations(r["log"]) for r in ours),
-                     "first_event_s": first},
-        # Paired: each round runs both, so a slow moment of the machine meets both.
-        "rate_ratio": median(p["wall"] / o["wall"] for p, o in zip(peers, ours)),
-        "cpu_ratio": median(o["cpu"] / p["cpu"] for p, o in zip(peers, ours)),
-    }
+# ---- the table ----
+
+# (key, title, format, of one result and the number of rows; None: no ratio)
+FIGURES = (
+    ("rows_per_s", "rows/s, streaming", "{:.0f}", lambda r, rows: rows / r["streaming"]),
+    ("rows_per_s_whole", "rows/s, whole run", "{:.0f}", lambda r, rows: rows / r["wall"]),
+    ("cpu_us", "own CPU µs/row", "{:.2f}", lambda r, rows: r["cpu"] / rows * 1e6),
+    ("walsender_us", "walsender CPU µs/row", "{:.2f}", lambda r, rows: r["walsender_cpu"] / rows * 1e6),
+    ("broker_us", "broker CPU µs/row", "{:.2f}", lambda r, rows: r["broker_cpu"] / rows * 1e6),
+)
+
+
+def median_ratio(pairs):
+    """None where a round's figure was below what the kernel counts."""
+    return statistics.median(ours / others for ours, others in pairs) if all(o for _, o in pairs) else None
+
+
+def summary(bench, results, first):
+    """Medians of each reader; and of its ratios to the others round by round, so that a slow moment meets both."""
+    rows, median = bench.mix.rows, statistics.median
+    readers = {}
+    for reader, rounds in results.items():
+        readers[reader] = {key: median(of(r, rows) for r in rounds) for key, _, _, of in FIGURES}
+        readers[reader]["rss_mb"] = max(r["rss"] for r in rounds) / 1e6
+        for other, others in results.items():
+            if other != reader:
+                readers[reader][f"to_{other}"] = {
+                    key: median_ratio([(of(r, rows), of(o, rows)) for r, o in zip(rounds, others)])
+                    for key, _, _, of in FIGURES}
+        if reader != FLOOR:
+            readers[reader]["allocations"] = max(allocations(r["log"]) for r in rounds)
+    return {"mix": bench.arguments.mix, "delivery": bench.arguments.delivery, "rows": rows,
+            "rounds": bench.arguments.rounds, "load": os.getloadavg()[0], "readers": readers, "first_event_s": first}
 
 
 def print_summary(figures):
-    ours, peer = figures["millrace"], figures["pg_recvlogical"]
-    print(f"\n{figures['rows']} rows, medians of {figures['rounds']} rounds")
-    print(f"{'':24}{'pg_recvlogical':>16}{'millrace':>12}{'ratio':>8}")
-    print(f"{'rows/s':24}{peer['rows_per_s']:16.0f}{ours['rows_per_s']:12.0f}{figures['rate_ratio']:8.2f}")
-    print(f"{'own CPU µs/row':24}{peer['cpu_us_per_row']:16.2f}{ours['cpu_us_per_row']:12.2f}"
-          f"{figures['cpu_ratio']:8.2f}")
-    print(f"{'peak RSS MB':24}{peer['rss_mb']:16.1f}{ours['rss_mb']:12.1f}")
-    print(f"{'start to first event s':24}{'':16}{ours['first_event_s']:12.3f}")
-    print(f"{'own allocations in all':24}{'':16}{ours['allocations']:12d}")
+    readers = figures["readers"]
+    others = [name for name in readers if name != "millrace"]
+    print(f"\n{figures['rows']} rows of {figures['mix']}, {figures['delivery']}, medians of {figures['rounds']} rounds; "
+          f"load at the end {figures['load']:.1f}")
+    print(f"{'':24}" + "".join(f"{name:>16}" for name in readers) + "".join(f"{'to ' + name:>20}" for name in others))
+    for key, title, form, _ in FIGURES:
+        ratios = [readers["millrace"][f"to_{name}"][key] for name in others]
+        print(f"{title:24}" + "".join(f"{form.format(readers[name][key]):>16}" for name in readers)
+              + "".join(f"{'–' if ratio is None else format(ratio, '.2f'):>20}" for ratio in ratios))
+    print(f"{'peak RSS MB':24}" + "".join(f"{readers[name]['rss_mb']:16.1f}" for name in readers))
+    print(f"{'own allocations in all':24}" + "".join(f"{str(readers[name].get('allocations', '')):>16}" for name in readers))
+    print(f"start to first event: {figures['first_event_s']:.3f} s")
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(prog="benchmarks/drain.sh", add_help=False)
     parser.add_argument("--rows", type=int, default=500000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mix", choices=MIXES, default="insert")
+    parser.add_argument("--delivery", choices=("at-least-once", "exactly-once"), default="at-least-once")
+    parser.add_argument("--beside", action="append", default=[])
     parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--json")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
-    bench = Bench(arguments)
-    peers, ours = [], []
+    if arguments.delivery != "at-least-once":
+        arguments.option.insert(0, f'sink.kafka.delivery="{arguments.delivery}"')
+    return arguments
+
+
+def main():
+    arguments = parse()
+    bench = DrainBench(arguments)
+    order = [FLOOR, *bench.binaries]
+    results = {reader: [] for reader in order}
     try:
-        print(f"making a backlog of {arguments.rows} rows …", flush=True)
+        print(f"making a backlog of {bench.mix.rows} rows of {arguments.mix} …", flush=True)
         bench.make_backlog()
-        for i in range(arguments.rounds):
-            peers.append(bench.run_pg_recvlogical())
-            ours.append(bench.run_millrace())
-            print(f"round {i + 1}: pg_recvlogical {peers[-1]['wall']:.2f} s, {peers[-1]['cpu']:.2f} s CPU; "
-                  f"millrace {ours[-1]['wall']:.2f} s, {ours[-1]['cpu']:.2f} s CPU", flush=True)
+        for number in range(arguments.rounds):
+            for reader in order[number % len(order):] + order[:number % len(order)]:
+                results[reader].append(bench.run(reader))
+            print(f"round {number + 1}: " + "; ".join(
+                f"{reader} {results[reader][-1]['streaming']:.2f} s, {results[reader][-1]['cpu']:.2f} s CPU"
+                for reader in order), flush=True)
         first = statistics.median(bench.first_event() for _ in range(3))
     finally:
         bench.close()
-    figures = summary(arguments, peers, ours, first)
+    figures = summary(bench, results, first)
     print_summary(figures)
     write_json(arguments.json, figures)
 

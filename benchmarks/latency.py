@@ -1,47 +1,15 @@
 """The work behind latency.sh: an open-loop writer, a consumer, percentiles."""
 
 import argparse
-import os
-import threading
 import time
 
-import psycopg
-from confluent_kafka import Consumer, TopicPartition
-
-from bench_stand import INSERT, Stand, dsn, write_json
-
-ROWS_PER_TRANSACTION = 10
-WARM_UP_S = 2
-
-
-class Writer(threading.Thread):
-    """Commits at scheduled moments; a late one is not left out, so the rate holds on average."""
-
-    def __init__(self, stand, rate, seconds):
-        super().__init__()
-        self.stand, self.transactions = stand, int(rate * seconds / ROWS_PER_TRANSACTION)
-        self.interval = ROWS_PER_TRANSACTION / rate
-        self.late = 0
-        self.commits = []  # wall-clock time of each, as this side saw it
-
-    def run(self):
-        with psycopg.connect(dsn(self.stand.name), autocommit=True) as connection:
-            begin = time.monotonic()
-            for i in range(self.transactions):
-                wait = begin + i * self.interval - time.monotonic()
-                if wait > 0:
-                    time.sleep(wait)
-                self.late += wait < -0.1
-                first = i * ROWS_PER_TRANSACTION
-                connection.execute(INSERT, [first + 1, first + ROWS_PER_TRANSACTION])
-                self.commits.append(time.time())
+from bench_stand import Stand, write_json
+from open_loop import WARM_UP_S, Writer, consumer_of, percentile
 
 
 def follow(topic, count, limit_s):
     """Arrival and commit time of each record."""
-    consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic,
-                         "fetch.wait.max.ms": 5, "fetch.min.bytes": 1})
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer = consumer_of(topic)
     arrivals = []
     deadline = time.monotonic() + limit_s
     while len(arrivals) < count and time.monotonic() < deadline:
@@ -53,10 +21,6 @@ def follow(topic, count, limit_s):
                 arrivals.append((commit_us / 1e6, now))
     consumer.close()
     return arrivals
-
-
-def percentile(ordered, share):
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def main():
@@ -72,7 +36,7 @@ def main():
         millrace, topic = stand.stream()
         writer = Writer(stand, arguments.rate, arguments.seconds)
         writer.start()
-        count = writer.transactions * ROWS_PER_TRANSACTION
+        count = writer.rows
         arrivals = follow(topic, count, arguments.seconds + 30)
         writer.join()
         millrace.terminate()

@@ -96,7 +96,7 @@ accept() {
 # A baseline made from this very build, then the slowed encoder against it: whatever the committed
 # one says, the gate itself is what is tested.
 self_test() {
-    local figures slowed some=(encode_debezium encode_flat ring)
+    local figures slowed some=(encode_debezium encode_flat escape)
     BASELINE=$(mktemp)
     trap 'rm -f "$BASELINE" "$BASELINE.new"' EXIT
     figures=$(measure millrace-micro "${some[@]}")

@@ -1,26 +1,30 @@
 #!/usr/bin/env bash
 # Usage: benchmarks/pr-check.sh [BASE] [--out DIR] [--rounds N] [options of millrace-load]
 #
-# What .github/workflows/pr-checks.yml runs: the burst profile on the base revision and on the working
-# tree, on one machine, and their comparison. Leaves DIR/{base,head}/ (flame.svg, perf-report.txt, …) and
-# DIR/compare/ (comparison.md, diff-flame.svg, perf-diff.txt).
+# What .github/workflows/pr-checks.yml runs: base revision and working tree, built alike, on one machine: the
+# witnesses of witnesses.sh (instructions, drains that take turns), burst profiles that take turns, and one
+# verdict. Leaves DIR/witnesses.json, DIR/{base,head}/ (flame.svg, runs.json, …) and DIR/compare/
+# (comparison.md, diff-flame.svg, perf-diff.txt).
 #
 #   BASE         revision to compare with (default: where this branch left origin/main or main)
 #   --out DIR    default results/<timestamp>-pr
-#   --rounds N   profiles of each, alternating, added up (default 1)
+#   --rounds N   burst profiles of each (default 2)
+#   --pairs N    drains of each (default 12)
+#   --rows N     rows of a drain (default 100000)
 #   -h, --help   this text
 #
-# Exit code: 0 whether or not there is a difference (comparison.md says which); other: it could not compare.
+# Exit code: 0 whatever the verdict is (comparison.md says it); other: it could not compare.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../scripts/lib.sh"
 . "$here/../load/common.sh"
 
-base="" out="" rounds=1 arguments=()
+base="" out="" rounds=2 drains=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$(absolute_path "$2") && shift ;;
         --rounds) rounds=$2 && shift ;;
+        --pairs | --rows) drains+=("$1" "$2") && shift ;;
         -h | --help) print_help "$0" && exit 0 ;;
         --seconds | --rate | --burst-events | --row-bytes | --transaction | --mix) arguments+=("$1" "$2") && shift ;;
         --quiet) arguments+=("$1") ;;
@@ -39,39 +43,51 @@ tree=$out/base-tree
 trap 'git worktree remove --force "$tree" >/dev/null 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
 
-# Built alike, with librdkafka's names. Base may be older than the preset: the flags are given one by one.
+# Built alike, in folders made for it: a preset's cache may hold other options than those it says now. Base may be older
+# than an option: the flags are given one by one, and one that it does not know changes nothing.
 build() {
     progress "building $2 ($(git -C "$1" describe --always --dirty))"
     if ! { cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_STATIC_RDKAFKA=ON \
-        -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
+        -DMILLRACE_JEMALLOC=OFF -DMILLRACE_PROFILING=ON -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
         tail -n 30 "$out/build.log" >&2
         die "$1 does not build"
     fi
 }
 
+if [ -d "$REPO_ROOT/.git" ] || [ -f "$REPO_ROOT/.git" ]; then git worktree prune; fi
 git worktree add -q --detach "$tree" "$base"
 build "$tree" "$out/base-build"
-build "$REPO_ROOT" "$REPO_ROOT/build/profile"
-export MILLRACE_BUILD_DIR=$REPO_ROOT/build/profile
-for round in $(seq "$rounds"); do
-    for side in base head; do
-        progress "round $round: $side"
-        binary=$MILLRACE_BUILD_DIR/millrace
-        [ $side = head ] || binary=$out/base-build/millrace
-        MILLRACE_BIN=$binary "$here/profile-run.sh" burst --out "$out/$side$round" "${arguments[@]}" >/dev/null
-    done
+build "$REPO_ROOT" "$out/head-build"
+rm -f "$out/build.log"
+export MILLRACE_BUILD_DIR=$out/head-build
+code=0
+"$here/witnesses.sh" "$out/base-build/millrace" "$out/head-build/millrace" --out "$out" "${drains[@]}" >/dev/null || code=$?
+case $code in 0 | 3 | 4) ;; *) exit "$code" ;; esac
+# Who goes first alternates too.
+order=(base head head base)
+for ((turn = 0; turn < 2 * rounds; turn++)); do
+    side=${order[turn % 4]}
+    progress "burst $((turn / 2 + 1)) of $rounds: $side"
+    MILLRACE_BIN=$out/$side-build/millrace "$here/profile-run.sh" burst --out "$out/$side$turn" "${arguments[@]}" >/dev/null
 done
-# Several rounds become one: their stacks are added up, the load figures are the last round's.
+# Several rounds become one: stacks and events are added up, each round stays a run of its own.
 for side in base head; do
+    runs=("$out/$side"[0-9]*)
     mkdir -p "$out/$side"
-    cp -r "$out/$side$rounds/." "$out/$side/"
-    cat "$out/$side"[0-9]*/folded.txt >"$out/$side/all.txt"
-    "$(built_program millrace-flame)" folded "$out/$side/all.txt" >"$out/$side/folded.txt"
-    "$(built_program millrace-flame)" json "$out/$side/folded.txt" >"$out/$side/profile.json"
-    rm -r "$out/$side/all.txt" "$out/$side"[0-9]*
+    cp -r "${runs[-1]}/." "$out/$side/"
+    for part in "" -floor; do
+        cat "${runs[@]/%//folded$part.txt}" >"$out/$side/all.txt"
+        "$(built_program millrace-flame)" folded "$out/$side/all.txt" >"$out/$side/folded$part.txt"
+        "$(built_program millrace-flame)" json "$out/$side/folded$part.txt" >"$out/$side/profile$part.json"
+        "$(built_program millrace-flame)" svg --title "$side: the ${part:+floor around the }burst, $rounds rounds" \
+            "$out/$side/folded$part.txt" >"$out/$side/flame$part.svg"
+    done
+    "$(tools_python)" "$here/profile_tools.py" add "$out/$side" "${runs[@]}"
+    rm -r "$out/$side/all.txt" "${runs[@]}"
 done
-rm -rf "$out/base-build" "$out/build.log"
+rm -rf "$out/base-build"
 code=0
 "$here/profile-compare.sh" "$out/base" "$out/head" --out "$out/compare" || code=$?
-[ "$code" = 0 ] || [ "$code" = 3 ] || exit "$code"
+case $code in 0 | 3 | 4) ;; *) exit "$code" ;; esac
+rm -rf "$out/head-build"
 say "results: $out"

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Usage: benchmarks/profile-compare.sh BEFORE AFTER [--out DIR]
 #
-# Compares two results of profile-run.sh: load figures side by side, shares of stages and functions with
-# what chance does, a verdict, the differential flame graph (red: more, blue: less; also with the widths of
-# BEFORE, where what vanished shows) and perf's own diff. Where both hold instructions.json (profile.sh
-# callgrind makes it), instructions are compared too, to 1 %.
+# Compares two results of profile-run.sh, or of pr-check.sh: a verdict (same, different and where, or
+# inconclusive and how many more pairs it takes), what each witness says, costs of an event by stage and
+# function, load figures, the differential flame graph (red: more, blue: less; also with the widths of BEFORE,
+# where what vanished shows) and perf's own diff. One run of each is never enough for a verdict: pr-check.sh
+# makes runs that take turns, and witnesses.sh takes any two programs.
+#
+# Results of other scenarios, machines or lengths are refused; other builds (flags, allocator, libraries) are
+# said in red.
 #
 #   --out DIR    where comparison.md, diff-flame.svg, diff-flame-before.svg and perf-diff.txt go
 #                (default: AFTER/compare)
 #   -h, --help   this text
 #
-# Exit code: 0 no difference, 3 a difference, other: it could not compare.
+# Exit code: 0 same, 3 different, 4 inconclusive, other: it could not compare.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../scripts/lib.sh"

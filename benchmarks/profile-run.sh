@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Usage: benchmarks/profile-run.sh burst|ramp|steady [options] [options of millrace-load]
+# Usage: benchmarks/profile-run.sh [burst|ramp|steady] [options] [options of millrace-load]
 #        benchmarks/profile-run.sh --doctor
 #
 # Starts millrace on the private stand, attaches perf to it, puts load on it until everything has
 # arrived in Kafka, and writes results/<timestamp>-<scenario>/:
 #   perf.data  perf-report.txt  folded.txt  flame.svg  profile.json
-#   load.json  load.txt  metrics.json  env.txt  summary.md
+#   load.json  load.txt  metrics.json  env.txt  summary.md  runs.json
+# Of a burst, these are of the burst alone, from its first row due to its last record acknowledged; the floor
+# around it is in folded-floor.txt, flame-floor.svg and profile-floor.json.
 #
 #   --out DIR        folder of the results
 #   --docker         on the compose stack (docker-compose.yml) instead
-#   --frequency N    samples a second of CPU time (default 199)
+#   --frequency N    samples a second of CPU time (default: burst 1999, else 199)
 #   --tables N       tables of the load (default 1)
 #   --option K=V     a line of millrace's configuration
 #   --doctor         say what this machine has and lacks for profiling, with remedies
@@ -25,8 +27,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 case "${1:-}" in
     ramp | burst | steady) scenario=$1 && shift ;;
-    --doctor) doctor && exit 0 || exit 1 ;;
-    -h | --help) print_help "$0" && exit 0 ;;
+    -* | "") scenario=burst ;;
     *) die "the first word is burst, ramp or steady; try --help" ;;
 esac
 out="" docker=no tables=1 options=() arguments=()
@@ -39,11 +40,14 @@ while [ $# -gt 0 ]; do
         --option) options+=("$2") && shift ;;
         --doctor) doctor && exit 0 || exit 1 ;;
         -h | --help) print_help "$0" && exit 0 ;;
+        --nonsense) die "unknown option $1; try --help" ;;
         *) arguments+=("$1") ;;
     esac
     shift
 done
 
+# A burst is over in seconds, and wants thousands of samples.
+[ "$scenario" != burst ] || PERF_FREQUENCY=${PERF_FREQUENCY:-1999}
 need_perf
 need_command curl
 LOAD_PROGRAM=$(built_program millrace-load)
@@ -79,6 +83,7 @@ wait_for_load() {
 
 either_start "$docker" "$out" "$tables" "${options[@]}"
 describe_environment >"$out/env.txt"
+walsender_before=$(walsender_cpu)
 progress "perf attaches to process $LOAD_PID ($PERF_EVENT, ${PERF_FREQUENCY:-199} Hz)"
 perf_attach "$out/perf.data" "$LOAD_PID"
 annotate "profile $scenario begins"
@@ -89,10 +94,15 @@ load=$!
 wait_for_load || code=$?
 annotate "profile $scenario ends"
 perf_detach
+walsender_after=$(walsender_cpu)
 curl -fsS -m 5 "$LOAD_METRICS" | "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics >"$out/metrics.json" ||
     say "warning: $LOAD_METRICS does not answer: metrics.json is empty"
 either_remove
-perf_results "$out" "millrace, $scenario"
+"$MILLRACE_PYTHON" "$here/profile_tools.py" waits "$out" "$walsender_before" "$walsender_after" >>"$out/env.txt"
+window=()
+[ "$scenario" != burst ] || read -r -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" window "$out")
+perf_results "$out" "millrace, $scenario" "${window[@]}"
+"$MILLRACE_PYTHON" "$here/profile_tools.py" run "$out" >"$out/runs.json"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"
 cat "$out/summary.md"
 say "results: $out"

@@ -11,7 +11,7 @@
 #   callgrind   instructions by function: callgrind.out (for KCachegrind), callgrind.txt
 #               (callgrind_annotate), instructions.json (profile-compare.sh reads it)
 #   bpftrace    on-CPU stacks, allocations and system calls by eBPF: bpftrace-*.txt (root)
-#   offcpu      where threads wait: offcpu.svg, offcpu-folded.txt (root, tracefs)
+#   offcpu      where threads wait, weighed by how long: offcpu.svg, offcpu-folded.txt (root, tracefs)
 #   heap        heaptrack: who asks for memory: heaptrack.zst, heap.txt, heap.svg
 #
 #   stop        ends a profile that runs, in order: its files are written
@@ -200,9 +200,12 @@ run_offcpu() {
     put_load --rate 1000 --seconds 5
     perf_detach
     daemon_remove
-    perf_results "$out" "millrace, where threads give up the processor (times they did)"
-    mv "$out/flame.svg" "$out/offcpu.svg"
-    mv "$out/folded.txt" "$out/offcpu-folded.txt"
+    perf script -f -i "$out/perf.data" --no-inline -F comm,tid,time,event,ip,sym,symoff,dso --show-kernel-path \
+        --show-switch-events 2>/dev/null | "$MILLRACE_PYTHON" "$here/offcpu.py" >"$out/offcpu-folded.txt"
+    "$(built_program millrace-flame)" svg --unit µs --title "millrace, where threads wait, by time" \
+        --subtitle "$(flame_subtitle)" "$out/offcpu-folded.txt" >"$out/offcpu.svg"
+    sort -t ' ' -k 1 "$out/offcpu-folded.txt" | awk '{ split($0, at, ";"); waits[at[1]] += $NF }
+        END { for (thread in waits) printf "%10.3f s  %s\n", waits[thread] / 1e6, thread }' | sort -rn
 }
 
 run_heap() {

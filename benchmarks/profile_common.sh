@@ -70,11 +70,11 @@ doctor() {
 perf_attach() {
     local file=$1 pid=$2 fifo=$1.control answer how=(-F "${PERF_FREQUENCY:-199}")
     # Events of the kernel are all taken.
-    case ${PERF_EVENT:-} in *:*) how=(-c 1) ;; esac
+    case ${PERF_EVENT:-} in *:*) how=(-c 1 --switch-events) ;; esac
     mkfifo "$fifo" "$fifo.ack"
     # perf says on the second fifo when it has attached: no sleep, no sample lost.
     perf record -q -e "${PERF_EVENT:-$(perf_event)}" "${how[@]}" --call-graph dwarf,32768 \
-        -D -1 --control "fifo:$fifo,$fifo.ack" -p "$pid" -o "$file" >"$file.log" 2>&1 &
+        -k CLOCK_MONOTONIC -D -1 --control "fifo:$fifo,$fifo.ack" -p "$pid" -o "$file" >"$file.log" 2>&1 &
     PERF_PID=$!
     exec 7<>"$fifo" 8<>"$fifo.ack"
     echo enable >&7
@@ -94,40 +94,68 @@ perf_detach() {
     exec 7>&- 8>&-
 }
 
-# perf_results FOLDER TITLE: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data.
+# perf_results FOLDER TITLE [FROM TO]: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
+# FROM and TO (seconds of CLOCK_MONOTONIC) these are of that time, and folded-floor.txt, flame-floor.svg and
+# profile-floor.json of the rest.
 perf_results() {
-    local folder=$1 flame
-    flame=$(built_program millrace-flame)
+    local folder=$1 title=$2
     progress "reading perf.data ($(du -m "$folder/perf.data" | cut -f1) MB)"
-    # Inline frames would need addr2line for each address: minutes for a long profile.
-    perf script -f -i "$folder/perf.data" --no-inline -F comm,tid,ip,sym,symoff,dso --show-kernel-path 2>/dev/null |
-        "$flame" folded --perf - >"$folder/folded.txt"
-    perf report -f -i "$folder/perf.data" --stdio --no-inline --no-children -g none --percent-limit 0.1 \
-        --sort comm,dso,symbol >"$folder/perf-report.txt" 2>/dev/null
-    "$flame" svg --title "$2" --subtitle "$(flame_subtitle)" "$folder/folded.txt" >"$folder/flame.svg"
-    "$flame" json "$folder/folded.txt" >"$folder/profile.json"
+    if [ $# -eq 4 ]; then
+        perf_part "$folder" "$title: the burst" "" --time "$3,$4"
+        perf_part "$folder" "$title: the floor around the burst" -floor --time ",$3" --time "$4,"
+    else
+        perf_part "$folder" "$title" ""
+    fi
+    perf report -f -i "$folder/perf.data" ${3:+--time "$3,$4"} --stdio --no-inline --no-children -g none \
+        --percent-limit 0.1 --sort comm,dso,symbol >"$folder/perf-report.txt" 2>/dev/null
     rm -f "$folder/perf.data.log" "$folder/perf.data.old"
+}
+
+# perf_part FOLDER TITLE SUFFIX [--time FROM,TO]...
+perf_part() {
+    local folder=$1 title=$2 suffix=$3 flame
+    shift 3
+    flame=$(built_program millrace-flame)
+    # Each part is read by itself: perf takes several in one call only as parts of a hundred.
+    { if [ $# -eq 0 ]; then perf_text "$folder"; fi
+        while [ $# -gt 0 ]; do
+            perf_text "$folder" "$1" "$2"
+            shift 2
+        done; } | "$flame" folded --perf - >"$folder/folded$suffix.txt"
+    "$flame" svg --title "$title" --subtitle "$(flame_subtitle)" "$folder/folded$suffix.txt" >"$folder/flame$suffix.svg"
+    "$flame" json "$folder/folded$suffix.txt" >"$folder/profile$suffix.json"
+}
+
+# Inline frames would need addr2line for each address: minutes for a long profile.
+perf_text() {
+    local folder=$1
+    shift
+    perf script -f -i "$folder/perf.data" "$@" --no-inline -F comm,tid,ip,sym,symoff,dso --show-kernel-path 2>/dev/null
 }
 
 flame_subtitle() {
     echo "$(git -C "$REPO_ROOT" describe --always --dirty 2>/dev/null || echo unknown), ${PERF_EVENT:-$(perf_event)} ${PERF_FREQUENCY:-199} Hz"
 }
 
-# The machine and the build, as lines of NAME=value.
+# The machine and the build, as lines of NAME=value. Of a container's process that is what runs in there.
 describe_environment() {
+    local program=$MILLRACE_BIN
+    [ -z "${LOAD_COMPOSE:-}" ] || program=/proc/$LOAD_PID/exe
     echo "date=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
     echo "commit=$(git -C "$REPO_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
-    echo "binary=$MILLRACE_BIN"
-    echo "build_id=$(file -b "$MILLRACE_BIN" 2>/dev/null | sed -n 's/.*BuildID\[sha1\]=\([0-9a-f]*\).*/\1/p')"
-    echo "kernel=$(uname -sr)"
-    echo "cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)"
-    echo "cores=$(nproc)"
-    echo "memory_mb=$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo)"
+    echo "binary=$program"
+    echo "build_id=$(file -bL "$program" 2>/dev/null | sed -n 's/.*BuildID\[sha1\]=\([0-9a-f]*\).*/\1/p')"
+    "$MILLRACE_PYTHON" "$REPO_ROOT/benchmarks/builds.py" "$program"
     echo "load_average=$(cut -d' ' -f1-3 /proc/loadavg)"
     echo "perf_event=${PERF_EVENT:-}"
     echo "perf_frequency=${PERF_FREQUENCY:-199}"
     echo "perf_event_paranoid=$(cat /proc/sys/kernel/perf_event_paranoid)"
     echo "kptr_restrict=$(cat /proc/sys/kernel/kptr_restrict)"
-    echo "librdkafka=$(dpkg-query -W -f '${Version}' librdkafka1 2>/dev/null || echo unknown)"
-    echo "libpq=$(dpkg-query -W -f '${Version}' libpq5 2>/dev/null || echo unknown)"
+}
+
+# CPU seconds of the slot's walsender, where its process can be seen.
+walsender_cpu() {
+    local pid
+    pid=$(pg -c "SELECT active_pid FROM pg_replication_slots WHERE slot_name = '${LOAD_NAME:-}'" 2>/dev/null || true)
+    awk '{ printf "%.6f\n", $1 / 1e9 }' "/proc/${pid:-none}/schedstat" 2>/dev/null || echo 0
 }

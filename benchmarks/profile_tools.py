@@ -2,9 +2,14 @@
 
   metrics                 Prometheus text from standard input to JSON
   summary RESULT          summary.md of a result
+  window RESULT           when the burst was, for perf
+  waits RESULT BEFORE AFTER  lines of env.txt: the walsender's CPU seconds, backpressure
   explain RESULT          which stage dominates, and what to try
+  add RESULT ROUND...     the rounds' runs and events into a result that has all their stacks
+  run RESULT              what one run has for a comparison, as JSON (runs.json)
   instructions RESULT     instructions of encoder and decoder by function, of callgrind.out
-  compare A B             the comparison as Markdown; exit code 3 when they differ
+  compare A B             the comparison as Markdown; exit code 3 when they differ, 4 when more runs are needed
+  verdict FOLDER          of FOLDER/witnesses.json, as Markdown; exit codes as for compare
 """
 
 import json
@@ -13,27 +18,13 @@ import os
 import re
 import sys
 
-STAGES = ("receive", "decode", "encode", "produce", "flush", "ack", "malloc", "other")
-# A function that moved less than this share of all is not worth a row.
-ROW_POINTS = 0.5
-# What is called a difference: beyond 99.9 % of what chance does, and at least this much.
-SIGMAS, LEAST_POINTS = 3.3, 2.0
+import advice
+import verdict
+from verdict import DIFFERENT, INCONCLUSIVE, SAME, Witness
 
-ADVICE = {
-    "receive": (40, "PostgreSQL's side or the socket dominates: many small messages cost the most. Try a larger "
-                    "`pipeline.coalesce` (fewer wake-ups), fewer columns in the publication (column lists), replica "
-                    "identity DEFAULT instead of FULL, larger transactions at the writer; look at the walsender with "
-                    "`perf top -p <its pid>`: it decodes on one core."),
-    "encode": (20, "Serialization dominates. Try the flat format (`format = \"flat\"`) where consumers don't need the "
-                   "envelope, fewer or narrower columns, replica identity DEFAULT (no `before` image), and look in the "
-                   "flame graph which type's writer is wide."),
-    "malloc": (10, "The allocator is busy, though the flow asks for no memory of its own. See whose frames are below "
-                   "malloc: librdkafka's messages are the usual ones. Larger `sink.kafka.batch_size`, jemalloc "
-                   "(`-DMILLRACE_JEMALLOC=ON`, the default), and `benchmarks/profile.sh heap` to see who asks."),
-    "flush": (15, "Sending dominates: compression, checksums and requests of librdkafka's broker threads. Try another "
-                  "`sink.kafka.compression`, a larger `sink.kafka.batch_size`, a `sink.kafka.linger` of some ms; look "
-                  "at the broker if p99 is high while this is low."),
-}
+STAGES = ("receive", "decode", "encode", "produce", "flush", "acknowledge", "malloc", "http", "profiler", "other")
+# Fewer samples than this say nothing of shares: at 2,000, one of 5 % is known to a tenth of itself (one sigma).
+SAMPLES_FEWEST = 2000
 
 
 def read(folder, name, missing=None):
@@ -67,6 +58,26 @@ def metrics():
     json.dump(found, sys.stdout, indent=1)
 
 
+def waits(folder, before, after):
+    """Lines of env.txt: what the walsender used, and for how much of the time every batch was in flight."""
+    load, metrics_of = read(folder, "load.json", {}), read(folder, "metrics.json", {})
+    seconds = load.get("duration_s", 0)
+    used = max(float(after) - float(before), 0.0)
+    held = metrics_of.get("millrace_backpressure_seconds_total", {}).get("", 0)
+    print(f"walsender_cpu_s={used:.6f}")
+    if seconds:
+        print(f"walsender_busy={used / seconds:.3f}")
+        print(f"backpressure={held / seconds:.3f}")
+
+
+def window(folder):
+    """From when to when the burst was under way, in seconds of CLOCK_MONOTONIC."""
+    load = read(folder, "load.json", {})
+    if not load.get("burst_s") or load["burst_s"][1] <= load["burst_s"][0]:
+        raise SystemExit("profile_tools: error: there was no burst")
+    print(*(f"{load['begin_ns'] / 1e9 + second:.6f}" for second in load["burst_s"]))
+
+
 def stage_rows(profile):
     return [(stage, percent(profile["stages"][stage], profile["total"])) for stage in STAGES]
 
@@ -84,56 +95,82 @@ def load_lines(load):
     yield "time to drain", f"{load.get('drain_s', 0):.2f}", "s"
 
 
-def cpu_us_per_event(found):
-    """CPU of millrace by samples."""
-    events = found["load"].get("delivered", 0)
+def delivered_at(load, seconds):
+    """How many events had arrived then, from the timeline."""
+    before = [0.0, 0]
+    for at, _, delivered, *_ in load.get("timeline", []):
+        if at >= seconds:
+            part = (seconds - before[0]) / (at - before[0]) if at > before[0] else 1
+            return before[1] + part * (delivered - before[1])
+        before = [at, delivered]
+    return load.get("delivered", 0)
+
+
+def window_of(found):
+    """What the profile is of: its name, its events, its seconds."""
+    load = found["load"]
+    if "window" in load:  # of several rounds
+        return ("burst" if "burst_s" in load else "whole run"), *load["window"]
+    if "burst_s" in load:
+        first, last = load["burst_s"]
+        return "burst", delivered_at(load, last) - delivered_at(load, first), last - first
+    return "whole run", load.get("delivered", 0), load.get("duration_s", 0)
+
+
+def cpu_us_per_event(found, samples=None):
+    """CPU of millrace by samples, in what the profile is of."""
+    _, events, _ = window_of(found)
     frequency = float(found["env"].get("perf_frequency", 0) or 0)
-    if not events or not frequency:
+    if events <= 0 or not frequency:
         return 0.0
-    return found["profile"]["total"] / frequency / events * 1e6
+    return (found["profile"]["total"] if samples is None else samples) / frequency / events * 1e6
 
 
-def findings(found):
-    """(stage, share, threshold, advice) of the stages beyond their thresholds, largest first."""
-    beyond = [(stage, share, *ADVICE[stage]) for stage, share in stage_rows(found["profile"])
-              if stage in ADVICE and share >= ADVICE[stage][0]]
-    return sorted(beyond, key=lambda row: row[1] / row[2], reverse=True)
+def run_of(folder):
+    """What one run has for the comparison, and how it may be compared at all."""
+    found = result(folder)
+    load, env, profile = found["load"], found["env"], found["profile"]
+    part, events, _ = window_of(found)
+    latency = load.get("latency_ms", {})
+    return {"about": {**env, "scenario": load.get("scenario"), "options": load.get("options"), "window": part},
+            "events": events,
+            "cpu_us": {stage: cpu_us_per_event(found, samples) for stage, samples in profile["stages"].items()},
+            "latency_ms": {name: latency.get(name, 0) for name in ("p50", "p99")},
+            "in_flight": load.get("in_flight_peak", 0), "memory": load.get("memory_peak_bytes", 0),
+            "walsender_us": float(env.get("walsender_cpu_s", 0) or 0) / max(load.get("delivered", 0), 1) * 1e6}
 
 
 def explain_text(found):
     profile = found["profile"]
-    if profile["total"] < 200:
-        yield f"Only {profile['total']} samples: profile longer or with a larger `--frequency` before believing this."
-    largest = max(stage_rows(profile), key=lambda row: row[1])
-    yield f"The largest stage is **{largest[0]}** with {largest[1]:.1f} % of {profile['total']} samples."
-    beyond = findings(found)
-    for stage, share, threshold, advice in beyond:
-        top = [f["name"] for f in profile["functions"] if f["stage"] == stage and f["self"]][:3]
-        yield f"- **{stage}** takes {share:.1f} % (threshold {threshold} %). {advice} Widest there: {', '.join(f'`{n}`' for n in top)}."
-    if not beyond:
-        yield "- No stage passes its threshold (receive 40 %, encode 20 %, malloc 10 %, flush 15 %): the work is spread out."
+    for line in advice.advise(found):
+        yield line
     cores = int(found["env"].get("cores", 1) or 1)
-    duration = found["load"].get("duration_s", 0)
+    seconds = window_of(found)[2]
     frequency = float(found["env"].get("perf_frequency", 0) or 0)
-    if duration and frequency:
-        busy = profile["total"] / frequency / duration
-        yield (f"- millrace used {busy:.2f} of {cores} cores ({cpu_us_per_event(found):.2f} µs of CPU an event). "
-               + ("It mostly waited: look at PostgreSQL, Kafka and off-CPU time (`benchmarks/profile.sh offcpu`) before "
-                  "tuning its code." if busy < 0.5 else "It was busy: what is wide in the flame graph is what costs."))
+    if seconds and frequency:
+        yield (f"- millrace used {profile['total'] / frequency / seconds:.2f} of {cores} cores "
+               f"({cpu_us_per_event(found):.2f} µs of CPU an event).")
 
 
 def summary(folder):
     found = result(folder)
     profile = found["profile"]
     name = os.path.basename(os.path.abspath(folder))
-    print(f"# {name}\n")
+    part, _, seconds = window_of(found)
+    print(f"# {name}: {part}\n")
     print(f"{found['env'].get('commit', '')} on {found['env'].get('cpu', '')}, {found['env'].get('cores', '')} cores, "
           f"{found['env'].get('kernel', '')}\n")
     print("| load | |\n|---|---:|")
     for what, value, unit in load_lines(found["load"]):
         print(f"| {what} | {value} {unit} |")
     print(f"| CPU an event | {cpu_us_per_event(found):.2f} µs |")
-    print(f"\n{profile['total']} samples, {percent(profile['named'], profile['total']):.1f} % with a named function, "
+    print(f"\nThe profile is of the {part} ({seconds:.2f} s)"
+          + (", from its first row due to its last record acknowledged; `flame-floor.svg` is the time around it.\n"
+             if part == "burst" else ".\n"))
+    if profile["total"] < SAMPLES_FEWEST:
+        print("\n".join(red([f"**Too thin to judge**: {profile['total']} samples, and {SAMPLES_FEWEST} are wanted. Raise "
+                             "`--frequency` or `--burst-events`."])))
+    print(f"{profile['total']} samples, {percent(profile['named'], profile['total']):.1f} % with a named function, "
           f"{percent(profile['rooted'], profile['total']):.1f} % of stacks reach their thread's entry.\n")
     print("| stage | share |\n|---|---:|")
     for stage, share in stage_rows(profile):
@@ -146,70 +183,234 @@ def summary(folder):
     print("\n".join(explain_text(found)))
 
 
+# ---- verdict ----
+
+EXIT_CODES = {SAME: 0, DIFFERENT: 3, INCONCLUSIVE: 4}
+# Parts of the flow that run row by row: their instructions repeat. What runs batch by batch, or when something came, does not.
+ROW_BY_ROW = ("decode", "encode", "produce", "acknowledge", "source thread")
+# Instructions an event: what runs by the batch or by the wake-up takes a few, and how many depends on how busy the machine is.
+BESIDE_FLOOR = 5.0
+THREADS = ("mr-source", "mr-sink", "rdk")
+
+
+def sums_by_place(counted):
+    """[{place: instructions an event}] of the runs of one side."""
+    found = []
+    for run in counted:
+        sums = {}
+        for place, _, cost in run["functions"]:
+            sums[place] = sums.get(place, 0) + cost
+        found.append(sums)
+    return found
+
+
+def witnesses_of_drains(found):
+    """The witnesses of witnesses.json."""
+    sides = [found["instructions"][side] for side in ("base", "head")]
+    if all(sides):
+        sums = [sums_by_place(side) for side in sides]
+        for place in (*ROW_BY_ROW, "receive", "sink thread", "librdkafka"):
+            exact = place in ROW_BY_ROW
+            yield Witness(f"instructions in {place}", "instructions", *([run.get(place, 0) for run in side] for side in sums),
+                          unit="an event", exact=True, decides=exact, margin=verdict.MARGIN if exact else 0.10,
+                          least=verdict.EXACT_LEAST if exact else 0.05, floor=0.0 if exact else BESIDE_FLOOR)
+        yield Witness("allocations", "allocations", *([run["allocations"] for run in side] for side in sides),
+                      unit="an event", exact=True, least=0.03)
+    runs = [found["runs"][side] for side in ("base", "head")]
+
+    def each(of):
+        return [[of(run) for run in side] for side in runs]
+
+    def cpu(*names):
+        return each(lambda run: sum(t["cpu_us"] for n, t in run["threads"].items() if not names or n in names)
+                    / (run["walsender_us"] or 1))
+
+    # librdkafka's threads fill waiting time with polls: they are a witness, and not one to wait for.
+    yield Witness("CPU of both our threads", "CPU", *cpu(*THREADS[:2]), unit="of the walsender's")
+    for name in THREADS:
+        yield Witness(f"CPU of {name}", "CPU", *cpu(name), unit="of the walsender's", decides=False)
+    for name in THREADS:
+        yield Witness(f"wake-ups of {name}", "wake-ups", *each(lambda run, n=name: run["threads"].get(n, {}).get("wakes", 0)),
+                      unit="an event", margin=0.10, decides=False)
+    # Pairs of which perf counted both; it may come too late to one.
+    heard = [[run["calls"] for run in side] for side in runs]
+    heard = list(zip(*((b, a) for b, a in zip(*heard) if sum(b.values()) and sum(a.values())))) or [(), ()]
+    for name in sorted({call for side in heard for calls in side for call in calls}):
+        counts = [[calls.get(name, 0) for calls in side] for side in heard]
+        if sum(map(sum, counts)) > 0:
+            yield Witness(f"system calls ({name})", "system calls", *counts, unit="an event", margin=0.10, decides=False)
+    yield Witness("bytes written", "bytes", *each(lambda run: run["written"]), unit="an event", decides=False)
+    yield Witness("memory", "memory", *each(lambda run: run["memory"]), unit="bytes at most", margin=0.05, decides=False)
+    yield Witness("time of a drain", "time", *each(lambda run: run["wall_us"]), unit="µs an event", margin=0.05, decides=False)
+
+
+def name_functions(judgements, found):
+    """What moved inside the parts whose instructions differ."""
+    sides = []
+    for side in ("base", "head"):
+        runs = found["instructions"][side]
+        sides.append({(place, name): cost for place, name, cost in runs[0]["functions"]} if runs else {})
+    groups = verdict.moved(*sides, verdict.EXACT_LEAST)
+    for judgement in judgements:
+        place = judgement.witness.name.removeprefix("instructions in ")
+        if judgement.verdict == DIFFERENT and place in groups:
+            judgement.why = [f"`{name}` {gain:+.1f}" for gain, name in groups[place][2][:3]]
+
+
+def red(lines):
+    """GitHub draws a caution in red; a terminal shows the word."""
+    return ["> [!CAUTION]", *(f"> {line}" for line in lines), ""] if lines else []
+
+
+def number(value):
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def judgement_table(judgements):
+    yield "| witness | before | after | change | 90 % interval | p | says |"
+    yield "|---|---:|---:|---:|---:|---:|---|"
+    for j in judgements:
+        pairs = min(len(j.witness.before), len(j.witness.after))
+        interval = f"{j.low:+.1%} … {j.high:+.1%}" if pairs > 1 or j.witness.exact else ""
+        says = f"**{j.verdict}**" if j.verdict == DIFFERENT else j.verdict
+        yield (f"| {j.witness.name}, {j.witness.unit} | {number(j.before)} | {number(j.after)} | {j.change:+.1%} | {interval} "
+               f"| {'exact' if j.witness.exact else f'{j.p:.4f}'} | {says} |")
+
+
+def verdict_lines(judgements, builds):
+    """The words, and the exit code."""
+    said, who, more = verdict.overall(judgements)
+    if builds:
+        kinds = "; ".join(builds)
+        said = DIFFERENT
+        lines = [f"**Different** builds ({kinds})" + ("" if not who or who[0].verdict != DIFFERENT else
+                 ": " + "; ".join(j.words() for j in who[:8])) + ".", "",
+                 "What differs above may be theirs and not the change's: build both with the same options."]
+    elif said == DIFFERENT:
+        lines = ["**Different**: " + "; ".join(j.words() for j in who[:8]) + "."]
+    elif said == SAME:
+        lines = ["**Same**: " + ", ".join(j.witness.name for j in who) + f" within ±{verdict.MARGIN:.0%}."]
+    else:
+        open_ones = ", ".join(j.witness.name for j in who) or "no witness was heard"
+        lines = [f"**Inconclusive**: {more} more pairs needed ({open_ones})."]
+    return lines, EXIT_CODES[said]
+
+
+def print_verdict(folder):
+    found = read(folder, "witnesses.json")
+    if found is None:
+        raise SystemExit(f"profile_tools: error: {folder} holds no witnesses.json")
+    sides = found["sides"]["base"], found["sides"]["head"]
+    refused = verdict.refusals(*sides)
+    if refused:
+        raise SystemExit("profile_tools: error: these can't be compared: " + "; ".join(refused))
+    judgements = verdict.judge(list(witnesses_of_drains(found)))
+    name_functions(judgements, found)
+    builds = verdict.build_differences(*sides)
+    lines, code = verdict_lines(judgements, builds)
+    print("# Verdict\n")
+    print("\n".join(red(["**Different builds**: " + "; ".join(builds)] if builds else [])))
+    print("\n".join(lines) + "\n")
+    print("\n".join(judgement_table(judgements)))
+    print(f"\n{len(found['runs']['base'])} pairs of drains that took turns. Same: the interval lies within the margin; different: "
+          f"by a permutation of the runs, {verdict.ALPHA:.1%} in all witnesses together, and by more than {verdict.LEAST:.0%}.")
+    return code
+
+
 # ---- comparison ----
 
-def changed(before, after, total_before, total_after):
-    """Points of share gained, what chance does (one sigma), and whether it is more than chance.
+def add(folder, rounds):
+    """Several rounds become one result: events and times are added up, so that samples of all rounds have the events of all."""
+    runs, window_events, window_s = [], 0, 0.0
+    for one in rounds:
+        runs += read(one, "runs.json")
+        _, events, seconds = window_of(result(one))
+        window_events, window_s = window_events + events, window_s + seconds
+    load = {**read(folder, "load.json"), "window": [window_events, window_s]}
+    for name, found in (("runs.json", runs), ("load.json", load)):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=1)
 
-    Samples of one stack come in clusters (a burst of alike work), so the variance is taken as twice the
-    binomial one."""
-    a, b = before / total_before, after / total_after
-    pooled = (before + after) / (total_before + total_after)
-    sigma = math.sqrt(2 * pooled * (1 - pooled) * (1 / total_before + 1 / total_after)) * 100
-    points = (b - a) * 100
-    return points, sigma, abs(points) > max(SIGMAS * sigma, LEAST_POINTS)
+
+def witnesses_of_runs(before, after):
+    """Of profiles: CPU an event by stage, latencies, peaks."""
+    sides = before, after
+
+    def each(of):
+        return [[of(run) for run in side] for side in sides]
+
+    # Where the walsender's CPU is known in every run, a neighbour that slows both is divided out.
+    known = all(run.get("walsender_us") for side in sides for run in side)
+
+    def cpu(*stages):
+        return each(lambda run: sum(us for stage, us in run["cpu_us"].items() if not stages or stage in stages)
+                    / (run["walsender_us"] if known else 1))
+
+    unit = "of the walsender's" if known else "µs an event"
+    yield Witness("CPU in the flow", "CPU", *cpu("receive", "decode", "encode", "produce", "acknowledge", "malloc"), unit=unit)
+    for stage in STAGES[:7]:
+        yield Witness(f"CPU in {stage}", "CPU", *cpu(stage), unit=unit, decides=False)
+    for name in ("p50", "p99"):
+        yield Witness(f"commit to Kafka {name}", "latency", *each(lambda run, n=name: run["latency_ms"][n]), unit="ms",
+                      margin=0.10, decides=False)
+    yield Witness("peak in flight", "in flight", *each(lambda run: run["in_flight"]), unit="events", margin=0.10, decides=False)
+    yield Witness("peak memory", "memory", *each(lambda run: run["memory"]), unit="bytes", margin=0.05, decides=False)
+
+
+def function_table(a, b, differing):
+    """Cost of an event by function, grouped by stage; what moved within a stage whose sum stayed is no change."""
+    sides = [{(row["stage"], row["name"]): cpu_us_per_event(found, row["self"]) for row in found["profile"]["functions"]}
+             for found in (a, b)]
+    yield "| stage | µs an event before | after | functions with the most of it |"
+    yield "|---|---:|---:|---|"
+    for stage, (before, after, rows) in verdict.moved(*sides, verdict.MARGIN).items():
+        named = ", ".join(f"`{name}` {gain:+.2f}" for gain, name in rows[:4]) if rows else "(moved within the stage at most)"
+        mark = " **←**" if f"CPU in {stage}" in differing else ""
+        yield f"| {stage}{mark} | {before:.2f} | {after:.2f} | {named} |"
 
 
 def compare(folder_a, folder_b):
     a, b = result(folder_a), result(folder_b)
-    total = [a["profile"]["total"], b["profile"]["total"]]
-    if min(total) == 0:
-        raise SystemExit("one of the profiles has no samples")
-    for found in (a, b):
-        found["functions"] = {row["name"]: row for row in found["profile"]["functions"]}
-    differences = []
-    print(f"# {os.path.basename(os.path.abspath(folder_a))} → {os.path.basename(os.path.abspath(folder_b))}\n")
-    print("| load | before | after |\n|---|---:|---:|")
+    if min(found["profile"]["total"] for found in (a, b)) == 0:
+        raise SystemExit("profile_tools: error: one of the profiles has no samples")
+    runs = [read(folder, "runs.json") or [run_of(folder)] for folder in (folder_a, folder_b)]
+    sides = runs[0][0]["about"], runs[1][0]["about"]
+    refused = verdict.refusals(*sides)
+    if refused:
+        raise SystemExit("profile_tools: error: these can't be compared: " + "; ".join(refused))
+    witnesses = list(witnesses_of_runs(*runs))
+    drains = read(folder_b, "witnesses.json") or read(os.path.dirname(os.path.abspath(folder_b)), "witnesses.json")
+    if drains is not None:
+        for one in witnesses:
+            one.decides = False  # the drains do, whose noise is a tenth
+        witnesses = [*witnesses_of_drains(drains), *witnesses]
+    witnesses += witnesses_of_instructions(a, b)
+    judgements = verdict.judge(witnesses)
+    if drains is not None:
+        name_functions(judgements, drains)
+    builds = verdict.build_differences(*(drains["sides"][side] for side in ("base", "head")) if drains else sides)
+    lines, code = verdict_lines(judgements, builds)
+    print(f"# {os.path.basename(os.path.abspath(folder_a))} → {os.path.basename(os.path.abspath(folder_b))}: "
+          f"{window_of(b)[0]}\n")
+    cautions = ["**Different builds**: " + "; ".join(builds)] if builds else []
+    cautions += [f"**Too thin**: {found['profile']['total']} samples in {os.path.basename(os.path.abspath(found['folder']))}, and "
+                 f"{SAMPLES_FEWEST} are wanted." for found in (a, b) if found["profile"]["total"] < SAMPLES_FEWEST]
+    print("\n".join(red(cautions)))
+    print("## Verdict\n")
+    print("\n".join(lines) + "\n")
+    print("\n".join(judgement_table(judgements)))
+    differing = {j.witness.name for j in judgements if j.verdict == DIFFERENT}
+    print("\n## Where\n")
+    print("\n".join(function_table(a, b, differing)))
+    print("\n| load | before | after |\n|---|---:|---:|")
     for (what, value, unit), (_, other, _) in zip(load_lines(a["load"]), load_lines(b["load"])):
         print(f"| {what} | {value} {unit} | {other} {unit} |")
-    print(f"| CPU an event (samples) | {cpu_us_per_event(a):.2f} µs | {cpu_us_per_event(b):.2f} µs |")
-    print("\n| stage | before | after | change | by chance ± |\n|---|---:|---:|---:|---:|")
-    for stage in STAGES:
-        values = [found["profile"]["stages"][stage] for found in (a, b)]
-        points, sigma, real = changed(*values, *total)
-        print(f"| {stage}{' **←**' if real else ''} | {percent(values[0], total[0]):.1f} % "
-              f"| {percent(values[1], total[1]):.1f} % | {points:+.1f} | {SIGMAS * sigma:.1f} |")
-        if real:
-            differences.append((abs(points), f"stage {stage} {points:+.1f} points"))
-    print("\n| function | stage | before | after | change | µs an event | by chance ± |\n|---|---|---:|---:|---:|---:|---:|")
-    rows = []
-    for name in {*a["functions"], *b["functions"]}:
-        values = [found["functions"].get(name, {}).get("self", 0) for found in (a, b)]
-        points, sigma, real = changed(*values, *total)
-        row = (b["functions"].get(name) or a["functions"][name])
-        rows.append((abs(points), name, row["stage"], values, points, sigma, real))
-        if real:
-            differences.append((abs(points), f"`{name}` ({row['stage']}) {points:+.1f} points"))
-    for size, name, stage, values, points, sigma, real in sorted(rows, reverse=True)[:20]:
-        if size >= ROW_POINTS or real:
-            cost = [cpu_us_per_event(found) * value / whole
-                    for found, value, whole in zip((a, b), values, total)]
-            print(f"| `{name}`{' **←**' if real else ''} | {stage} | {percent(values[0], total[0]):.1f} % "
-                  f"| {percent(values[1], total[1]):.1f} % | {points:+.1f} | {cost[1] - cost[0]:+.2f} | {SIGMAS * sigma:.1f} |")
-    counted = compare_instructions(a, b)
-    differences += counted
-    print("\n## Verdict\n")
-    if differences:
-        print("**Different**: " + "; ".join(text for _, text in sorted(differences, reverse=True)[:8]) + ".")
-    else:
-        print("**No difference** beyond chance.")
-    print(f"\nShares of {total[0]} and {total[1]} samples. A change counts when it is beyond {SIGMAS} standard deviations "
-          f"(once in a thousand by chance) and {LEAST_POINTS:.0f} points; instructions count beyond 1 %.")
-    return 3 if differences else 0
+    print(f"\n{len(runs[0])} runs of each. Costs are absolute, of an event; shares would hide what slows everything.")
+    return code
 
 
 # Whose source file says the stage. These two work row by row on one thread, so their counts repeat.
-SOURCES = (("encode", r"/src/(encode/|base/json)|_encoder\.c"), ("decode", r"/src/source/(pgoutput|relation_cache)"))
+SOURCES = (("encode", r"/src/(encode/|base/json)|/placed_faults\.c"), ("decode", r"/src/source/(pgoutput|relation_cache)"))
 
 
 def count_instructions(folder):
@@ -234,33 +435,21 @@ def count_instructions(folder):
     return {"events": read(folder, "load.json", {}).get("delivered", 0) or 1, "stages": stages}
 
 
-def compare_instructions(a, b):
-    """Instructions an event where both results have them; these repeat, so 1 % is a difference."""
+def witnesses_of_instructions(a, b):
+    """Of instructions.json, where both results have one (profile.sh callgrind)."""
     counts = [read(found["folder"], "instructions.json") for found in (a, b)]
-    if None in counts:
-        return []
-    found = []
-    print("\n| instructions an event | before | after | change |\n|---|---:|---:|---:|")
-    for stage, _ in SOURCES:
-        before, after = ({name: value / count["events"] for name, value in count["stages"][stage].items()}
-                         for count in counts)
-        whole, now = max(sum(before.values()), 1), sum(after.values())
-        moved = sorted(((after.get(name, 0) - before.get(name, 0), name) for name in {*before, *after}),
-                       key=lambda row: abs(row[0]), reverse=True)
-        change = 100 * (now - whole) / whole
-        print(f"| {stage}{' **←**' if abs(change) > 1 else ''} | {whole:.1f} | {now:.1f} | {change:+.2f} % |")
-        for gain, name in moved[:5]:
-            if abs(gain) > 0.001 * whole:
-                print(f"| – `{name}` | {before.get(name, 0):.1f} | {after.get(name, 0):.1f} | {gain:+.1f} |")
-        if abs(change) > 1:
-            named = ", ".join(f"`{name}` {gain:+.1f}" for gain, name in moved[:3] if abs(gain) > 0.1)
-            found.append((100 + abs(change), f"{stage} {change:+.1f} % instructions an event ({named})"))
-    return found
+    if None not in counts:
+        for stage, _ in SOURCES:
+            yield Witness(f"instructions in {stage}", "instructions",
+                          *([sum(count["stages"][stage].values()) / count["events"]] for count in counts),
+                          unit="an event", exact=True, least=verdict.LEAST)
 
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 0, "summary": 1, "explain": 1, "instructions": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 1, "waits": 3, "instructions": 1, "verdict": 1, "compare": 2}
+    if words and words[0] == "add":
+        return add(words[1], words[2:])
     if not words or len(words) != 1 + commands.get(words[0], -1):
         raise SystemExit(__doc__)
     if words[0] == "metrics":
@@ -269,10 +458,19 @@ def main():
         summary(words[1])
     elif words[0] == "explain":
         print("\n".join(explain_text(result(words[1]))))
+    elif words[0] == "window":
+        window(words[1])
+    elif words[0] == "waits":
+        waits(*words[1:])
+    elif words[0] == "run":
+        json.dump([run_of(words[1])], sys.stdout, indent=1)
     elif words[0] == "instructions":
         json.dump(count_instructions(words[1]), sys.stdout, indent=1)
+    elif words[0] == "verdict":
+        sys.exit(print_verdict(words[1]))
     else:
         sys.exit(compare(words[1], words[2]))
+    return None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@
 #   --pairs N       pairs of drains (default 15)
 #   --frequency HZ  samples a second of each thread (default 150)
 #   --heap          sample allocations, too (needs a binary with jemalloc, e.g. of the preset ci)
-#   --option K=V    a line for millrace's configuration in both, e.g. pipeline.coalesce='"0us"'
+#   --option K=V    a line for millrace's configuration in both, e.g. pipeline.latency='"0us"'
 #   --json FILE     also write the figures as JSON
 #   --keep          leave database and topics for a look
 #

@@ -11,8 +11,9 @@ import tempfile
 import time
 import urllib.request
 
-from bench_stand import dsn, peak_rss, write_json
+from bench_stand import dsn, write_json
 from drain import Bench
+from processes import peak_rss
 
 ACCOUNT = ("millrace_profiler_samples_total", "millrace_profiler_lost_samples_total",
            "millrace_profiler_handler_seconds_total", "millrace_profiler_thread_seconds_total",

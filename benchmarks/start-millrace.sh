@@ -14,6 +14,8 @@
 #   PEER_FOLDER        an empty folder for files
 #   PEER_END_LSN       end of the backlog, for programs that write to no topic
 #   MILLRACE_BIN       (here) the binary, default build/release/millrace
+#   PEER_DELIVERY      (here) at-least-once (default) or exactly-once
+#   PEER_OPTIONS       (here) more lines of the configuration
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case "${1:-}" in
@@ -27,5 +29,8 @@ source.postgres.slot_name = "$PEER_SLOT"
 source.postgres.publication_name = "$PEER_PUBLICATION"
 sink.type = "kafka"
 sink.kafka.brokers = ["$PEER_BOOTSTRAP"]
+sink.kafka.delivery = "${PEER_DELIVERY:-at-least-once}"
+http.address = "127.0.0.1:0"
+${PEER_OPTIONS:-}
 END
 exec "${MILLRACE_BIN:-$here/../build/release/millrace}" --config "$PEER_FOLDER/config.toml"

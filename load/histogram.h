@@ -1,4 +1,5 @@
-/* Times counted in buckets: 64 a power of two, so a value is known to 1.6 %. One writer at a time. */
+/* Times counted in buckets: 64 a power of two, so a value is known to 1.6 %. One writer at a time; others may look
+ * meanwhile. */
 #ifndef LOAD_HISTOGRAM_H
 #define LOAD_HISTOGRAM_H
 
@@ -7,14 +8,17 @@
 enum { LOAD_HISTOGRAM_BUCKETS = 64 * 40 };
 
 struct load_histogram {
-    uint64_t counts[LOAD_HISTOGRAM_BUCKETS];
-    uint64_t count;
-    uint64_t max_us;
+    _Atomic uint64_t counts[LOAD_HISTOGRAM_BUCKETS];
+    _Atomic uint64_t sum_us;
+    _Atomic uint64_t max_us;
 };
 
-/* Negative times (clocks that disagree) count as 0. */
-void load_histogram_add(struct load_histogram *histogram, int64_t us);
+/* So many events took this time. Negative times (clocks that disagree) count as 0. */
+void load_histogram_add(struct load_histogram *histogram, int64_t us, uint64_t events);
 void load_histogram_merge(struct load_histogram *into, const struct load_histogram *from);
+
+uint64_t load_histogram_count(const struct load_histogram *histogram);
+double load_histogram_mean_us(const struct load_histogram *histogram);
 
 /* The time, in microseconds, that `share` (0…1) of the values don't pass; 0 when there are none. */
 uint64_t load_histogram_quantile(const struct load_histogram *histogram, double share);

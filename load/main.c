@@ -172,7 +172,11 @@ static void run_burst(struct run *run)
     run_for(run, seconds / 3);
     uint64_t before = in_flight(run) + (uint64_t)(run->options->rate / 10);
     uint64_t ids[LOAD_TABLES_MAX];
-    if (is_over(run) || !load_database_next_ids(run->database, ids)) {
+    if (is_over(run)) {
+        return;
+    }
+    if (!load_database_next_ids(run->database, ids)) {
+        run->report.broken = "NO burst: PostgreSQL did not answer";
         return;
     }
     for (unsigned i = 0; i < run->options->tables; i++) {
@@ -180,14 +184,19 @@ static void run_burst(struct run *run)
     }
     load_say("... burst of %" PRIu64 " events", run->options->burst_events);
     run->burst_ns = mr_monotonic_ns();
+    run->report.burst_from_s = (double)(run->burst_ns - run->begin_ns) / 1e9;
     run->burst =
         load_writers_start(run->options, &run->counters, 1, run->options->burst_events, true, ids);
+    if (run->burst == NULL) {
+        run->report.broken = "NO burst: its writer could not connect";
+    }
     while (run->burst != NULL && !is_over(run) && seconds_since(run->burst_ns) < seconds * 2 / 3) {
         nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000L}, NULL);
         look(run);
         if (run->report.absorb_s == 0 && run->reader != NULL && load_writers_ended(run->burst) &&
             in_flight(run) <= before) {
             run->report.absorb_s = seconds_since(run->burst_ns);
+            run->report.burst_to_s = seconds_since(run->begin_ns);
         }
     }
 }
@@ -321,6 +330,10 @@ static void finish(struct run *run)
     }
     int64_t commit = atomic_load(&run->counters.last_commit_ns);
     int64_t arrival = atomic_load(&run->counters.last_arrival_ns);
+    report->begin_ns = run->begin_ns;
+    if (run->burst_ns != 0 && report->burst_to_s == 0) {
+        report->burst_to_s = (double)(arrival - run->begin_ns) / 1e9;
+    }
     report->committed = atomic_load(&run->counters.committed);
     report->delivered = atomic_load(&run->counters.delivered);
     report->failed = atomic_load(&run->counters.failed);
@@ -396,5 +409,7 @@ int main(int argc, char **argv)
     load_report_text(&run.report, stdout);
     bool written = options.json == NULL || write_json(&run.report);
     free(run.report.samples);
-    return run.report.complete && run.report.failed == 0 && written ? 0 : 1;
+    return run.report.complete && run.report.failed == 0 && run.report.broken == NULL && written
+               ? 0
+               : 1;
 }

@@ -165,11 +165,13 @@ static bool is_repeated(struct load_reader *reader, const rd_kafka_message_t *me
 static int64_t due_us(const rd_kafka_message_t *message)
 {
     static const char name[] = "\"due_us\":";
-    static const char deleted[] = "\"after\":null";
+    static const char deleted[] = "\"after\":null";         /* the format debezium */
+    static const char also_deleted[] = "\"op\":\"DELETE\""; /* flat */
     const char *at = message->payload;
     const char *end = at + message->len;
     const char *last = NULL;
-    if (memmem(at, message->len, deleted, sizeof(deleted) - 1) != NULL) {
+    if (memmem(at, message->len, deleted, sizeof(deleted) - 1) != NULL ||
+        memmem(at, message->len, also_deleted, sizeof(also_deleted) - 1) != NULL) {
         return 0;
     }
     /* The row before the change, if it is there, comes first. */
@@ -200,11 +202,11 @@ static void take(struct load_reader *reader, const rd_kafka_message_t *message, 
     }
     int step = atomic_load(&reader->counters->step);
     if (*commit != '\0') {
-        load_histogram_add(&reader->latency[step], now_us - strtoll(commit, NULL, 10));
+        load_histogram_add(&reader->latency[step], now_us - strtoll(commit, NULL, 10), 1);
     }
     int64_t due = due_us(message);
     if (due != 0) {
-        load_histogram_add(&reader->response[step], now_us - due);
+        load_histogram_add(&reader->response[step], now_us - due, 1);
     }
     atomic_fetch_add(&reader->counters->delivered, 1);
     atomic_store(&reader->counters->last_arrival_ns, mr_monotonic_ns());

@@ -21,10 +21,10 @@ static double rate(uint64_t events, double seconds)
 
 static void text_histogram(const char *name, const struct load_histogram *histogram, FILE *out)
 {
-    if (histogram->count == 0) {
+    if (load_histogram_count(histogram) == 0) {
         return;
     }
-    fprintf(out, "%-20s", name);
+    fprintf(out, "%-20smean %.1f ms, ", name, load_histogram_mean_us(histogram) / 1000);
     for (size_t i = 0; i < MR_ARRAY_LEN(quantiles); i++) {
         fprintf(out, "%s %.1f ms, ", quantiles[i].name,
                 ms(load_histogram_quantile(histogram, quantiles[i].share)));
@@ -61,9 +61,11 @@ void load_report_text(const struct load_report *report, FILE *out)
         out, "%-20s%.0f events/s delivered, %.0f events/s written, %.1f µs an event on average\n",
         "rate", rate(report->delivered, report->total_s), rate(report->committed, report->write_s),
         report->delivered == 0 ? 0 : report->total_s * 1e6 / (double)report->delivered);
+    text_histogram("due to commit", &report->commit, out);
     text_histogram("commit to Kafka", &report->latency, out);
     text_histogram("due to Kafka", &report->response, out);
-    text_histogram("due to commit", &report->commit, out);
+    fprintf(out, "%-20s%s\n", "",
+            "times of single events; the first two means add up to the third, percentiles don't");
     fprintf(out, "%-20s%" PRIu64 " events in flight", "peaks", report->in_flight_peak);
     if (report->memory_peak > 0) {
         fprintf(out, ", %.1f MB of memory", (double)report->memory_peak / 1e6);
@@ -82,6 +84,9 @@ void load_report_text(const struct load_report *report, FILE *out)
     if (report->options->scenario == LOAD_RAMP) {
         text_ramp(report, out);
     }
+    if (report->broken != NULL) {
+        fprintf(out, "%-20s%s\n", "result", report->broken);
+    }
     if (!report->complete) {
         fprintf(out, "%-20sNOT everything arrived\n", "result");
     }
@@ -89,7 +94,8 @@ void load_report_text(const struct load_report *report, FILE *out)
 
 static void json_histogram(const char *name, const struct load_histogram *histogram, FILE *out)
 {
-    fprintf(out, "  \"%s\": {\"count\": %" PRIu64, name, histogram->count);
+    fprintf(out, "  \"%s\": {\"count\": %" PRIu64 ", \"mean\": %.3f", name,
+            load_histogram_count(histogram), load_histogram_mean_us(histogram) / 1000);
     for (size_t i = 0; i < MR_ARRAY_LEN(quantiles); i++) {
         fprintf(out, ", \"%s\": %.3f", quantiles[i].name,
                 ms(load_histogram_quantile(histogram, quantiles[i].share)));
@@ -158,6 +164,11 @@ void load_report_json(const struct load_report *report, FILE *out)
                 i == 0 ? "" : ",", sample->at_s, sample->committed, sample->delivered,
                 sample->retained, sample->memory);
     }
-    fprintf(out, "],\n  \"complete\": %s,\n  \"interrupted\": %s\n}\n",
-            report->complete ? "true" : "false", report->interrupted ? "true" : "false");
+    fputs("],\n", out);
+    if (options->scenario == LOAD_BURST) {
+        fprintf(out, "  \"burst_s\": [%.6f, %.6f],\n", report->burst_from_s, report->burst_to_s);
+    }
+    fprintf(out, "  \"begin_ns\": %" PRId64 ",\n  \"complete\": %s,\n  \"interrupted\": %s\n}\n",
+            report->begin_ns, report->complete ? "true" : "false",
+            report->interrupted ? "true" : "false");
 }

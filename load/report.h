@@ -31,6 +31,10 @@ struct load_report {
     struct load_step steps[LOAD_STEPS_MAX];
     int step_count;
     const char *limit; /* ramp: what broke, NULL: nothing did */
+    /* burst: from its first row due until its last event arrived, since the begin; 0: it did not */
+    double burst_from_s, burst_to_s;
+    int64_t begin_ns;   /* CLOCK_MONOTONIC, as perf's samples are stamped with -k CLOCK_MONOTONIC */
+    const char *broken; /* what kept the load from being what was asked for; NULL: nothing */
     bool complete, interrupted;
     struct load_sample *samples;
     size_t sample_count;

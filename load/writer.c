@@ -157,10 +157,10 @@ static bool transact(struct writer *writer, unsigned table, unsigned rows, int64
     if (fine) {
         own->inserted += kinds[0];
         own->deleted += kinds[2];
-        atomic_fetch_add(&writer->counters->committed,
-                         strtoull(PQgetvalue(result, 0, 0), NULL, 10));
+        uint64_t events = strtoull(PQgetvalue(result, 0, 0), NULL, 10);
+        atomic_fetch_add(&writer->counters->committed, events);
         atomic_store(&writer->counters->last_commit_ns, now);
-        load_histogram_add(writer->times, (now - due_ns) / 1000);
+        load_histogram_add(writer->times, (now - due_ns) / 1000, events);
     } else {
         /* What it inserted may or may not be there: go on behind it. */
         own->inserted += kinds[0];

@@ -107,7 +107,7 @@ static uint64_t ack_run(void *state, uint32_t count)
             mr_ack_complete(ack, first + i);
         }
     }
-    return ack->confirmed;
+    return ack->acknowledged;
 }
 
 static void ack_close(void *state)

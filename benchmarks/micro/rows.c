@@ -63,10 +63,13 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static void on_transaction(void *context, const struct mr_transaction *transaction)
+static mr_status on_transaction(void *context, const struct mr_transaction *transaction,
+                                struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct rows *rows = context;
     rows->hash = mix(rows->hash, transaction->commit_lsn);
+    return MR_OK;
 }
 
 static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
@@ -151,14 +154,6 @@ const struct micro_bench micro_decode = {
 
 /* ---- encode ---- */
 
-static struct mr_key_columns keys(void *context, const struct mr_relation *relation)
-{
-    (void)context;
-    (void)relation;
-    static const char *const names[] = {"id"};
-    return (struct mr_key_columns){.names = names, .count = 1};
-}
-
 static mr_status keep_change(void *context, const struct mr_change *change,
                              struct mr_error *ret_error)
 {
@@ -181,7 +176,7 @@ static struct rows *encode_open(enum mr_format format)
         .unavailable_value = "__debezium_unavailable_value",
         .tombstones = true,
     };
-    rows->encoder = mr_encoder_new(&options, &rows->topics, keys, NULL);
+    rows->encoder = mr_encoder_new(&options, &rows->topics);
     mr_encoder_set_database(rows->encoder, "bench");
     mr_encoder_set_clock(rows->encoder, INT64_C(1767323045000000000));
     return rows;

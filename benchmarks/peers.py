@@ -1,0 +1,130 @@
+"""The programs that are compared: how each is started, and how its topic is followed."""
+
+import concurrent.futures
+import contextlib
+import os
+import platform
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from bench_stand import dsn
+from open_loop import Writer, follow_ids, waits_ms
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KNOWN = ("millrace", "millrace-exactly-once", "debezium", "pg_recvlogical")
+LIMIT_S = 600
+
+
+class Watermark:
+    """How many records a topic holds."""
+
+    def __init__(self, topic):
+        self.partition = TopicPartition(topic, 0)
+        self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic})
+
+    def count(self):
+        try:
+            return self.consumer.get_watermark_offsets(self.partition, timeout=5)[1]
+        except KafkaException:
+            return 0  # a topic this young is not known everywhere yet
+
+    def close(self):
+        self.consumer.close()
+
+
+class Peer:
+    def __init__(self, text, binary=None):
+        """`text` as --peer has it; `binary` is another build of millrace."""
+        self.name, _, script = text.partition("=")
+        if not script and binary is None and self.name not in KNOWN:
+            raise SystemExit(f"--peer {self.name}: not one of {', '.join(KNOWN)}; "
+                             f"for a program of your own say --peer {self.name}=SCRIPT")
+        self.environment = {"MILLRACE_BIN": binary} if binary else {}
+        known = "millrace" if binary else self.name
+        if known == "millrace-exactly-once":
+            known, self.environment["PEER_DELIVERY"] = "millrace", "exactly-once"
+        self.script = os.path.abspath(script) if script else os.path.join(HERE, f"start-{known}.sh")
+        self.drains, self.latencies = [], []
+
+    @contextlib.contextmanager
+    def running(self, bench, slot):
+        """The program, on that slot, until the end of the block."""
+        folder = tempfile.mkdtemp(prefix=f"peer-{self.name}-")
+        environment = {**os.environ, **self.environment, "PEER_PG_URL": dsn(bench.name), "PEER_SLOT": slot,
+                       "PEER_PUBLICATION": "bench", "PEER_TABLE": "public.benchmark_records",
+                       "PEER_BOOTSTRAP": os.environ["KAFKA_BOOTSTRAP"], "PEER_TOPIC_PREFIX": slot,
+                       "PEER_FOLDER": folder, "PEER_END_LSN": getattr(bench, "end_lsn", "")}
+        with open(os.path.join(folder, "log"), "wb") as log:
+            process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log)
+        try:
+            yield process
+        except RuntimeError as error:
+            raise SystemExit(f"{self.name}: {error}; what it said is in {folder}/log") from None
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    @property
+    def writes_no_topic(self):
+        return self.name == "pg_recvlogical"
+
+
+def wait_for_records(process, watermark, count):
+    deadline = time.monotonic() + LIMIT_S
+    while watermark.count() < count:
+        if process.poll() is not None:
+            raise RuntimeError(f"it ended with {process.returncode} before {count} records were there")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{count} records were not there within {LIMIT_S} s")
+        time.sleep(0.01)
+
+
+def machine(bench):
+    with open("/proc/cpuinfo", encoding="ascii") as file:
+        model = re.search(r"model name\s*:\s*(.*)", file.read())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    server = bench.sql("SHOW server_version")[0][0].split()[0]
+    return (f"{os.cpu_count()} cores ({model[1].strip() if model else platform.machine()}), {memory:.0f} GiB, "
+            f"Linux {platform.release().split('-')[0]}, PostgreSQL {server}; server, broker, programs and "
+            f"consumer share it; load when the run began: {os.getloadavg()[0]:.1f}")
+
+
+@contextlib.contextmanager
+def streaming(bench, peer):
+    """The program on a slot and a topic of its own, once a first row has come through: its process and the topic."""
+    slot = bench.make_slot()
+    topic = bench.make_topic(slot)
+    watermark = Watermark(topic)
+    with peer.running(bench, slot) as process:
+        bench.add_rows(0, 1)
+        wait_for_records(process, watermark, 1)
+        yield process, topic
+    watermark.close()
+    bench.drop_slot(slot)
+    bench.drop_topic(topic)
+
+
+def at_rate(bench, peer, rate, seconds, size, watch=None):
+    """Rows at a fixed rate through that program, in transactions of `size` rows: the sorted waits in ms. `watch(process,
+    writer)` is called once the writer has begun, and gives back what it saw when the writer has ended."""
+    with streaming(bench, peer) as (process, topic):
+        before = bench.sql("SELECT max(id) FROM benchmark_records")[0][0]
+        writer = Writer(bench, rate, seconds, size)
+        writer.start()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            seen = pool.submit(watch, process, writer) if watch else None
+            arrivals = follow_ids(topic, before, before + writer.rows, seconds + 60)
+            writer.join()
+            seen = seen.result() if watch else None
+        if len(arrivals) < writer.rows:
+            raise RuntimeError(f"only {len(arrivals)} of the rows arrived")
+    return waits_ms(writer, arrivals, before), seen

@@ -1,0 +1,247 @@
+"""Whether two builds differ, from runs of both that took turns. Numbers in, words out: no files, no clock.
+
+A comparison has several witnesses. Each is judged alone, and says one of three things:
+
+  same          the 90 % interval of the change lies within the witness's margin
+  different     by a permutation of the runs, and by more than LEAST; the estimate is of medians
+  inconclusive  neither; with an estimate of how many more pairs it takes
+
+Runs go before, after, after, before, and so on: blocks of two pairs. What drifts from block to block (a neighbour that
+comes or goes) is taken out with the block's median, and labels are exchanged within blocks only. ALPHA is the chance of a
+false "different" in one whole comparison, shared by all its witnesses (Holm). Counts that repeat (instructions) are
+exact: they differ when they moved by more than their own spread between two runs of one build.
+
+test_verdict.py holds the share of false claims and the power against data whose truth is known."""
+
+import itertools
+import math
+import random
+import statistics
+from dataclasses import dataclass, field
+
+SAME, DIFFERENT, INCONCLUSIVE = "same", "different", "inconclusive"
+MARGIN, LEAST, LEVEL, ALPHA = 0.03, 0.01, 0.90, 0.002
+EXACT_LEAST, EXACT_SPREADS = 0.005, 3
+PAIRS_FEWEST, PAIRS_MOST = 6, 400
+EXCHANGES, RESAMPLES = (1000, 20000), 1000
+
+
+@dataclass
+class Witness:
+    """One measure of every run, in order of time; `before` and `after` have one value a pair."""
+    name: str
+    kind: str                 # "CPU", "count", "latency", "memory": the word in the verdict
+    before: list
+    after: list
+    unit: str = ""
+    margin: float = MARGIN
+    decides: bool = True      # "same" waits for it
+    exact: bool = False       # repeats; `before` may hold several runs of one build, for the spread
+    least: float = 0.005      # of an exact one: less is no difference
+    floor: float = 0.0        # likewise, in the witness' own unit
+
+
+@dataclass
+class Judgement:
+    witness: Witness
+    verdict: str
+    before: float
+    after: float
+    change: float             # after/before - 1
+    low: float
+    high: float
+    p: float = 1.0
+    more: int = 0             # pairs
+    why: list = field(default_factory=list)  # functions, for people
+
+    def words(self):
+        text = f"{self.witness.name} {self.change:+.1%}"
+        return text + (f" ({', '.join(self.why)})" if self.why else "")
+
+
+def blocks_of(before, after):
+    """Logarithms without the block's own level: [(befores, afters)] of two pairs each, the last may have one."""
+    found = []
+    for at in range(0, len(before), 2):
+        b, a = ([math.log(value) for value in side[at:at + 2]] for side in (before, after))
+        level = statistics.median(b + a)
+        found.append(([value - level for value in b], [value - level for value in a]))
+    return found
+
+
+def effect(blocks):
+    return (statistics.median(value for _, after in blocks for value in after)
+            - statistics.median(value for before, _ in blocks for value in before))
+
+
+def shift(blocks):
+    """What is exchanged: the difference of the sums."""
+    return sum(sum(after) - sum(before) for before, after in blocks)
+
+
+def ways_of(blocks):
+    """In how many ways labels can be handed out within blocks."""
+    return math.prod(math.comb(len(before) + len(after), len(before)) for before, after in blocks)
+
+
+def exchanges(blocks, count, chance):
+    """Labels handed out anew within blocks: in every way when there are at most `count`, else at random."""
+    if ways_of(blocks) <= count:
+        ways = []
+        for before, after in blocks:
+            values = before + after
+            ways.append([([values[i] for i in at], [v for i, v in enumerate(values) if i not in at])
+                         for at in itertools.combinations(range(len(values)), len(before))])
+        yield from itertools.product(*ways)
+        return
+    for _ in range(count):
+        way = []
+        for before, after in blocks:
+            values = before + after
+            chance.shuffle(values)
+            way.append((values[:len(before)], values[len(before):]))
+        yield way
+
+
+def permutation_p(blocks, chance):
+    """How often chance alone gives an effect at least as large; the observed labels count once. What may be a difference
+    is looked at more closely."""
+    values = [value for block in blocks for side in block for value in side]
+    middle = statistics.median(values)
+    reach = 4 * statistics.median(abs(value - middle) for value in values) or math.inf
+    # A run that is far out counts as one at the edge. Medians themselves tie too often to be exchanged.
+    blocks = [tuple([max(min(value, middle + reach), middle - reach) for value in side] for side in block) for block in blocks]
+    observed = abs(shift(blocks)) - 1e-12
+    for count in EXCHANGES:
+        found = [abs(shift(way)) >= observed for way in exchanges(blocks, count, chance)]
+        p = (sum(found) + 1) / (len(found) + 1)
+        if p > 0.01 or len(found) < count:
+            break
+    return p
+
+
+def bootstrap(blocks, chance):
+    """The interval of the effect; runs are drawn again within their side."""
+    before = [value for b, _ in blocks for value in b]
+    after = [value for _, a in blocks for value in a]
+    draws = sorted(statistics.median(chance.choices(after, k=len(after)))
+                   - statistics.median(chance.choices(before, k=len(before))) for _ in range(RESAMPLES))
+    cut = int(RESAMPLES * (1 - LEVEL) / 2)
+    return draws[cut], draws[-1 - cut]
+
+
+def more_pairs(pairs, change, width, margin):
+    """An interval narrows with the square root of the pairs: how many more until it lies within the margin, or leaves 0."""
+    width = max(width, 1e-4)
+    aims = []
+    if abs(change) < margin:
+        aims.append(width / (margin - abs(change)))
+    if abs(change) > LEAST:
+        aims.append(2 * width / (abs(change) - LEAST))  # chance's limit is about twice as far out
+    needed = math.ceil(pairs * min(aims, default=PAIRS_MOST) ** 2)
+    return max(min(max(needed, PAIRS_FEWEST), PAIRS_MOST) - pairs, 2)
+
+
+def judge_exact(witness):
+    """Runs of one build beside each other tell the spread; one run alone has none."""
+    before, after = statistics.median(witness.before), statistics.median(witness.after)
+    spread = max(max(side) - min(side) for side in (witness.before, witness.after))
+    if before == 0:
+        change = 0.0 if after == 0 else math.inf
+    else:
+        change, spread = after / before - 1, spread / before
+    limit = max(witness.least, EXACT_SPREADS * spread, witness.floor / before if before else 0.0)
+    verdict = DIFFERENT if abs(change) > limit else SAME if limit <= witness.margin else INCONCLUSIVE
+    return Judgement(witness, verdict, before, after, change, change - limit, change + limit, 0.0,
+                     2 if verdict == INCONCLUSIVE else 0)
+
+
+def judge_pairs(witness, seed=1):
+    """All but the verdict, which depends on the others."""
+    pairs = min(len(witness.before), len(witness.after))
+    b, a = witness.before[:pairs], witness.after[:pairs]
+    if pairs == 0 or min(b + a) <= 0:
+        # What was never there before and is in nearly every run now (a system call that nobody made).
+        some = max(b, a, key=max) if pairs else []
+        appeared = (pairs >= 2 and (max(b) == 0) != (max(a) == 0)
+                    and sum(value > 0 for value in some) >= max(2, 0.8 * pairs))
+        gone = statistics.median(b) if b else 0.0, statistics.median(a) if a else 0.0
+        change = math.inf if appeared and max(b) == 0 else -1.0 if appeared else 0.0
+        return Judgement(witness, DIFFERENT if appeared else INCONCLUSIVE, *gone, change, change, change,
+                         0.0 if appeared else 1.0, PAIRS_FEWEST)
+    chance = random.Random(seed)
+    blocks = blocks_of(b, a)
+    low, high = bootstrap(blocks, chance)
+    p = permutation_p(blocks, chance) if pairs >= 2 else 1.0
+    change = math.exp(effect(blocks)) - 1
+    return Judgement(witness, INCONCLUSIVE, statistics.median(b), statistics.median(a), change, math.exp(low) - 1,
+                     math.exp(high) - 1, p)
+
+
+def judge(witnesses, seed=1):
+    """Every witness's judgement, in their order."""
+    found = [judge_exact(w) if w.exact else judge_pairs(w, seed + i) for i, w in enumerate(witnesses)]
+    open_ones = sorted((j for j in found if not j.witness.exact and j.verdict != DIFFERENT), key=lambda j: j.p)
+    for rank, judgement in enumerate(open_ones):  # Holm: the smallest p has to stand against all
+        if judgement.p > ALPHA / (len(open_ones) - rank):
+            break
+        if judgement.low > LEAST or judgement.high < -LEAST:
+            judgement.verdict = DIFFERENT
+    for judgement in open_ones:
+        pairs = min(len(judgement.witness.before), len(judgement.witness.after))
+        margin = judgement.witness.margin
+        if judgement.verdict == DIFFERENT:
+            continue
+        if pairs >= PAIRS_FEWEST and judgement.low != judgement.high and -margin <= judgement.low and judgement.high <= margin:
+            judgement.verdict = SAME
+        elif judgement.more == 0:
+            judgement.more = more_pairs(pairs, judgement.change, (judgement.high - judgement.low) / 2, margin)
+    return found
+
+
+def overall(judgements):
+    """(verdict, those that speak for it, more pairs)."""
+    different = [j for j in judgements if j.verdict == DIFFERENT]
+    if different:
+        return DIFFERENT, sorted(different, key=lambda j: (not j.witness.exact, -min(abs(j.change), 1e9))), 0
+    undecided = [j for j in judgements if j.witness.decides and j.verdict == INCONCLUSIVE]
+    if undecided or not any(j.witness.decides for j in judgements):
+        return INCONCLUSIVE, undecided, max((j.more for j in undecided), default=PAIRS_FEWEST)
+    return SAME, [j for j in judgements if j.witness.decides], 0
+
+
+# ---- what may not be compared ----
+
+SCENARIO = ("scenario", "options", "mode", "window")
+MACHINE = ("cpu", "cores", "kernel", "memory_mb")
+BUILD = ("compiler", "flags", "allocator", "librdkafka", "libpq", "cmake")
+
+
+def refusals(before, after):
+    """Why the two can't be compared at all; `before` and `after` are what is known of each side, by name."""
+    return [f"{name}: {before.get(name)} against {after.get(name)}" for name in (*SCENARIO, *MACHINE)
+            if before.get(name) != after.get(name)]
+
+
+def build_differences(before, after):
+    """What of the builds differs, though not by the change under test."""
+    return [f"{name}: {before.get(name) or 'unknown'} → {after.get(name) or 'unknown'}" for name in BUILD
+            if before.get(name) != after.get(name)]
+
+
+# ---- functions ----
+
+def moved(before, after, least):
+    """Functions by group: {group: (before, after, [(gain, name)])}, of {(group, name): cost of an event}. Cost that went
+    from one function to another of its group is no change of the group: only those whose sum moved by `least` (a part)
+    have causes."""
+    found = {}
+    for group in sorted({group for group, _ in {*before, *after}}):
+        names = {name for which, name in {*before, *after} if which == group}
+        gains = sorted(((after.get((group, n), 0) - before.get((group, n), 0), n) for n in names),
+                       key=lambda row: abs(row[0]), reverse=True)
+        sums = [sum(side.get((group, n), 0) for n in names) for side in (before, after)]
+        changed = sums[0] == 0 or abs(sums[1] / sums[0] - 1) > least
+        sign = 1 if sums[1] >= sums[0] else -1
+        found[group] = (*sums, [row for row in gains if row[0] * sign > 0 and changed])
+    return found
