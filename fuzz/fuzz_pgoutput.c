@@ -48,11 +48,14 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static void on_transaction(void *context, const struct mr_transaction *transaction)
+static mr_status on_transaction(void *context, const struct mr_transaction *transaction,
+                                struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct seen *seen = context;
     seen->calls++;
     read_all(seen, transaction->origin.data, transaction->origin.len);
+    return MR_OK;
 }
 
 static void on_relation_end(void *context, const struct mr_relation *relation)

@@ -12,6 +12,8 @@
 
 enum { BUFFER_BYTES = 1 << 20, TYPE_TEXT = 25, FULL_EVERY = 5 };
 
+unsigned fuzz_stream_refused;
+
 struct model {
     struct mr_source_handler handler;
     struct mr_encoder *encoders[2];
@@ -126,20 +128,28 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static void on_begin(void *context, const struct mr_transaction *transaction)
+static mr_status on_begin(void *context, const struct mr_transaction *transaction,
+                          struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct model *model = context;
     MR_ASSERT(!model->in_transaction);
-    MR_ASSERT(transaction->commit_lsn > model->last.commit_lsn);
+    /* A message outside transactions may end where the commit record begins. */
+    struct mr_position first = {.commit_lsn = transaction->commit_lsn, .ordinal = 1};
+    MR_ASSERT(mr_position_compare(first, model->last) > 0);
     model->in_transaction = true;
+    return MR_OK;
 }
 
-static void on_commit(void *context, const struct mr_transaction *transaction)
+static mr_status on_commit(void *context, const struct mr_transaction *transaction,
+                           struct mr_error *ret_error)
 {
+    (void)ret_error;
     struct model *model = context;
     MR_ASSERT(model->in_transaction);
     MR_ASSERT(transaction->end_lsn > transaction->commit_lsn);
     model->in_transaction = false;
+    return MR_OK;
 }
 
 static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
@@ -157,13 +167,6 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
     }
 }
 
-static struct mr_key_columns no_keys(void *context, const struct mr_relation *relation)
-{
-    (void)context;
-    (void)relation;
-    return (struct mr_key_columns){0};
-}
-
 static void model_open(struct model *model)
 {
     static uint8_t buffer[BUFFER_BYTES];
@@ -178,13 +181,17 @@ static void model_open(struct model *model)
         .relation_end = on_relation_end,
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(model->encoders); i++) {
+        static const char *const all_messages[] = {"*"};
         const struct mr_encode_options options = {
+            .message_prefixes = all_messages,
+            .message_prefix_count = 1,
+            .message_bytes_max = SIZE_MAX,
             .format = i == 0 ? MR_FORMAT_DEBEZIUM : MR_FORMAT_FLAT,
             .topic_prefix = "fuzz",
             .unavailable_value = "?",
             .tombstones = true,
         };
-        model->encoders[i] = mr_encoder_new(&options, &model->topics, no_keys, NULL);
+        model->encoders[i] = mr_encoder_new(&options, &model->topics);
     }
 }
 
@@ -208,6 +215,7 @@ static void play(struct model *model, struct mr_pgoutput *decoder)
     MR_ASSERT(status == MR_OK || error.text[0] != 0);
     MR_ASSERT(mr_pgoutput_in_transaction(decoder) == model->in_transaction);
     if (status != MR_OK) {
+        fuzz_stream_refused++;
         mr_pgoutput_reset(decoder, &model->handler);
         model->in_transaction = false;
         model->last = model->full = (struct mr_position){0};

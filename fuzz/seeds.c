@@ -1,14 +1,17 @@
 /* Usage: fuzz_seeds FOLDER
  *
- * Writes the seed corpus, one folder a target, from what the unit tests build their streams with, and the dictionary
- * of the configuration. */
+ * Writes the seed corpus, one folder a target, from what the unit tests build their streams with, from recordings of real
+ * servers, and the dictionary of the configuration. */
 #include <errno.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "config/values.h"
+#include "record/stream_file.h"
 #include "testing/recording.h"
 
 enum { XLOG_HEADER = 25 }; /* what stands before the message in a 'w' payload */
@@ -37,7 +40,7 @@ static void write_file(const char *target, const char *name, mr_slice bytes)
 }
 
 /* Each message of the recording, once inside and once outside a transaction. */
-static void write_messages(mr_slice recording)
+static void write_messages(const char *name, mr_slice recording)
 {
     mr_slice payload;
     unsigned number = 0;
@@ -46,9 +49,9 @@ static void write_messages(mr_slice recording)
             continue;
         }
         for (unsigned inside = 0; inside < 2; inside++) {
-            char name[32];
-            snprintf(name, sizeof(name), "%02u-%u", number, inside);
-            FILE *file = open_file("fuzz_pgoutput", name);
+            char seed[64];
+            snprintf(seed, sizeof(seed), "%s-%03u-%u", name, number, inside);
+            FILE *file = open_file("fuzz_pgoutput", seed);
             fputc((int)inside, file);
             fwrite(payload.data + XLOG_HEADER, 1, payload.len - XLOG_HEADER, file);
             fclose(file);
@@ -64,9 +67,66 @@ static void write_streams(void)
     mr_recording_rows(&rows, 8, 3);
     write_file("fuzz_stream", "everything", mr_recording_slice(&everything));
     write_file("fuzz_stream", "rows", mr_recording_slice(&rows));
-    write_messages(mr_recording_slice(&everything));
+    write_messages("built", mr_recording_slice(&everything));
     mr_recording_done(&everything);
     mr_recording_done(&rows);
+}
+
+static struct mr_text read_file(const char *path)
+{
+    struct mr_text bytes = {0};
+    char part[4096];
+    FILE *file = fopen(path, "rb");
+    for (size_t len; file != NULL && (len = fread(part, 1, sizeof(part), file)) > 0;) {
+        mr_text_add(&bytes, part, len);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return bytes;
+}
+
+/* What a real server sent, in the form of the targets' inputs. */
+static void write_recording(const char *path)
+{
+    struct mr_text bytes = read_file(path);
+    mr_slice file = {.data = (const uint8_t *)bytes.data, .len = bytes.len};
+    struct mr_recording stream = {0};
+    struct mr_stream_frame frame;
+    struct mr_error error = {0};
+    mr_status status = MR_OK;
+    for (size_t at = 0; (status = mr_stream_file_next(file, &at, &frame, &error)) == MR_OK;) {
+        if (frame.kind == MR_STREAM_RECEIVED) {
+            mr_recording_payload(&stream, frame.bytes);
+        }
+    }
+    if (status != MR_END) {
+        fprintf(stderr, "fuzz_seeds: %s: %s\n", path, error.text);
+        exit(1);
+    }
+    /* …/pg15/wide.rec becomes pg15-wide. */
+    const char *version = strstr(path, "/recordings/") + strlen("/recordings/");
+    char name[64];
+    int version_len = (int)strcspn(version, "/");
+    const char *of = version + version_len + 1;
+    snprintf(name, sizeof(name), "%.*s-%.*s", version_len, version, (int)strcspn(of, "."), of);
+    write_file("fuzz_stream", name, mr_recording_slice(&stream));
+    write_messages(name, mr_recording_slice(&stream));
+    mr_recording_done(&stream);
+    mr_text_done(&bytes);
+}
+
+static void write_recordings(void)
+{
+    glob_t found;
+    if (glob(MR_SOURCE_DIR "/tests/recordings/pg*/*.rec", 0, NULL, &found) != 0) {
+        fputs("fuzz_seeds: there are no recordings in tests/recordings\n", stderr);
+        exit(1);
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        write_recording(found.gl_pathv[i]);
+    }
+    globfree(&found);
 }
 
 /* Every option with its default, a file of Outboxx's form, and the names for the dictionary. */
@@ -108,6 +168,7 @@ int main(int argc, char **argv)
     folder = argv[1];
     mkdir(folder, 0777);
     write_streams();
+    write_recordings();
     write_configurations();
     write_file("fuzz_json", "text",
                MR_SLICE("plain \"quoted\" \\ \t \x01 \xC3\xA9 \xF0\x9F\x98\x80 \xFF"));

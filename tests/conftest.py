@@ -2,7 +2,22 @@ import functools
 
 import pytest
 
-from kit import Database, Millrace, Topic
+from kit import CANNOT_TRY, Database, Millrace, Topic
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says once, at the end and in plain sight, what this machine can't try."""
+    untried = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        _, _, reason = report.longrepr
+        if CANNOT_TRY in reason:
+            untried.setdefault(reason.split(CANNOT_TRY)[1], []).append(report.nodeid)
+    if untried:
+        terminalreporter.section("not tried on this machine", yellow=True, bold=True)
+    for reason, tests in untried.items():
+        terminalreporter.write_line(f"{reason}: {len(tests)} " + ("test" if len(tests) == 1 else "tests"))
+        for test in tests:
+            terminalreporter.write_line(f"    {test}")
 
 
 @pytest.fixture

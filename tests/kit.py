@@ -15,6 +15,7 @@ import time
 import uuid
 
 import psycopg
+import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -31,6 +32,15 @@ CLIENT = {"bootstrap.servers": BOOTSTRAP, "log_level": 0, "reconnect.backoff.ms"
 NOT_YET = (KafkaException, psycopg.OperationalError)
 
 
+CANNOT_TRY = "can't be tried here: "
+
+
+def cannot_try(reason):
+    """Ends a test that needs what this machine refuses (a mount, a network of its own); conftest.py tells of all of
+    them at the end of the run."""
+    pytest.skip(CANNOT_TRY + str(reason))
+
+
 def stand(*command):
     """A command of scripts/stand.sh; what it said comes with the failure."""
     with tempfile.TemporaryFile("w+") as said:
@@ -45,6 +55,11 @@ def dsn(database, port=None):
     if port is not None:
         server = server.rsplit(":", 1)[0] + f":{port}"
     return server + "/" + database
+
+
+def broker_pid():
+    with open(os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "kafka.pid"), encoding="utf-8") as file:
+        return int(file.read())
 
 
 def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
@@ -100,7 +115,9 @@ class Database:
         return sorted(eventually(lambda: self.admin.list_topics(timeout=5), 60, "the list of topics").topics)
 
     def make_topic(self, table, partitions=1, config=None):
-        topic = self.topic(table)
+        return self.create_topic(self.topic(table), partitions, config)
+
+    def create_topic(self, topic, partitions=1, config=None):
 
         def made():
             try:
@@ -156,7 +173,7 @@ class Millrace:
     def native(self, tables, options):
         database = self.database
         values = {
-            "tables": json.dumps(list(tables)), "topic_prefix": json.dumps(database.prefix),
+            "tables": json.dumps(list(tables), ensure_ascii=False), "topic_prefix": json.dumps(database.prefix),
             "log.format": '"json"', "source.postgres.connection_env": '"TEST_URL"',
             "source.postgres.slot_name": json.dumps(database.slot),
             "source.postgres.publication_name": json.dumps(database.publication),

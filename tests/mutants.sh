@@ -5,7 +5,7 @@
 # tests/faults/mutants.py), in a copy of the sources, and runs the check that must catch it.
 # Prints a table; the exit code is 0 when all are caught. Takes some minutes.
 #
-#   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715)
+#   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac

@@ -12,10 +12,10 @@
 #   --self-test         shows that a frozen process, repeats and broken profiles are noticed
 #
 #   MILLRACE_BIN        binary under test (default build/ci/millrace, which has heap profiles)
-#   MILLRACE_TEST_PORT  first of the ports of the stand (default 21725)
+#   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
-export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/ci/millrace} MILLRACE_TEST_PORT=${MILLRACE_TEST_PORT:-21725}
+export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/ci/millrace}
 . "$REPO_ROOT/tests/faults/stand.sh"
 "$MILLRACE_PYTHON" "$REPO_ROOT/tests/faults/profiler_soak.py" "$@"

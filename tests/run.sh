@@ -2,15 +2,16 @@
 # Usage: tests/run.sh [pytest's arguments]
 #
 # System tests: the built binary against a real PostgreSQL and a real Kafka, which get a
-# stand of their own (own folder, own ports: runs with other ports go side by side) and are removed afterwards.
+# stand of their own, which goes away afterwards; several runs go side by side.
 # For example: tests/run.sh -k sigterm
 #
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
-#   MILLRACE_TEST_PORT     first of the six ports in a row that the stand takes (default 19190);
-#                          below 32768, where the system takes ports for connections from
+#   MILLRACE_TEST_PORT     take the stand's six ports from the twenty that begin here (default:
+#                          free ones between 15000 and 19999)
 #   MILLRACE_TEST_PG       PostgreSQL's major version: 15 (default), 16, 17 or 18
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
-#                          flaky and do not fail the run (tests/README.md)
+#                          flaky, and three of them fail the run (tests/README.md)
+#   MILLRACE_TEST_FLAKY    file that the names of flaky tests are added to
 #   MILLRACE_TEST_CHANGES  changes of the concurrent writers (default 100000)
 #   MILLRACE_TEST_CYCLES   kills and stops under load (default 6)
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)
@@ -27,14 +28,10 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 
-port=${MILLRACE_TEST_PORT:-19190}
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
 binary_under_test
-own_stand "stand-test-$port" "$port"
-export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_SECURE_PORT=$((port + 3))
-export MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_PROXIED_PORT=$((port + 4))
-export MILLRACE_STAND_PROXY_PORT=$((port + 5))
-stand=$REPO_ROOT/scripts/stand.sh
+export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_PROXIED=1
+own_stand stand-test
 cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs
 
@@ -44,7 +41,7 @@ run_pytest() {
 }
 
 failed_tests() {
-    "$MILLRACE_PYTHON" -c 'import json, sys; print(*json.load(open(sys.argv[1])))' \
+    "$MILLRACE_PYTHON" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' \
         "$cache/v/cache/lastfailed"
 }
 
@@ -55,23 +52,25 @@ keep_logs() {
 }
 
 main() {
-    local code=0 names
-    trap '"$stand" wipe > /dev/null 2>&1 || true' EXIT
-    "$stand" wipe > /dev/null 2>&1 || true
+    local code=0 names=()
+    trap 'stand wipe > /dev/null 2>&1 || true' EXIT
     rm -rf "$cache"
-    "$stand" up --pg "$MILLRACE_TEST_PG"
-    eval "$("$stand" env)"
+    stand up --pg "$MILLRACE_TEST_PG"
+    eval "$(stand env)"
     cd "$REPO_ROOT/tests"
     run_pytest "$@" || code=$?
     [ "$code" -eq 0 ] || keep_logs
     # 1 is "some tests failed"; everything else is no matter of a second try.
     if [ "$code" -eq 1 ] && [ "${MILLRACE_TEST_RERUN:-0}" = 1 ]; then
-        names=$(failed_tests)
-        say "once more: $names"
-        "$stand" up
+        mapfile -t names < <(failed_tests)
+        say "once more: ${names[*]}"
+        stand up
         code=0
         run_pytest --last-failed --last-failed-no-failures none "$@" || code=$?
-        if [ "$code" -eq 0 ]; then say "flaky: $names"; fi
+        if [ "$code" -eq 0 ]; then
+            printf '%s\n' "${names[@]}" >>"${MILLRACE_TEST_FLAKY:-/dev/null}"
+            flaky_report "${names[@]}" || code=1
+        fi
     fi
     return "$code"
 }

@@ -3,7 +3,8 @@
 #                      [--brokers 3] [--profiler] [--every SECONDS] [--peer debezium]
 #
 # The storm: load and every fault of tests/faults/director.py, drawn by the seed, for N
-# minutes; then everything in the topics is compared with the tables. Prints one line:
+# minutes; then everything in the topics is compared with the tables. Beside the rows that are
+# counted, the wide workload (tests/wide/storm.py) is written and judged. Prints one line:
 # events, lost, phantom, duplicates, order violations, early confirms, kills, cuts. The
 # exit code is 0 when nothing is wrong. With exactly-once the topics are read as a reader
 # of committed records does, and a repeat is wrong, too. With three brokers, each record on
@@ -17,8 +18,7 @@
 # build/peer-logs. With --every, one seed gives both the same faults.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)
-#   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715), and what its folder is
-#                       called after: storms with ports of their own run side by side
+#   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac

@@ -10,7 +10,7 @@
 # order and, with exactly-once, none came twice.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)
-#   MILLRACE_TEST_PORT  first of the ports of the stand (default 21715)
+#   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac

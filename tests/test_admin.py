@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import http.client
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from kit import BINARY, eventually, figures, http_get
+from kit import BINARY, eventually, figures, http_get, is_linked_with
 
 NOBODY = "127.0.0.1:1"  # a port where nobody listens
 
@@ -202,11 +203,72 @@ def test_unix_socket(streaming, tmp_path):
     assert not path.exists()
 
 
+def test_what_is_not_a_dead_socket_stays(database, millrace, tmp_path):
+    """A file in the socket's place is somebody's; a socket that is listened on as well."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    file = tmp_path / "precious"
+    file.write_text("data")
+    code, said = millrace(http__address=f'"unix:{file}"', http__required="true").run_to_end()
+    assert code == 71 and "can't be listened on" in said and file.read_text() == "data"
+    path = tmp_path / "http.sock"
+    first = millrace(http__address=f'"unix:{path}"').start().streaming()
+    second = millrace(http__address=f'"unix:{path}"', http__required="true")
+    code, said = second.run_to_end()
+    assert code == 71 and first.get("/healthz").status == 200
+    # Another's socket in the place of its own stays at its end, too.
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        assert first.stop() == 0
+        assert path.exists()
+
+
+def test_guessing_a_password_takes_time(streaming, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text("open sesame\n")
+    secret.chmod(0o600)
+    process = streaming(http__username='"ann"', http__password_file=f'"{secret}"')
+    answers = [process.get("/status", user="ann:wrong").status for _ in range(40)]
+    assert answers[:5] == [401] * 5 and answers.count(429) >= 30, answers
+    told = process.wait_for("http_login_failed")
+    assert told["from"] == "127.0.0.1" and "wrong" not in json.dumps({**told, "message": ""})
+    assert process.get("/healthz").status == 200  # probes send no password
+    eventually(lambda: process.get("/status", user="ann:open sesame").status == 200, 10, "the right one in its turn")
+    assert process.get("/status", user="ann:open sesame").status == 200
+
+
+def test_pages_of_others_start_nothing(streaming):
+    """A link or a picture on a page of another site, and a name that a stranger points at this machine."""
+    process = streaming(profiling__endpoints="true")
+    path = "/pprof/profile/folded?seconds=1"
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        assert process.get(path, headers={"Sec-Fetch-Site": site}).status == status
+    assert process.get("/status", headers={"Sec-Fetch-Site": "cross-site"}).status == 200  # nobody can read it there
+    assert process.get("/pprof/heap/reset", method="POST", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
+
+
+@pytest.mark.skipif(not is_linked_with("jemalloc"), reason="CPU profiles are taken one at a time; others are of the heap")
+def test_long_profiles_leave_a_place(streaming):
+    process = streaming(profiling__endpoints="true", profiling__heap="true")
+    asked = [socket.create_connection(process.address().split(":")) for _ in range(2)]
+    for client in asked:
+        client.sendall(b"GET /pprof/heap/folded?seconds=600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    # The server reads what has come in the order it came in; both run before a third is asked for.
+    eventually(lambda: process.get("/pprof/heap/folded?seconds=1").status == 200, what="a short one beside them")
+    answer = process.get("/pprof/heap/folded?seconds=61")
+    assert answer.status == 429 and "one place is kept" in answer.body
+    for client in asked:
+        client.close()
+    assert process.stop() == 0
+
+
 def test_an_open_address_is_warned_of(streaming):
     process = streaming(http__address='":0"')
     assert "http.username" in process.wait_for("http_exposed")["message"]
     port = process.address().rsplit(":", 1)[1]
     assert http_get(f"127.0.0.1:{port}", "/healthz", headers={"Host": "anything"}).status == 200
+    assert http_get(f"127.0.0.1:{port}", "/status", headers={"Host": "evil.example"}).status == 403
 
 
 def test_port_taken(database, streaming, millrace):

@@ -110,7 +110,7 @@ def run(arguments, environment):
 
 PAGES = ("/", "/live_page.js", "/live_page.css", "/metrics", "/status", "/healthz", "/readyz", "/api/history",
          "/no/such/page", "/pprof/", "/debug/pprof/cmdline", "/pprof/last-minute/folded", "/pprof/last-minute/flamegraph",
-         "/pprof/profile/folded?seconds=1", "/pprof/profile/flamegraph?seconds=1", "/pprof/offcpu/folded?seconds=1",
+         "/pprof/profile/folded?seconds=1", "/pprof/profile/flamegraph?seconds=1",
          "/pprof/heap/folded")
 
 
@@ -119,7 +119,7 @@ def test_nothing_that_runs_well_tells(database, millrace, topic, tmp_path, secre
     database.run(TABLE)
     heap = "true" if b"jemalloc" in run(["--version"], os.environ) else "false"
     process = millrace(
-        log__level='"debug"', skipped_operations="[]", pipeline__batch_size='"32KiB"',
+        log__level='"debug"', skipped_operations="[]", messages__prefixes='["*"]', pipeline__batch_size='"32KiB"',
         http__username='"someone"', http__password_env='"HTTP_SECRET"',
         profiling__endpoints="true", profiling__heap=heap, profiling__path=f'"{tmp_path}/profiles"',
         profiling__interval='"1s"', profiling__capture_path=f'"{tmp_path}/captures"',
@@ -243,7 +243,6 @@ def test_wrong_passwords(database, millrace, secret_role):
     f'[source.postgres]\nconnection = "host=x password={PG_SECRET}\n',
     f'[sink.kafka]\nbrokers = ["{NOBODY}"]\n[sink.kafka.sasl]\npassword = "{KAFKA_SECRET}"\n',
     f'[sink.kafka]\nbrokers = ["{NOBODY}"]\n[sink.kafka.properties]\n"sasl.password" = "{KAFKA_SECRET}"\n',
-    f'[profiling]\npush_url = "http://u:{HTTP_SECRET}@{NOBODY}"\n',
     f'[http]\nusername = "u"\npassword = "{HTTP_SECRET}"\n',
 ])
 def test_secrets_in_the_file(database, millrace, text):

@@ -2,7 +2,7 @@
 
 from confluent_kafka.admin import NewTopic
 
-from kit import check, dsn, eventually
+from kit import check, dsn, eventually, is_linked_with
 
 
 def state(database):
@@ -25,10 +25,19 @@ def test_every_finding_at_once(database, millrace):
     before = state(database)
     code, text = check(millrace(tables=("t", "v", "u", "absent"), sink__kafka__create_topics="false"))
     assert code == 78, text
-    for part in ('"public"."t": has no replica identity', 'REPLICA IDENTITY FULL', '"public"."v": is no table',
+    for part in ('"public"."t": has no replica identity', 'REPLICA IDENTITY FULL', '"public"."v": is not a table',
                  '"public"."u": is unlogged', '"public"."absent": does not exist', "kafka-topics.sh", "8 errors"):
         assert part in text, text
     assert state(database) == before
+
+
+def test_heap_profiles_that_this_build_has_not(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    code, text = check(millrace(profiling__heap="true"))
+    if is_linked_with("jemalloc"):
+        assert code == 0, text
+    else:
+        assert code == 78 and "MILLRACE_JEMALLOC=ON" in text
 
 
 def test_few_rights(database, millrace):

@@ -95,7 +95,7 @@ def test_slot_is_not_confirmed_before_kafka_has_it(database, millrace, topic):
     commit = database.run("SELECT pg_current_wal_lsn()")[0][0]
     process.wait_for("topic_wait")
     eventually(lambda: database.run("SELECT reply_time > now() - interval '1 second' FROM pg_stat_replication "
-                                    "WHERE application_name = 'millrace' AND pid = %s",
+                                    "WHERE application_name LIKE 'millrace %%' AND pid = %s",
                                     [database.slot_row("active_pid")])[0][0], 30, "a status update")
     assert not database.slot_row(f"confirmed_flush_lsn >= '{commit}'")
     database.make_topic("t")

@@ -112,3 +112,45 @@ def test_the_shop_flows_with_its_roles(shop, millrace, topic):
         assert connection.execute("SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s", [shop.slot]).fetchone()
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SELECT * FROM orders")
+
+
+# ---- the repository's own workflows ----
+
+def workflows():
+    folder = path(".github", "workflows")
+    return {name: read(".github", "workflows", name) for name in sorted(os.listdir(folder))}
+
+
+def test_no_code_of_a_pull_request_runs_where_something_can_be_written():
+    """Neither a token that writes nor pull_request_target; what comments runs nothing that it was given."""
+    for name, text in workflows().items():
+        assert "pull_request_target" not in text, name
+        if re.search(r"^  pull_request:", text, re.MULTILINE):
+            granted = set(re.findall(r"^\s+([\w-]+): write", text, re.MULTILINE))
+            assert granted <= ({"security-events"} if name == "codeql.yml" else set()), (name, granted)
+        if "workflow_run:" in text:
+            assert "checkout" not in text and "run: " not in text, name
+        assert re.search(r"^permissions:", text, re.MULTILINE), name
+
+
+def test_checkouts_leave_no_token_behind():
+    for name, text in workflows().items():
+        assert text.count("actions/checkout@") == text.count("persist-credentials: false"), name
+
+
+def test_actions_have_fixed_versions():
+    for name, text in workflows().items():
+        for action in re.findall(r"uses: (\S+)", text):
+            assert re.search(r"@(v\d+(\.\d+)*|[0-9a-f]{40})$", action), (name, action)
+
+
+def test_kubernetes_pods_reach_only_what_they_need():
+    policy = read("docs", "deploy", "kubernetes.yaml").split("kind: NetworkPolicy")[1]
+    assert "policyTypes: [Ingress, Egress]" in policy and "port: 9464" in policy
+    assert set(re.findall(r"port: (\d+)", policy)) == {"9464", "53", "5432", "9092"}
+
+
+def test_python_packages_are_pinned_with_hashes():
+    wanted = re.findall(r"^([\w.-]+)(?:\[\w+\])?==", read("tests", "requirements.in"), re.MULTILINE)
+    pinned = re.findall(r"^([\w.-]+)(?:\[\w+\])?==\S+ \\\n +--hash=sha256:", read("tests", "requirements.txt"), re.MULTILINE)
+    assert {name.lower() for name in wanted} <= {name.lower() for name in pinned}

@@ -31,21 +31,21 @@ def files(*patterns):
 DOCUMENTS = files("*.md", "docs/*.md", "*/README.md")
 
 
-def printed(command):
-    return subprocess.run([BINARY, command], check=True, text=True, capture_output=True).stdout
+def printed(*arguments):
+    return subprocess.run([BINARY, *arguments], check=True, text=True, capture_output=True).stdout
 
 
 @pytest.fixture(scope="module")
 def options():
     """Every option's full name."""
-    found = set(re.findall(r"^\| `([a-z0-9_.]+)` \|", printed("config-reference"), re.MULTILINE))
+    found = set(re.findall(r"^\| `([a-z0-9_.]+)` \|", printed("reference", "config"), re.MULTILINE))
     assert "sink.kafka.brokers" in found
     return found
 
 
 def test_generated_documents_are_those_of_the_program():
-    for command, path in (("config-reference", "docs/configuration.md"), ("metrics-reference", "docs/metrics.md")):
-        assert printed(command) == read(path), f"millrace {command} > {path}"
+    for command, path in (("config", "docs/configuration.md"), ("metrics", "docs/metrics.md")):
+        assert printed("reference", command) == read(path), f"millrace reference {command} > {path}"
 
 
 def test_metrics_exist():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_table_without_identity(database, millrace):
 
 def test_view(database, millrace):
     database.run("CREATE VIEW t AS SELECT 1 AS id")
-    fails(millrace(), 78, "is no table")
+    fails(millrace(), 78, "is not a table")
 
 
 def test_missing_publication(database, millrace):
@@ -65,6 +66,21 @@ def test_publication_lost_behind_the_slot(database, millrace):
     assert process.stop() == 0
     database.run(f"DROP PUBLICATION {database.publication}")
     fails(process, 10, "younger than the slot", "pg_drop_replication_slot")
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_publication_dropped_and_made_again(database, millrace, running):
+    """A row that was written in between can't be sent. PostgreSQL 18 goes on without it and only warns."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.run(f"ALTER DATABASE {database.name} SET client_min_messages = error")
+    process = millrace().start().streaming()
+    if not running:
+        assert process.stop() == 0
+    for statement in (f"DROP PUBLICATION {database.publication}", "INSERT INTO t VALUES (1)",
+                      f"CREATE PUBLICATION {database.publication} FOR TABLE t", "INSERT INTO t VALUES (2)"):
+        database.run(statement)
+    code, said = (process.ended(30), "".join(process.lines)) if running else process.run_to_end()
+    assert code == 10 and "younger than the slot" in said, said
 
 
 def test_missing_slot(database, millrace):
@@ -145,7 +161,7 @@ def test_role_without_replication(database, millrace):
      ['"acks" can\'t be set']),
     ('tables = ["t"]\n[source.postgres]\nconnection = "host=x password=canary"\n', 3,
      ["holds a password", "password_env"]),
-    ('tables = ["t"]\nformat debezium\n', 2, ["no valid TOML"]),
+    ('tables = ["t"]\nformat debezium\n', 2, ["not valid TOML"]),
     ('tables = ["t"]\n[pipeline]\nbatches = 1\n', 3, ["out of range"]),
 ])
 def test_configuration(database, millrace, text, line, parts):
@@ -161,12 +177,22 @@ def test_configuration(database, millrace, text, line, parts):
 def test_unknown_kafka_property(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     fails(millrace(**{'sink__kafka__properties."no.such"': '"x"'}), 78, "no.such", "is not accepted",
-          "librdkafka's configuration page")
+          "docs/configuration.md")
 
 
 def test_all_problems_at_once(database, millrace):
     _, said = millrace(text='tabels = []\nformat = "xml"\n[log]\nlevel = 3\n').run_to_end()
     assert said.count("config.toml:") == 3
+
+
+def test_no_text_of_a_server_steers_the_terminal(database, millrace):
+    """DEL, C1 controls and escapes in a name that the log shows as text."""
+    process = millrace(log__format='"text"')
+    process.write(process.native((), {"log.format": '"text"'}).replace(
+        "tables = []", 'tables = ["\\"a\\u009b31m\\u007f\\u001b[2J\\""]'))
+    code, said = process.run_to_end()
+    assert code == 78 and "does not exist" in said, said
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", said), repr(said)
 
 
 def test_usage(database, millrace):

@@ -1,10 +1,12 @@
 """Servers that go away and come back."""
 
+import os
+import signal
 import time
 
 import pytest
 
-from kit import eventually, stand
+from kit import broker_pid, eventually, stand
 from ledger import TABLE, Check, Writers, confirmed_past, size
 
 
@@ -91,6 +93,38 @@ def test_postgresql_can_stop_while_kafka_is_away(database, millrace, topic):
     assert record.json_key == {"writer": 0, "n": 2}
     assert process.stop() == 0
     assert stopped_after < 30
+
+
+@pytest.mark.parametrize("rows, answers", [(1, 25), (40000, 8)], ids=["idle", "no room"])
+def test_short_wal_sender_timeout_while_kafka_stands_still(database, millrace, topic, rows, answers):
+    """A server that often asks for a sign of life gets it, also while there is no room for what it sends, and is not
+    taken for one that shuts down."""
+    database.run(TABLE)
+    process = millrace(pipeline__memory='"64MiB"')
+    process.environment["TEST_URL"] += "?options=-c%20wal_sender_timeout%3D2s"
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (0, 0, 'x')")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    all_confirmed(database)
+    broker = broker_pid()
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        database.run("INSERT INTO t SELECT 1, g, repeat('x', 2000) FROM generate_series(1, %s) g", [rows])
+        heard = {}  # when, at each position
+
+        def so_often():
+            assert not process.log("source_lost"), "".join(process.lines)
+            for at, when in database.run(
+                    "SELECT sent_lsn, reply_time FROM pg_stat_replication JOIN pg_replication_slots ON pid = active_pid "
+                    "WHERE slot_name = %s", [database.slot]):
+                heard.setdefault(at, set()).add(when)
+            return heard and max(map(len, heard.values())) > answers
+        eventually(so_often, 120, "the server's hearing of us")
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    assert len(reader.take(rows)) == rows
+    assert process.stop() == 0
 
 
 def test_started_before_the_servers(database, millrace, topic):

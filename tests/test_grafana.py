@@ -21,7 +21,7 @@ from prometheus import CONFIGURATION, ROOT, Prometheus, Sample, postgres_exporte
 GRAFANA = os.path.join(ROOT, "grafana")
 # What Grafana puts in place of its variables.
 VARIABLES = {"$__rate_interval": "15s", "$__interval": "5s", "$__range": "1m", "$instance": ".*",
-             "$stage": "acknowledged"}
+             "$stage": "flush"}
 SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
 METRIC = re.compile(r"\b(?!container_label_)(?:millrace_|process_|container_|kafka_|pg_|tool:|instance:)[a-z0-9_:]+")
 

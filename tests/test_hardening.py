@@ -55,6 +55,23 @@ def test_stack_protector_and_fortified_functions_are_used():
     assert re.search(r"__\w+_chk@GLIBC", symbols)
 
 
+def test_returns_are_guarded():
+    """The processor's shadow stack (CET) is used only where the linked program's note says so. Every unit also has the
+    landing pads for jumps (the flag below), but Debian's own start files have none."""
+    if "X86-64" not in readelf("-h"):
+        pytest.skip("another processor's note")
+    assert re.search(r"x86 feature:.*SHSTK", readelf("-n")), readelf("-n")
+
+
+def test_bounds_are_checked_where_their_size_is_known_at_run_time():
+    """Level 3 of _FORTIFY_SOURCE, and the checks of libstdc++; both show as macros in the debug information's flags or
+    as the functions that they call."""
+    symbols = readelf("--dyn-syms")
+    assert "__memcpy_chk" in symbols or "__snprintf_chk" in symbols
+    with open(BINARY, "rb") as file:
+        assert b"__glibcxx_assert_fail" in file.read() or "_ZSt21__glibcxx_assert_fail" in symbols
+
+
 def test_every_unit_is_compiled_with_the_flags():
     producers = re.findall(r"DW_AT_producer\s*:.*?((?:GNU C|clang)[^\n]*)", readelf("--debug-dump=info"))
     ours = [text for text in producers if text.startswith("GNU C")]

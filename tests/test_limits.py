@@ -10,7 +10,7 @@ import time
 import pytest
 
 from faults.servers import Disk
-from kit import BINARY, Millrace, eventually, http_get
+from kit import BINARY, Millrace, cannot_try, eventually, http_get
 
 
 def cpu_seconds(process):
@@ -155,7 +155,10 @@ def test_stop_while_nobody_reads_the_log(database, unread, topic):
 def test_full_disk_under_the_log(database, unread, topic, tmp_path):
     name = database.make_topic("t")
     reader = topic(name)
-    disk = Disk(str(tmp_path / "disk"), 1)
+    try:
+        disk = Disk(str(tmp_path / "disk"), 1)
+    except PermissionError as error:
+        cannot_try(error)
     try:
         unread.start_with(subprocess.DEVNULL, *disk.inside, "sh", "-c", 'log=$1; shift; exec "$@" 2> "$log"', "sh",
                           f"{disk.folder}/log")

@@ -55,8 +55,12 @@ def check_between(before, shown, after):
 
 
 def test_figures_are_those_of_metrics(database, page, browser):
+    looked = threading.Event()
+
     def burst():
-        for _ in range(20):
+        for part in range(20):
+            if part == 10:
+                looked.wait(60)  # else all of it might be through before the page has turned once
             database.run(f"INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, {BURST_ROWS // 20})")
     writer = threading.Thread(target=burst)
     writer.start()
@@ -69,6 +73,7 @@ def test_figures_are_those_of_metrics(database, page, browser):
         check_between(before, shown, after)
         acknowledged = after["millrace_records_acknowledged_total"]
         moments += 1
+        looked.set()
     writer.join()
     assert moments > 1
 

@@ -17,18 +17,19 @@ LOAD = os.path.join(os.path.dirname(os.environ["MILLRACE_BIN"]), "millrace-load"
 def load(database, millrace, tmp_path):
     """Makes the tables, starts millrace on them, and runs millrace-load with it."""
 
-    def start(scenario, *options, tables=1):
+    def start(scenario, *options, tables=1, millrace_options=None):
         common = ["--url", dsn(database.name), "--tables", str(tables), "--quiet"]
         subprocess.run([LOAD, "prepare", *common], check=True)
-        process = millrace(tables=[f"public.load_{i + 1}" for i in range(tables)]).start().streaming()
+        process = millrace(tables=[f"public.load_{i + 1}" for i in range(tables)],
+                           **(millrace_options or {})).start().streaming()
         report = str(tmp_path / "load.json")
         return report, subprocess.Popen(
             [LOAD, scenario, *common, "--brokers", BOOTSTRAP, "--topic-prefix", database.prefix, "--slot",
              database.slot, "--pid", str(process.process.pid), "--json", report, *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def run(scenario, *options, tables=1):
-        report, process = start(scenario, *options, tables=tables)
+    def run(scenario, *options, tables=1, millrace_options=None):
+        report, process = start(scenario, *options, tables=tables, millrace_options=millrace_options)
         out, errors = process.communicate(timeout=150)
         assert process.returncode == 0, out + errors
         with open(report, encoding="utf-8") as file:
@@ -72,10 +73,39 @@ def test_a_rate_is_kept_on_average(load):
 
 def test_a_burst_is_absorbed(load):
     report, text, _ = load("burst", "--rate", "500", "--seconds", "9", "--burst-events", "20000",
-                           "--burst-transaction", "5000")
+                           "--burst-transaction", "5000", "--mix", "100,0,0")
     assert report["complete"] and report["delivered"] == report["events"] >= 20000
     assert report["in_flight_peak"] > 1000
     assert "burst" in text
+    # All three are times of single events, so that the means add up (two clocks, and a commit's way back to the writer).
+    means = [report[name]["mean"] for name in ("commit_ms", "latency_ms", "response_ms")]
+    assert abs(means[0] + means[1] - means[2]) <= 0.05 * means[2] + 5, means
+    assert {report[name]["count"] for name in ("commit_ms", "latency_ms", "response_ms")} == {report["events"]}
+    first, last = report["burst_s"]
+    assert 2.9 < first < last <= report["duration_s"] + 0.5
+
+
+def test_a_burst_whose_writer_cannot_connect_is_a_failure(load, database):
+    report, process = load.start("burst", "--rate", "500", "--seconds", "9", "--burst-events", "1000")
+    eventually(lambda: database.run("SELECT count(*) FROM load_1")[0][0] > 0, 60, "the floor")
+    database.run(f"ALTER DATABASE {database.name} ALLOW_CONNECTIONS false", database="postgres")
+    try:
+        out, errors = process.communicate(timeout=100)
+    finally:
+        database.run(f"ALTER DATABASE {database.name} ALLOW_CONNECTIONS true", database="postgres")
+    assert process.returncode == 1, out + errors
+    assert "NO burst: its writer could not connect" in out
+    with open(report, encoding="utf-8") as file:
+        assert json.load(file)["complete"]
+
+
+@pytest.mark.parametrize("form", ["debezium", "flat"])
+def test_a_delete_has_no_due_time(load, database, millrace, form):
+    """The row that it takes along was due long ago (identity FULL sends it whole)."""
+    report, _, _ = load("steady", "--num-events", "6000", "--rate", "2000", "--mix", "40,20,40", "--identity", "full",
+                        millrace_options={"format": f'"{form}"'})
+    assert report["response_ms"]["count"] < report["latency_ms"]["count"] == 6000
+    assert report["response_ms"]["max"] < report["latency_ms"]["max"] + report["commit_ms"]["max"] + 50
 
 
 def test_a_ramp_reports_its_steps(load):

@@ -171,3 +171,27 @@ def test_burst_while_kafka_is_away(database, bounded, budget):
         assert process.stop() == 0
     finally:
         broker.close()
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_everything_of_the_profiler(database, bounded, tmp_path, budget):
+    """The profiler's rings, names and profiles are part of the budget: all of it on, over and over, under load."""
+    rows = size("MILLRACE_TEST_BIGTX", 300000)
+    database.run("CREATE TABLE t (id int PRIMARY KEY, pad text)")
+    process = bounded(budget, profiling__endpoints="true", profiling__recorder="true", profiling__frequency="1000",
+                      profiling__path=f'"{tmp_path}"', profiling__interval='"1s"')
+    asked = ("/pprof/profile/flamegraph?seconds=1&frequency=1000", "/pprof/profile/report?seconds=1",
+             "/pprof/profile/folded?seconds=1&frequency=1000", "/pprof/last-minute/flamegraph")
+    failed = []
+
+    def profile():
+        failed.extend(path for path in asked * size("MILLRACE_TEST_PROFILES", 3)
+                      if process.get(path, limit_s=120).status != 200)
+    profiles = threading.Thread(target=profile)
+    profiles.start()
+    database.run(f"INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, {rows}) g")
+    delivered(process, rows)
+    profiles.join()
+    assert not failed
+    judge(process, "profiles of all kinds, recorder and files")
+    assert process.stop() == 0

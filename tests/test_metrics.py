@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kit import eventually, figures
+from kit import broker_pid, eventually, figures
 
 ROWS = 20000
 
@@ -24,11 +24,6 @@ def total(samples, name):
     return sum(value for key, value in samples.items() if key.startswith(name + "{"))
 
 
-def broker_pid():
-    with open(os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "kafka.pid"), encoding="utf-8") as file:
-        return int(file.read())
-
-
 @pytest.fixture
 def measured(database, millrace):
     """A millrace that streams table t."""
@@ -44,7 +39,7 @@ def test_figures_of_a_burst_equal_what_happened(database, measured):
     records = ROWS + 100 + 2 * 10  # a delete has a tombstone
     samples = when(measured, lambda s: s["millrace_records_acknowledged_total"] == records
                    and s["millrace_lag_bytes"] == 0
-                   and s['millrace_stage_seconds_count{stage="confirmed"}'] > 0)
+                   and s['millrace_stage_seconds_count{stage="acknowledge"}'] > 0)
     assert samples["millrace_changes_total"] == ROWS + 110
     assert samples['millrace_events_total{table="public.t",operation="insert"}'] == ROWS
     assert samples['millrace_events_total{table="public.t",operation="update"}'] == 100
@@ -54,7 +49,7 @@ def test_figures_of_a_burst_equal_what_happened(database, measured):
     assert samples["millrace_kafka_flush_seconds_count"] == samples["millrace_batch_records_count"] > 0
     assert samples["millrace_batch_records_sum"] == records
     assert samples["millrace_transaction_changes_sum"] == ROWS + 110
-    for stage in ("received", "decoded", "encoded", "enqueued", "acknowledged", "confirmed"):
+    for stage in ("receive", "decode", "encode", "produce", "flush", "acknowledge"):
         assert samples[f'millrace_stage_seconds_count{{stage="{stage}"}}'] > 0
     assert samples["millrace_lag_seconds"] == 0
     assert samples["millrace_confirmed_lsn"] >= samples["millrace_server_lsn"] > 0

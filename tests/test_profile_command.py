@@ -26,11 +26,6 @@ def test_profile_command_fetches_draws_and_compares(database, profiled, tmp_path
     assert Profile((tmp_path / "before.pb.gz").read_bytes()).total(1) > 0
     assert is_svg(tmp_path / "before.svg") and is_svg(tmp_path / "after.svg")
 
-    offcpu = profile_command("--config", process.path, "--address", process.address(), "--offcpu", "--seconds", "1",
-                             folder=tmp_path)
-    assert offcpu.returncode == 0, offcpu.stderr
-    assert len(list(tmp_path.glob("offcpu-*.pb.gz"))) == len(list(tmp_path.glob("offcpu-*.svg"))) == 1
-
     diff = profile_command("--diff", "before.pb.gz", "after.pb.gz", "--out", "changes", folder=tmp_path)
     assert diff.returncode == 0, diff.stderr
     assert re.search(r"^encode +[0-9.]+% +[0-9.]+% +[-+][0-9.]+$", diff.stdout, re.M)

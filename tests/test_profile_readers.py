@@ -52,7 +52,7 @@ def taken(database, profiled, tmp_path_factory):
         folder = tmp_path_factory.mktemp("profiles")
         options = {} if SANITIZED else {"heap": "true"}
         pages = {"before": "/pprof/profile/report?seconds=2&frequency=1000",
-                 "after": "/debug/pprof/profile?seconds=2", "offcpu": "/pprof/offcpu/report?seconds=1"}
+                 "after": "/debug/pprof/profile?seconds=2"}
         if options:
             pages["heap"] = "/pprof/heap/report"
         process = profiled(endpoints="true", **options)
@@ -72,16 +72,16 @@ def test_filters_roots_and_forms(database, profiled):
     last = process.url + "/pprof/last-minute/"
     def rooted_by_stage():
         folded = fetch(last + "folded?root=stage").decode()
-        return folded if re.search(r"^librdkafka;", folded, re.M) else None
-    stages = eventually(rooted_by_stage, 60, "time in librdkafka")
+        return folded if re.search(r"^flush;", folded, re.M) else None
+    stages = eventually(rooted_by_stage, 60, "time in the brokers' threads")
     threads = fetch(last + "folded").decode()
-    assert re.search(r"^rdk:", threads, re.M) and not re.search(r"^librdkafka;", threads, re.M)
-    assert not re.search(r"^(rdk:|librdkafka;)", fetch(last + "folded?root=none").decode(), re.M)
+    assert re.search(r"^rdk:", threads, re.M) and not re.search(r"^flush;", threads, re.M)
+    assert not re.search(r"^(rdk:|flush;)", fetch(last + "folded?root=none").decode(), re.M)
     assert {line.split(";")[0] for line in stages.splitlines()} <= {
-        "receive", "decode", "encode", "produce", "librdkafka", "acknowledge", "http", "profiler", "other"}
+        "receive", "decode", "encode", "produce", "flush", "acknowledge", "http", "profiler", "other"}
 
-    only = Profile(fetch(last + "report?stage=librdkafka"))
-    assert only.labelled("stage") == {"librdkafka"}
+    only = Profile(fetch(last + "report?stage=flush"))
+    assert only.labelled("stage") == {"flush"}
     thread = next(iter(only.labelled("thread")))
     assert Profile(fetch(f"{last}report?thread={thread}")).labelled("thread") == {thread}
     assert fetch(last + "report?format=folded&thread=nobody") == b""
@@ -96,7 +96,7 @@ def test_filters_roots_and_forms(database, profiled):
     assert "Content-Encoding" not in forms(last + "flamegraph")[1]
     packed = forms(last + "flamegraph", {"Accept-Encoding": "gzip"})[1]
     assert (packed["Content-Encoding"], packed["Vary"]) == ("gzip", "Accept-Encoding")
-    assert 'filename="offcpu.pb.gz"' in forms(process.url + "/pprof/offcpu/report?seconds=1")[1]["Content-Disposition"]
+    assert 'filename="profile.pb.gz"' in forms(last + "report")[1]["Content-Disposition"]
     for index in ("/pprof/", "/debug/pprof/"):
         assert b"/pprof/heap/activate" in fetch(process.url + index)
     assert process.stop() == 0
@@ -126,9 +126,9 @@ def test_heap_profiling_is_switched_by_post_only(database, profiled):
 def test_go_tool_pprof_in_its_ways(taken, tmp_path):
     before, after = taken["before"], taken["after"]
     assert "flat%" in pprof("-top", before)
-    assert re.search(r"stage: Total .*librdkafka", pprof("-tags", before), re.S)
-    assert re.search(r"\bstage:librdkafka|\blibrdkafka\b", pprof("-top", "-cum", "-tagroot=stage", before))
-    assert "flat%" in pprof("-top", "-tagfocus=stage=librdkafka", before)
+    assert re.search(r"stage: Total .*flush", pprof("-tags", before), re.S)
+    assert re.search(r"\bstage:flush|\bflush\b", pprof("-top", "-cum", "-tagroot=stage", before))
+    assert "flat%" in pprof("-top", "-tagfocus=stage=flush", before)
     assert "flat%" in pprof("-top", f"-diff_base={before}", after)
     merged = tmp_path / "merged.pb.gz"
     pprof("-proto", f"-output={merged}", before, after)

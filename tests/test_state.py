@@ -11,7 +11,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from kit import BOOTSTRAP, Topic, eventually, stand
+from kit import BINARY, BOOTSTRAP, Topic, eventually, stand
 from ledger import TABLE, Check, Writers, size
 
 STATE = "__millrace_state"
@@ -143,11 +143,45 @@ def test_another_cluster_is_refused(database, millrace, topic):
     assert code == 10 and "another PostgreSQL cluster" in text
 
 
+def test_older_position_behind_the_newest_does_not_count(database, millrace, topic, states):
+    """What an instance does that was frozen, lost the stream, and stores its position once more when it wakes up."""
+    process, reader = stopped_after_one_row(database, millrace, topic)
+    stored = states()
+    newest = eventually(stored.newest)
+    slot = lsn(database.slot_row("confirmed_flush_lsn"))
+    older = {**newest, "end_lsn": f"0/{slot - 4096:X}" if slot < 1 << 32 else f"{slot >> 32:X}/0"}
+    assert lsn(older["end_lsn"]) < slot
+    database.produce(STATE, stored.name, json.dumps(older))
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (2)")
+    assert reader.take(1)[0].json_key == {"id": 2}
+    assert process.stop() == 0
+
+
 def test_unknown_record_is_refused(database, millrace, topic):
     process, _ = stopped_after_one_row(database, millrace, topic)
     database.produce(STATE, f"{database.prefix}/{database.slot}", '{"version": 99}')
     code, text = process.run_to_end()
     assert code == 10 and "of a form that this version does not know" in text
+
+
+def test_state_topic_that_cannot_be_made(database, millrace, topic):
+    """It says what the broker said and what to do, again and again, leaves at once when told to, and goes on by itself
+    once the topic is there."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    name = f"{database.prefix}-state"
+    process = millrace(sink__kafka__state_topic=f'"{name}"', sink__kafka__replication_factor="3").start()
+    text = json.dumps(process.wait_for("sink_session_lost", times=2))
+    assert name in text and "replication" in text.lower() and "sink.kafka.replication_factor" in text
+    assert process.stop(10) == 0
+    process.start()
+    process.wait_for("sink_session_lost")
+    database.create_topic(name)
+    process.streaming()
+    database.make_topic("t")
+    database.run("INSERT INTO t VALUES (1)")
+    assert topic(database.topic("t")).take(1)[0].json_key == {"id": 1}
+    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
@@ -287,6 +321,28 @@ def test_standby_takes_over(database, millrace, topic, options):
     if came == [1] and not options:  # killed before the position was stored: at least once
         came = [record.json_key["id"] for record in reader.take(1)]
     assert came == [2]
+    assert second.stop() == 0
+
+
+def test_standby_is_a_state_of_its_own(database, millrace):
+    """A standby that could take over is well: ready, and no alert has a reason to fire."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    first = millrace().start().streaming()
+    second = millrace().start()
+    second.wait_for("standby")
+    ready = second.get("/readyz")
+    assert (ready.status, ready.json["state"], ready.json["ready"]) == (200, "standby", True)
+    assert "another instance" in ready.json["reason"]
+    status = second.get("/status").json
+    assert (status["state"], status["lag"]["seconds"], status["bottleneck"]) == ("standby", None, "none")
+    assert second.figure('millrace_state{state="standby"}') == 1 and second.figure("millrace_ready") == 1
+    for command in (["status"], ["health", "--ready"]):
+        done = subprocess.run([BINARY, *command, "--address", second.address()], capture_output=True, text=True,
+                              timeout=30, check=False)
+        assert done.returncode == 0 and "standby" in done.stdout, done
+    first.kill()
+    second.streaming()
+    eventually(lambda: second.get("/readyz").json["state"] == "streaming", what="the state after a takeover")
     assert second.stop() == 0
 
 

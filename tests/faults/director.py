@@ -17,7 +17,7 @@ from collections import Counter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "wide")]
 
 # pylint: disable=wrong-import-position
 import psycopg
@@ -33,7 +33,8 @@ from profiler_clients import Clients
 from recovery import Recovery
 from sampler import Sampler
 from servers import Broker, Proxy
-from subjects import SUBJECTS, show_stacks
+from storm import WideLoad
+from subjects import STREAMED, SUBJECTS, show_stacks
 from workload import SCHEMA, TABLES, Workload
 
 PARTITIONS = 3
@@ -57,7 +58,7 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         self.folder = tempfile.mkdtemp(prefix="millrace-faults-")
         self.broker, self.own_broker = broker, broker is None
         self.pg_proxy = self.database = self.subject = self.workload = self.sampler = None
-        self.recovery = self.clients = None
+        self.recovery = self.clients = self.wide = None
         self.partitions = PARTITIONS
         self.altered = 0
         try:
@@ -71,6 +72,9 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         self.pg_proxy = Proxy(int(os.environ["PGPORT"]))
         self.database = Database()
         self.database.run(SCHEMA)
+        if subject.is_millrace:
+            self.wide = WideLoad(self.database, self.seed, lambda: self.workload.resting)
+            self.wide.prepare(STREAMED)
         self.topics = [self.database.topic(table) for table in TABLES]
         made = self.broker.admin.create_topics([NewTopic(topic, PARTITIONS) for topic in self.topics])
         for answer in made.values():
@@ -80,6 +84,8 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
         self.accounts = self.rows("acct")
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
+        if self.wide is not None:
+            self.wide.start()
         self.sampler = Sampler(self.database, self.broker, self.topics, PARTITIONS, self.workload)
         self.sampler.start()
         self.recovery = Recovery(self.broker.direct, self.topics[0], PARTITIONS)
@@ -189,6 +195,8 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         """Ends the load, lets millrace deliver everything, and stops it in order. What is left may be a lot on a busy
         machine: the limit is for the time without any progress."""
         self.workload.finish()
+        if self.wide is not None:
+            self.wide.finish()
         self.revive()
         end = self.database.run("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0]
         confirmed = -1
@@ -220,6 +228,11 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         checker.check_samples(samples)
         if self.delivery == "exactly-once" and checker.report.duplicates:
             checker.report.wrong("repeats", "of committed records", checker.report.duplicates)
+        if self.wide is not None:
+            problems, judge = self.wide.judge(self.broker.direct, self.topics, self.delivery == "exactly-once")
+            for kind, text in problems:
+                checker.report.wrong(f"wide: {kind}", text)
+            self.counts["wide events"], self.counts["wide transactions"] = len(judge.events), self.wide.units
         for problem in self.clients.problems if self.clients is not None else ():
             checker.report.wrong("profile", problem)
         for line in self.subject.log:
@@ -270,10 +283,13 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
             self.broker.close()
         if self.pg_proxy is not None:
             self.pg_proxy.close()
+        if self.wide is not None:
+            self.wide.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         stand("pg-start")
         if self.database is not None:
             self.database.drop()
+            self.database.run(f"DROP ROLE IF EXISTS {self.database.name}_guest", database="postgres")
 
 
 def main():

@@ -17,7 +17,7 @@ from pprof_file import Profile, go_pprof
 
 # A session's time and what a busy machine adds; whoever waits longer waits in vain.
 ANSWER_LIMIT_S = 90
-STAGES = {"receive", "decode", "encode", "produce", "librdkafka", "acknowledge", "http", "profiler", "other"}
+STAGES = {"receive", "decode", "encode", "produce", "flush", "acknowledge", "http", "profiler", "other"}
 
 
 def check_report(body):
@@ -98,7 +98,7 @@ class Clients:
             f"/pprof/profile/{form}?seconds={seconds}&frequency={frequency}",
             f"/debug/pprof/profile?seconds={seconds}",
             f"/pprof/heap/{form}", f"/pprof/heap/{form}?seconds={seconds}", "/debug/pprof/heap",
-            "/debug/pprof/allocs", f"/pprof/offcpu/{form}?seconds={seconds}&frequency={chance.randint(1, 100)}",
+            "/debug/pprof/allocs",
             f"/pprof/last-minute/{form}", "/debug/pprof/cmdline", "/metrics"])
 
     def _ask(self, chance):

@@ -23,7 +23,6 @@ from checker import Report
 from director import Scene
 from kit import eventually, figures, http_get, is_linked_with
 from profiler_clients import check_answer, check_folder
-from push_server import PushServer
 from subjects import ORDERLY, show_stacks
 
 STUCK_S = 300           # nothing confirmed for so long, with both servers there; the machine may be busy
@@ -95,7 +94,6 @@ class ProfilerScene(Scene):
     """A scene whose profiler changes its settings with each start."""
 
     def __init__(self, seed, stuck_s=STUCK_S):
-        self.push = PushServer(keep=0)
         self.heap = is_linked_with("jemalloc")
         self.orderly = False
         self.orderly_parts = []  # LSNs, from and to
@@ -114,7 +112,6 @@ class ProfilerScene(Scene):
             "profiling__recorder": chance.choice(["true", "false"]),
             "profiling__path": chance.choice([self.subject.values["profiling__path"]] * 2 + [None]),
             "profiling__interval": chance.choice(['"1s"', '"3s"', '"10s"']),
-            "profiling__push_url": chance.choice([f'"{self.push.url}"', None]),
             "profiling__heap": chance.choice(["true", "true", "false"]) if self.heap else None,
             **(chance.choice([{}, {"profiling__capture_path": f'"{captures}"', "profiling__capture_pause": '"3s"',
                                    "profiling__capture_memory": '"1MiB"', "profiling__capture_keep": "3"}])),
@@ -146,7 +143,6 @@ class ProfilerScene(Scene):
         self.stops.append(self.ended_at - begin)
         assert code in ((0,) if strict else ORDERLY), f"SIGTERM ended with {code}: {self.subject.said()}"
         self.late += code != 0
-        self.push.status = self.chance.choice([200, 200, 503])
         self.subject.start()
 
     def faults(self):
@@ -207,7 +203,6 @@ class ProfilerScene(Scene):
         if self.watch is not None:
             self.watch.stopping.set()
         super().close()
-        self.push.close()
 
 
 class Sum:
@@ -304,7 +299,7 @@ def self_test():
     finally:
         scene.close()
     for path, body in (("/pprof/profile/report", b"\x1f\x8b broken"), ("/pprof/heap/flamegraph", b"<svg>"),
-                       ("/pprof/offcpu/folded", b"a;b\n")):
+                       ("/pprof/profile/folded", b"a;b\n")):
         broken = False
         try:
             check_answer(path, body)

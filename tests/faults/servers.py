@@ -49,8 +49,8 @@ def free_port(taken=set()):  # pylint: disable=dangerous-default-value # remembe
 class Proxy:
     """What millrace reaches a server through; see proxy.py for what it can do."""
 
-    def __init__(self, target_port):
-        self.port = free_port()
+    def __init__(self, target_port, port=None):
+        self.port = port or free_port()
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "proxy.py"), str(self.port),
                                          str(target_port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout.readline() == "listening\n", f"port {self.port} can't be listened on"

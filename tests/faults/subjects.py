@@ -46,9 +46,9 @@ class MillraceSubject:
         self.values = {"sink__kafka__brokers": json.dumps(scene.broker.proxied.split(",")),
                        "pipeline__reconnect_max": '"1s"', "pipeline__shutdown_deadline": '"5s"',
                        "pipeline__batches": "8", "pipeline__batch_size": '"32KiB"', "log__level": '"debug"',
-                       "sink__kafka__delivery": f'"{scene.delivery}"',
+                       "skipped_operations": "[]", "sink__kafka__delivery": f'"{scene.delivery}"',
                        **(self._profiling() if scene.profiler else {}), **options}
-        self.millrace = Millrace(scene.database, scene.folder, STREAMED, **self.values)
+        self.millrace = Millrace(scene.database, scene.folder, [*STREAMED, *scene.wide.configured()], **self.values)
         self.millrace.environment["TEST_URL"] = dsn(scene.database.name, scene.pg_proxy.port)
 
     def _profiling(self):

@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
-from kit import eventually
+from kit import cannot_try, eventually
 from servers import Broker
 
 
@@ -15,7 +15,7 @@ def small_broker():
     try:
         broker = Broker(disk_mb=100, log_segment_bytes=8000000, log_preallocate="false")
     except PermissionError as error:
-        pytest.skip(str(error))
+        cannot_try(error)
     yield broker
     broker.close()
 

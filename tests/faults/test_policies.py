@@ -221,7 +221,7 @@ def test_row_that_the_server_can_not_send(windows_database, millrace_for, topic,
     error = process.log("stopped")[-1]["message"]
     assert "22P05" in error and "public.t" in error and "secret" not in "".join(process.lines)
     assert "0x81" not in "".join(process.lines)
-    assert process.log("stopped")[-1]["reconnects"] == 2
+    assert process.log("totals")[-1]["reconnects"] == 2
     lsn = re.search(r"--skip-commit-lsn ([0-9A-F]+/[0-9A-F]+)", error).group(1)
     reader = topic(database.topic("t"))
     assert [record.json_key["id"] for record in reader.take(2)] == [1, 2]

@@ -1,0 +1,238 @@
+"""What a person may get wrong: each gets a sentence with the place and the remedy, and the exit code that operations.md
+names. `run` and `check` say the same of a configuration, before anything is connected to."""
+
+import os
+import subprocess
+
+import pytest
+
+from kit import BINARY, check, dsn
+
+T = 'tables = ["t"]\n'
+K = T + '[sink.kafka]\nbrokers = ["127.0.0.1:1"]\n'
+P = K + "[sink.kafka.properties]\n"
+S = T + "[source.postgres]\n"
+TLS = K + "tls = true\n"
+
+# A configuration; the line that is named (0: none); what is said.
+CONFIGURATIONS = [
+    ("", 0, "no tables are configured; set tables"),
+    ("tables = []\n", 1, "no tables are configured"),
+    ('tabels = ["t"]\n', 1, 'did you mean "tables"'),
+    ('tables = "t"\n', 1, "must be a list of strings"),
+    ("tables = [1]\n", 1, "must be a list of strings"),
+    ('tables = ["t", "public.t"]\n', 1, "is listed twice; keep it once"),
+    ('tables = ["a.b.c"]\n', 1, "is not a table's name; write"),
+    ("tables = ['\"a']\n", 1, "is not a table's name"),
+    ('tables = [""]\n', 1, "is not a table's name"),
+    ("tables = [t]\n", 1, "not valid TOML"),
+    ('tables = ["t"\n', 2, "not valid TOML"),
+    (T + T, 2, "not valid TOML"),
+    (T + 'format = "avro"\n', 2, "one of debezium|flat"),
+    (T + 'tombstones = "yes"\n', 2, "true or false"),
+    (T + "topic_prefix = 5\n", 2, "must be a string"),
+    (T + 'topic_prefix = ""\n', 2, 'topic_prefix: "" is empty'),
+    (T + 'topic_prefix = "a/b"\n', 2, "letters of ASCII, digits, dots, underscores and hyphens"),
+    (T + f'topic_prefix = "{"p" * 130}"\n', 2, "longer than 121 characters"),
+    (T + 'skipped_operations = ["drop"]\n', 2, "known are insert, update, delete, truncate"),
+    (T + '[streams]\nname = "x"\n', 2, "[[streams]]"),
+    (T + '[[streams]]\nname = "x"\n', 2, "needs source.resource and sink.destination"),
+    (S + 'slot_name = "Slot"\n', 3, "a-z, 0-9 and _"),
+    (S + 'slot_name = ""\n', 3, "a-z, 0-9 and _"),
+    (S + f'publication_name = "{"p" * 64}"\n', 3, "1 to 63 characters"),
+    (S + 'connection_env = "NOT_THERE"\n', 3, "NOT_THERE, which should hold the connection string, is not set"),
+    (S + 'connection = "host=x password=canary"\n', 3, "take it out and set password_env or password_file"),
+    (S + 'connection = "postgresql://u:canary@h/d"\n', 3, "holds a password"),
+    (S + 'connection = "host=x"\nconnection_env = "TEST_URL"\n', 3, "keep one of the two"),
+    (S + 'password_file = "/no/such"\n', 3, "/no/such, which should hold the PostgreSQL password, can't be read"),
+    (S + 'password_env = "A"\npassword_file = "/b"\n', 3, "keep one of the two"),
+    (S + 'connect_timeout = "10"\n', 3, "a duration such as"),
+    (S + 'connect_timeout = "1ms"\n', 3, "out of range: it goes from 100 to 600000 ms"),
+    (T + '[source]\ntype = "mysql"\n', 3, "must be one of postgres"),
+    (T + '[postgres]\nslot_name = "x"\n', 2, "postgres"),
+    (T + '[sink]\ntype = "pigeon"\n', 3, "one of stdout|file|kafka|discard"),
+    (T + '[sink]\ntype = "kafka"\n', 3, 'set brokers = ["host:9092"]'),
+    (T + "[sink.kafka]\n", 2, "sink.kafka.brokers is missing"),
+    (T + "[sink.kafka]\npartitions = 3\n", 2, "sink.kafka.brokers is missing"),
+    (T + '[sink.kafk]\nbrokers = ["x"]\n', 2, "did you mean [sink.kafka]"),
+    (T + '[sink.kafka]\nbroker = ["x"]\n', 3, 'did you mean "sink.kafka.brokers"'),
+    (T + '[sink]\ntype = "file"\n', 3, "sink.file.path is missing"),
+    (T + "[sink.file]\nsync = true\n", 2, "sink.file.path is missing"),
+    (T + '[sink]\ntype = "file"\n[sink.file]\npath = "/f"\n[sink.kafka]\nbrokers = ["x"]\n', 6, "take [sink.kafka] out"),
+    (T + '[sink]\ntype = "stdout"\n[sink.kafka]\nbrokers = ["x"]\n', 4, "take [sink.kafka] out"),
+    (T + '[sink.file]\npath = "/f"\n[sink.kafka]\nbrokers = ["x"]\n', 2, "take [sink.file] out"),
+    (T + '[sink.kafka]\nbrokers = "x"\n', 3, "must be a list of strings"),
+    (T + '[sink.kafka]\nbrokers = ["x:99999"]\n', 3, "no port between 1 and 65535"),
+    (T + '[sink.kafka]\nbrokers = ["x:kafka"]\n', 3, "no port between 1 and 65535"),
+    (T + '[sink.kafka]\nbrokers = ["http://x:9092"]\n', 3, "has a scheme; write host:port"),
+    (T + '[sink.kafka]\nbrokers = ["::1:9092"]\n', 3, "write an IPv6 address as [address]:port"),
+    (K + "partitions = 0\n", 4, "out of range"),
+    (K + 'compression = "rar"\n', 4, "none|gzip|snappy|lz4|zstd"),
+    (K + 'delivery = "once"\n', 4, "at-least-once|exactly-once"),
+    (K + 'delivery = "exactly-once"\nstate_topic = ""\n', 5, "name one"),
+    (K + 'state_topic = "a b"\n', 4, "letters of ASCII"),
+    (K + 'dead_letter_topic = "ä"\n', 4, "letters of ASCII"),
+    (K + 'tls_ca_location = "/etc/passwd"\n', 4, "sink.kafka.tls is not true"),
+    (TLS + 'tls_ca_location = "/no/ca.pem"\n', 5, "/no/ca.pem can't be read: No such file or directory"),
+    (TLS + 'tls_certificate_location = "/no/c.pem"\n', 5, "/no/c.pem can't be read"),
+    (TLS + 'tls_key_location = "/no/c.key"\n', 5, "/no/c.key can't be read"),
+    (K + '[sink.kafka.sasl]\nmechanism = "NTLM"\n', 5, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+    (K + '[sink.kafka.sasl]\nmechanism = "PLAIN"\n', 5, "needs username and password_env or password_file"),
+    (P + 'acks = "1"\n', 5, "can't be set: every record is acknowledged by all replicas"),
+    (P + '"bootstrap.servers" = "x"\n', 5, "set sink.kafka.brokers"),
+    (P + '"no.such" = "x"\n', 5, "docs/configuration.md lists those"),
+    (P + '"sasl.password" = "canary"\n', 5, "use sink.kafka.sasl.password_env"),
+    (P + '"enable.ssl.certificate.verification" = "f"\n', 5, "set sink.kafka.insecure_tls = true"),
+    (P + '"ssl.endpoint.identification.algorithm" = "None"\n', 5, "set sink.kafka.insecure_tls = true"),
+    (TLS + '[sink.kafka.properties]\n"security.protocol" = "plaintext"\n', 6, "set sink.kafka.tls = false"),
+    (P + '"plugin.library.paths" = "/x.so"\n', 5, "loads foreign code"),
+    (P + '"sasl.kerberos.kinit.cmd" = "id"\n', 5, "runs a command"),
+    (P + '"sasl.kerberos.principal" = "a;id"\n', 5, "becomes part of a command"),
+    (P + 'debug = "security"\n', 5, "may print secrets"),
+    (T + "[pipeline]\nbatches = 1\n", 3, "out of range: it goes from 2 to 4096"),
+    (T + "[pipeline]\nbatches = 2.5\n", 3, "a whole number"),
+    (T + '[pipeline]\nbatch_size = "1TB"\n', 3, "a size such as"),
+    (T + '[pipeline]\nmemory = "63MiB"\n', 3, "out of range"),
+    (T + '[pipeline]\nmemory = "64MiB"\nbatches = 256\n', 3, "raise pipeline.memory, or lower change_max, batches"),
+    (T + "[pipeline]\nchange_max = 1000\n", 3, "0 is what pipeline.memory allows"),
+    (T + '[http]\naddress = "nowhere"\n', 3, "http.address"),
+    (T + '[http]\naddress = "127.0.0.1:99999"\n', 3, "http.address"),
+    (T + '[http]\nusername = "u"\n', 3, "set both or none"),
+    (T + '[http]\ntls_certificate = "/x"\n', 3, "set both or none"),
+    (T + '[log]\nlevel = "loud"\n', 3, "one of debug|info|warn|error"),
+    (T + '[profiling]\nendpoints = true\n[http]\naddress = ":9464"\n', 3, "set http.username and a password"),
+    (T + "[profiling]\nfrequency = 5000\n", 3, "out of range: it goes from 1 to 1000"),
+]
+
+
+def run(*arguments, environment, limit_s=20):
+    done = subprocess.run([BINARY, *arguments], env=environment, capture_output=True, text=True, timeout=limit_s,
+                          check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("text,line,said", CONFIGURATIONS)
+def test_configuration(tmp_path, text, line, said):
+    """Also `check` refuses it, with the same words; nothing is connected to, no secret is repeated."""
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    environment = {**os.environ, "DATABASE_URL": "postgresql://u@127.0.0.1:1/d", "TEST_URL": "postgresql://u@127.0.0.1:1/d"}
+    code, output = run("--config", str(path), environment=environment)
+    assert code == 78 and said in output, output
+    assert (f"config.toml:{line}: " if line else "config.toml: ") in output, output
+    assert "canary" not in output
+    assert run("check", "--config", str(path), environment=environment) == (code, output)
+
+
+@pytest.mark.parametrize("arguments,code,said", [
+    (["--config", "/tmp"], 78, "/tmp: the file can't be read: Is a directory; give the path of a TOML file"),
+    (["--config", "/no/such.toml"], 78, "the file can't be read: No such file or directory"),
+    (["--no-such-option"], 64, "try millrace --help"),
+    (["walk"], 64, 'unknown command "walk"; try millrace --help'),
+    (["run", "fast"], 64, 'unexpected argument "fast"'),
+    (["--skip-commit-lsn", "here", "--config", "x"], 64, "wants a position such as 16/B374D848"),
+    (["profile", "--seconds", "soon"], 64, "wants a whole number above 0"),
+    (["profile", "--diff", "one"], 64, "wants two files"),
+    (["--stop-after", "soon"], 64, "wants a whole number above 0"),
+    (["status", "--address", "nowhere"], 78, "--address"),
+    (["status", "--address", "127.0.0.1:1"], 69, "127.0.0.1:1"),
+    ([], 78, "set MILLRACE_TABLES=public.orders and DATABASE_URL"),
+])
+def test_command_line(arguments, code, said):
+    environment = {name: value for name, value in os.environ.items() if name not in ("MILLRACE_TABLES", "DATABASE_URL")}
+    assert run(*arguments, environment=environment)[0] == code
+    assert said in run(*arguments, environment=environment)[1]
+
+
+def test_help_names_every_exit_code():
+    done = subprocess.run([BINARY, "help", "exit-codes"], capture_output=True, text=True, check=True, timeout=20)
+    told = {int(line.split()[0]) for line in done.stdout.splitlines() if line[:5].strip()}
+    assert told == {0, 1, 3, 10, 64, 65, 69, 70, 71, 77, 78}
+
+
+# ---- what check finds before the run does ----
+
+def both(process, code, *parts):
+    """`check` says it, with the code that `run` ends with or waits behind."""
+    found, text = check(process)
+    assert found == code, text
+    for part in parts:
+        assert part in text, text
+    return text
+
+
+def test_more_replicas_than_brokers(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    text = both(millrace(sink__kafka__replication_factor="3", sink__kafka__state_topic=f'"{database.prefix}.state"'), 78, "can't be made with 3 replicas on 1 broker",
+                "lower sink.kafka.replication_factor")
+    assert "2 errors, " in text  # the table's topic and the state topic
+
+
+def test_broker_that_speaks_tls_and_a_client_that_does_not(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__brokers=f'["{os.environ["KAFKA_SECURE_BOOTSTRAP"]}"]',
+                       **{'sink__kafka__properties."broker.address.family"': '"v4"'})
+    text = both(process, 69, "set sink.kafka.tls = true")
+    assert "1 error," in text and "tls = false" not in text
+
+
+def test_servers_that_are_away_are_named_once(database, millrace):
+    process = millrace()
+    process.environment["TEST_URL"] = "postgresql://x@127.0.0.1:1/x"
+    text = both(process, 69, "PostgreSQL: connection to server")
+    assert "PostgreSQL: PostgreSQL" not in text
+
+
+@pytest.mark.parametrize("options,said", [
+    ({"profiling__path": '"/no/such/folder"'}, 'the folder for profiles, \\"/no/such/folder\\"'),
+    ({"sink__kafka__brokers": None, "sink__file__path": '"/no/such/file"'}, "No such file or directory"),
+])
+def test_check_finds_what_run_refuses(database, millrace, options, said):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(**options)
+    both(process, 78, said.replace("\\", ""))
+    code, text = process.run_to_end()
+    assert code != 0 and said in text, text
+
+
+def test_first_start_without_a_server_says_that_it_is_tried_again(database, millrace):
+    process = millrace()
+    process.environment["TEST_URL"] = "postgresql://x@127.0.0.1:1/x"
+    said = process.start().wait_for("source_lost")["message"]
+    assert said.startswith("not connected yet: ") and said.endswith("; it is tried again until it answers")
+    process.kill()
+
+
+def test_last_line_of_a_failure_is_its_reason(database, millrace):
+    process = millrace(tables=("absent",))
+    code, _ = process.run_to_end()
+    last = process.log("stopped")[-1]
+    assert code == last["exit_code"] == 78 and "does not exist" in last["message"]
+    assert set(last) == {"time", "level", "event", "message", "exit_code"}
+
+
+def test_rows_never_go_to_standard_output_unasked(database, millrace):
+    """A section that was meant, and one that is not there."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__brokers=None, sink__kafka__partitions="3")
+    code, text = process.run_to_end()
+    assert code == 78 and "sink.kafka.brokers is missing" in text
+    assert database.slot_row("slot_name") is None
+    process.configure(sink__kafka__brokers=None)
+    process.start().streaming()
+    assert any("warning: no sink is configured: rows go to standard output" in line for line in process.lines)
+    assert process.stop() == 0
+
+
+def test_profile_that_is_refused_says_why_in_words(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(profiling__endpoints="true").start().streaming()
+    code, text = run("profile", "--heap", "--address", process.address(), environment=os.environ)
+    assert code == 78 and "heap profiling not activated" in text and "{" not in text, text
+    assert process.stop() == 0
+
+
+def test_connection_string_is_not_one(database, millrace):
+    process = millrace()
+    process.environment["TEST_URL"] = dsn(database.name) + "?no_such_option=1"
+    both(process, 78, "neither a URI nor a list of key=value pairs")

@@ -1,0 +1,447 @@
+"""The key of a row is the same in its insert, update and delete, whatever the replica identity, and for ever."""
+
+import json
+import signal
+
+import psycopg
+import pytest
+
+from kit import Database, check, dsn, eventually
+
+KEY = '{"id":1}'
+
+
+def keys_of(records):
+    return [record.key for record in records]
+
+
+def fold(records):
+    """What a consumer that keeps the last event of each key has in the end."""
+    rows = {}
+    for record in records:
+        if record.value is None or record.json["op"] == "d":
+            rows.pop(record.key, None)
+        else:
+            rows[record.key] = record.json["after"]
+    return rows
+
+
+def emptied(database, process):
+    """All there is has been delivered and confirmed; the process has ended."""
+    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation of all")
+    assert process.stop() == 0
+
+
+IDENTITIES = {
+    "default": ("", "id"),
+    "index": ("CREATE UNIQUE INDEX t_code ON t (code); ALTER TABLE t REPLICA IDENTITY USING INDEX t_code", "code"),
+    "full": ("ALTER TABLE t REPLICA IDENTITY FULL", "id"),
+}
+
+
+def pytest_generate_tests(metafunc):
+    if "identity" in metafunc.fixturenames:
+        metafunc.parametrize("identity", IDENTITIES)
+
+
+def test_one_key_in_insert_update_and_delete(database, millrace, topic, identity):
+    """With a primary key on id; with an identity on another column that one is the key, for a delete has nothing else."""
+    statement, column = IDENTITIES[identity]
+    database.run("CREATE TABLE t (v int, id int PRIMARY KEY, code text NOT NULL);" + statement)
+    process = millrace().start().streaming()
+    for text in ("INSERT INTO t VALUES (0, 1, 'a')", "UPDATE t SET v = 1", "DELETE FROM t",
+                 "INSERT INTO t VALUES (0, 1, 'a')", "UPDATE t SET code = 'b'", "UPDATE t SET id = 2", "DELETE FROM t"):
+        database.run(text)
+    key = {"id": (KEY, KEY, '{"id":2}'), "code": ('{"code":"a"}', '{"code":"b"}', '{"code":"b"}')}[column]
+    changed = 3  # records of an update that changes the key: delete, tombstone, create
+    count = 4 + 1 + 1 + changed + 2
+    records = topic(database.topic("t")).take(count)
+    emptied(database, process)
+    assert set(keys_of(records[:4])) == {key[0]}
+    assert None not in keys_of(records)
+    assert records[-2].json["op"] == "d" and keys_of(records[-2:]) == [key[2]] * 2
+    assert fold(records) == {}
+
+
+def test_no_identity_takes_the_primary_key(database, millrace, topic):
+    """Inserts only; the key is that of the table all the same."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER TABLE t REPLICA IDENTITY NOTHING;"
+                 "CREATE TABLE d (id int PRIMARY KEY DEFERRABLE, v int); CREATE TABLE n (v int)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, d, n WITH (publish = 'insert')")
+    process = millrace(tables=("t", "d", "n")).start().streaming()
+    for table in ("t", "d", "n"):
+        database.run(f"INSERT INTO {table} VALUES (1)")
+    assert keys_of(topic(database.topic("t")).take(1)) == [KEY]
+    assert keys_of(topic(database.topic("d")).take(1)) == [KEY]
+    assert keys_of(topic(database.topic("n")).take(1)) == [None]
+    emptied(database, process)
+
+
+def test_large_key_is_never_the_placeholder(database, millrace, topic):
+    """An update leaves the key alone, and the server sends it as the old key only."""
+    database.run("CREATE TABLE t (id text PRIMARY KEY, v int); ALTER TABLE t ALTER id SET STORAGE EXTERNAL;"
+                 "CREATE TABLE i (v int, code text NOT NULL UNIQUE); ALTER TABLE i ALTER code SET STORAGE EXTERNAL;"
+                 "ALTER TABLE i REPLICA IDENTITY USING INDEX i_code_key")
+    process = millrace(tables=("t", "i")).start().streaming()
+    database.run("INSERT INTO t SELECT repeat(g::text, 2500), 1 FROM generate_series(1, 2) g; UPDATE t SET v = 2;"
+                 "DELETE FROM t; INSERT INTO i SELECT 1, repeat('x', 2500); UPDATE i SET v = 2; DELETE FROM i")
+    records = topic(database.topic("t")).take(8)
+    assert keys_of(records[0:2]) == keys_of(records[2:4]) == keys_of(records[4:8:2]) == keys_of(records[5:8:2])
+    assert records[2].json["op"] == "u" and records[2].json["after"] == {"id": "1" * 2500, "v": 2}
+    records = topic(database.topic("i")).take(4)
+    assert set(keys_of(records)) == {json.dumps({"code": "x" * 2500}, separators=(",", ":"))}
+    emptied(database, process)
+
+
+def test_columns_of_a_key_keep_their_order(database, millrace, topic):
+    """The table's own order: it is all that the stream alone can tell, at the start, behind a reconnect and a restart,
+    whatever the order of the primary key and of an identity."""
+    database.run("CREATE TABLE l (a int, b text, PRIMARY KEY (b, a));"
+                 "CREATE TABLE f (a int, b text, PRIMARY KEY (b, a)); ALTER TABLE f REPLICA IDENTITY FULL;"
+                 "CREATE TABLE i (a int NOT NULL, b text NOT NULL); CREATE UNIQUE INDEX i_ba ON i (b, a);"
+                 "ALTER TABLE i REPLICA IDENTITY USING INDEX i_ba")
+    tables = ("l", "f", "i")
+    process = millrace(tables=tables).start().streaming()
+
+    def insert():
+        for table in tables:
+            database.run(f"INSERT INTO {table} VALUES (1, 'x'); DELETE FROM {table}")
+    insert()
+    readers = [topic(database.topic(table)) for table in tables]
+    records = [reader.take(3) for reader in readers]
+    database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s",
+                 [database.slot])
+    process.wait_for("source_connected", times=2)
+    insert()
+    records += [reader.take(3) for reader in readers]
+    emptied(database, process)
+    process.start().streaming()
+    insert()
+    records += [reader.take(3) for reader in readers]
+    emptied(database, process)
+    assert {key for some in records for key in keys_of(some)} == {'{"a":1,"b":"x"}'}
+
+
+def set_commit_time(database, time, statement):
+    """Commits the statement at a time of its own, as a subscriber that replays another server's commits does; answers
+    the commit's position."""
+    name = f"o_{database.name}"
+    exists = database.run("SELECT 1 FROM pg_replication_origin WHERE roname = %s", [name])
+    if not exists:
+        database.run("SELECT pg_replication_origin_create(%s)", [name])
+    database.run(f"SELECT pg_replication_origin_session_setup('{name}'); BEGIN; {statement};"
+                 f"SELECT pg_replication_origin_xact_setup('0/1', '{time}'); COMMIT")
+
+
+def test_commit_time_that_events_cannot_tell(database, millrace, topic):
+    """Clamped, with a warning; Kafka, which takes no record from the future, gets a time that it takes."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    times = ["infinity", "-infinity", "2300-01-01", "0001-01-01", "2200-01-01 00:00:00+00", "1960-01-01 00:00:00+00"]
+    try:
+        for n, time in enumerate(times):
+            set_commit_time(database, time, f"INSERT INTO t VALUES ({n})")
+        database.run("INSERT INTO t VALUES (100)")
+        records = topic(database.topic("t")).take(len(times) + 1)
+        emptied(database, process)
+    finally:
+        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+    assert [record.json["after"]["id"] for record in records] == [0, 1, 2, 3, 4, 5, 100]
+    most = (2**63 - 1) // 1000
+    assert [record.json["source"]["ts_us"] for record in records[:6]] == [
+        most, -most, most, -most, 7258118400000000, -315619200000000]
+    now_ms = records[6].timestamp_ms
+    for record in records:
+        source = record.json["source"]
+        assert source["ts_ns"] == source["ts_us"] * 1000 and source["ts_ms"] == source["ts_us"] // 1000
+        assert record.json["ts_ns"] >= source["ts_ns"]
+        assert 0 < record.timestamp_ms <= now_ms + 3_600_000
+    assert len(process.log("commit_time_out_of_range")) == 4
+
+
+def test_transaction_with_such_a_time_can_be_skipped(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    emptied(database, process)
+    try:
+        set_commit_time(database, "infinity", "INSERT INTO t VALUES (1)")
+    finally:
+        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+    database.run("INSERT INTO t VALUES (2)")
+    ((begin,),) = database.run("SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', "
+                               "'1', 'publication_names', %s) WHERE get_byte(data, 0) = 66 LIMIT 1",
+                               [database.slot, database.publication])
+    lsn = int.from_bytes(begin[1:9], "big")
+    process.start("--skip-commit-lsn", f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}").streaming()
+    (record,) = topic(database.topic("t")).take(1)
+    emptied(database, process)
+    assert record.json["after"] == {"id": 2}
+    assert len(process.log("transaction_skipped")) == 1
+
+
+FULL = "ALTER TABLE t REPLICA IDENTITY FULL"
+
+
+def backlog(database, process, *statements):
+    """Each a transaction of its own, while nobody reads."""
+    process.streaming()
+    emptied(database, process)
+    for statement in statements:
+        database.run(statement)
+
+
+def test_lookup_that_fails_is_made_again(database, millrace, topic):
+    """A new version of a table with identity FULL, and no connection left to ask for its key."""
+    role = "r" + database.name
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL}; CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x';"
+                 f"GRANT SELECT ON t TO {role}; CREATE PUBLICATION {database.publication} FOR TABLE t")
+    process = millrace(source__postgres__slot_interval='"0s"')
+    process.environment["TEST_URL"] = process.environment["TEST_URL"].replace("postgres:millrace-stand", f"{role}:x")
+    try:
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (1, 1)")
+        reader = topic(database.topic("t"))
+        records = reader.take(1)
+        eventually(lambda: database.run("SELECT count(*) = 1 FROM pg_stat_activity WHERE usename = %s", [role])[0][0],
+                   what="no connection of millrace's but its stream")
+        database.run(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        database.run("ALTER TABLE t ADD COLUMN w int; INSERT INTO t VALUES (2, 2)")
+        lost = process.wait_for("source_lost")
+        assert "the key of table public.t can't be looked up" in lost["message"]
+        database.run(f"ALTER ROLE {role} CONNECTION LIMIT -1")
+        database.run("INSERT INTO t VALUES (3, 3); ALTER TABLE t ADD COLUMN x int; INSERT INTO t VALUES (4, 4);"
+                     "DELETE FROM t")
+        records += reader.take(3 + 8)
+        emptied(database, process)
+    finally:
+        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert fold(records) == {}
+    assert {record.key for record in records} == {f'{{"id":{n}}}' for n in (1, 2, 3, 4)}
+
+
+def test_column_of_the_key_renamed_behind_a_backlog(database, millrace, topic):
+    """The catalog has the new name, the rows the old one; the column is the same."""
+    database.run(f"CREATE TABLE t (v int, id int); ALTER TABLE t ADD PRIMARY KEY (id); {FULL}")
+    process = millrace().start()
+    backlog(database, process, "INSERT INTO t VALUES (0, 1)", "ALTER TABLE t ADD COLUMN w int",
+            "UPDATE t SET v = 1", "ALTER TABLE t RENAME id TO v1", "ALTER TABLE t RENAME v TO id",
+            "UPDATE t SET id = 2", "DELETE FROM t")
+    process.start().streaming()
+    records = topic(database.topic("t")).take(5)
+    emptied(database, process)
+    assert keys_of(records) == [KEY, KEY, '{"v1":1}', '{"v1":1}', '{"v1":1}']
+
+
+def test_table_dropped_behind_a_backlog(database, millrace, topic):
+    """Nobody can know the key: an end that says so, and the remedy."""
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL};"
+                 "CREATE TABLE u (id int PRIMARY KEY); ALTER TABLE u REPLICA IDENTITY FULL")
+    process = millrace(tables=("t", "u"), pipeline__reconnect_max='"100ms"').start().streaming()
+    backlog(database, process, "INSERT INTO u VALUES (1)", "INSERT INTO t VALUES (1, 1)", "DELETE FROM t",
+            "DROP TABLE t")
+    code, text = process.run_to_end()
+    assert code == 65 and "the table has been dropped since" in text
+    assert 'key_columns = [\\"public.t:column,…\\"]' in text and "--skip-commit-lsn" in text
+    process.configure(key_columns='["t:id"]', pipeline__reconnect_max='"100ms"')
+    process.start().streaming()
+    records = topic(database.topic("t")).take(3)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 3
+
+
+def test_table_dropped_while_streaming(database, millrace, topic):
+    """What was known of it before still holds for the rows that wait, also behind a reconnect."""
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL}; CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    database.run("INSERT INTO t VALUES (1, 1)")
+    reader = topic(database.topic("t"))
+    records = reader.take(1)
+    process.process.send_signal(signal.SIGSTOP)
+    database.run("UPDATE t SET v = 2; ALTER TABLE t ADD COLUMN w int; DELETE FROM t; DROP TABLE t")
+    process.process.send_signal(signal.SIGCONT)
+    records += reader.take(3)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 4
+
+
+def test_primary_key_moved_behind_a_backlog(database, millrace, topic):
+    """Before the change nobody can know it, behind it it is known."""
+    database.run(f"CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL); {FULL}")
+    process = millrace(pipeline__reconnect_max='"100ms"').start()
+    move = "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b)"
+    backlog(database, process, "INSERT INTO t VALUES (1, 2)", move, "INSERT INTO t VALUES (3, 4)")
+    code, text = process.run_to_end()
+    assert code == 65 and "its primary key was made behind these rows" in text
+    assert "null" not in text and "(1, 2)" not in text
+    process.configure(key_columns='["public.t:a"]')
+    process.start().streaming()
+    records = topic(database.topic("t")).take(2)
+    assert keys_of(records) == ['{"a":1}', '{"a":3}']
+    emptied(database, process)
+    process.configure()
+    database.run("INSERT INTO t VALUES (5, 6)")
+    process.start().streaming()
+    assert keys_of(topic(database.topic("t")).take(3)[2:]) == ['{"b":6}']
+    emptied(database, process)
+
+
+def test_primary_key_moved_before_the_first_row_comes(database, millrace, topic):
+    """The catalog was read when the stream was opened; what it said then is still true of the row."""
+    database.run(f"CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL); {FULL}")
+    process = millrace().start().streaming()
+    process.process.send_signal(signal.SIGSTOP)
+    for statement in ("INSERT INTO t VALUES (1, 2)",
+                      "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b)",
+                      "INSERT INTO t VALUES (3, 4)"):
+        database.run(statement)
+    process.process.send_signal(signal.SIGCONT)
+    records = topic(database.topic("t")).take(2)
+    emptied(database, process)
+    assert keys_of(records) == ['{"a":1}', '{"b":4}']
+
+
+def test_primary_key_moved_while_streaming(database, millrace, topic):
+    """The relation itself is announced as it was: only the catalog tells that its key is another one."""
+    database.run(f"CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL); {FULL}")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 2)")
+    reader = topic(database.topic("t"))
+    records = reader.take(1)
+    process.process.send_signal(signal.SIGSTOP)
+    for statement in ("INSERT INTO t VALUES (3, 4)", "ANALYZE t", "INSERT INTO t VALUES (5, 6)",
+                      "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b)",
+                      "INSERT INTO t VALUES (7, 8)"):
+        database.run(statement)
+    process.process.send_signal(signal.SIGCONT)
+    records += reader.take(3)
+    emptied(database, process)
+    assert keys_of(records) == ['{"a":1}', '{"a":3}', '{"a":5}', '{"b":8}']
+
+
+def test_type_of_the_key_changed_behind_a_backlog(database, millrace, topic):
+    """That makes the primary key anew, and it is the same."""
+    database.run(f"CREATE TABLE t (id int, v int); ALTER TABLE t ADD PRIMARY KEY (id); {FULL}")
+    process = millrace().start()
+    backlog(database, process, "INSERT INTO t VALUES (1, 1)", "ALTER TABLE t ALTER id TYPE bigint",
+            "DELETE FROM t")
+    process.start().streaming()
+    records = topic(database.topic("t")).take(3)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 3
+
+
+def test_table_made_and_filled_in_one_transaction(database, millrace, topic):
+    """Its rows are in the stream before the server's other sessions see the table, and the key is younger than they are."""
+    database.run("CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace(tables=("t", "u")).start().streaming()
+    database.run("DROP TABLE t")
+    database.run(f"BEGIN; CREATE TABLE t (id int, v int); {FULL}; SAVEPOINT a; ALTER TABLE t ADD PRIMARY KEY (id);"
+                 "RELEASE a; INSERT INTO t VALUES (1, 1); DELETE FROM t; COMMIT")
+    records = topic(database.topic("t")).take(3)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 3
+
+
+def test_chosen_key(database, millrace, topic):
+    """key_columns: in its own order, quoted where need be, with nulls where the rows have some."""
+    database.run('CREATE SCHEMA "s.1"; CREATE TABLE "s.1"."t:1" (id int PRIMARY KEY, b int, "a,b" text);'
+                 'ALTER TABLE "s.1"."t:1" REPLICA IDENTITY FULL')
+    name = '"s.1"."t:1"'
+    process = millrace(tables=(name,), key_columns=json.dumps([name + ':"a,b",b'])).start().streaming()
+    for statement in ("INSERT INTO {} VALUES (1, 2, 'x')", "UPDATE {} SET id = 5", "UPDATE {} SET b = NULL",
+                      "DELETE FROM {}"):
+        database.run(statement.format(name))
+    records = topic(database.topic("t_1", "s.1")).take(1 + 1 + 3 + 2)
+    emptied(database, process)
+    assert keys_of(records) == ['{"a,b":"x","b":2}'] * 4 + ['{"a,b":"x","b":null}'] * 3
+
+
+@pytest.mark.parametrize("key, finding, remedy", [
+    ("t:v", "which the replica identity does not hold", 'ALTER TABLE "public"."t" REPLICA IDENTITY FULL'),
+    ("t:nope", "which the table does not have", "correct key_columns"),
+    ("absent:id", "which the table does not have", "correct key_columns")])
+def test_chosen_key_that_does_not_fit(database, millrace, key, finding, remedy):
+    """Before there is a slot it is an error at once; behind one a backlog may wait whose rows it fits."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    process = millrace(key_columns=json.dumps([key]))
+    for code, text in (check(process), process.run_to_end()):
+        assert code == 78 and finding in text and remedy.replace('"', '')in text.replace('\\"', '').replace('"', ''), text
+    process.configure()
+    assert process.start().streaming().stop() == 0
+    process.configure(key_columns=json.dumps([key]))
+    code, text = check(process)
+    assert code == 0 and finding in text, text
+    process.start().streaming()
+    assert any(finding in line["message"] for line in process.log("setup_warning"))
+    if not key.startswith("absent"):
+        database.run("INSERT INTO t VALUES (1, 1)")
+        assert process.ended(60) == 65
+        assert "key_columns" in "".join(process.lines)
+
+
+def test_column_of_a_chosen_key_renamed(database, millrace, topic):
+    """All that has the old name is delivered before millrace ends, so that the new one fits all that follows."""
+    database.run("CREATE TABLE t (id int, v int); ALTER TABLE t REPLICA IDENTITY FULL")
+    process = millrace(key_columns='["t:id"]').start().streaming()
+    assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (1, 1)")
+    database.run("ALTER TABLE t RENAME id TO renamed")
+    database.run("INSERT INTO t VALUES (2, 2)")
+    code, text = process.run_to_end()
+    assert code == 65 and "public.t at this place of the stream" in text, text
+    process.configure(key_columns='["t:renamed"]')
+    process.start().streaming()
+    records = topic(database.topic("t")).take(2)
+    emptied(database, process)
+    assert keys_of(records) == ['{"id":1}', '{"renamed":2}']
+
+
+def test_stop_while_a_key_is_asked_for(database, millrace, topic):
+    """The catalog is locked, so that the answer does not come."""
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL}")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 1)")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    with psycopg.connect(dsn(database.name)) as locker:
+        locker.execute("LOCK TABLE pg_catalog.pg_constraint")
+        database.run("INSERT INTO t VALUES (2, 2); ALTER TABLE t ADD COLUMN w int; INSERT INTO t VALUES (3, 3)")
+        eventually(lambda: database.run("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                                        " AND datname = %s", [database.name])[0][0], what="the question waiting")
+        assert process.stop(20) in (0, 3)
+    process.start().streaming()
+    assert {'{"id":2}', '{"id":3}'} <= set(keys_of(reader.take(2)))
+    emptied(database, process)
+
+
+def test_keys_that_are_not_utf8(database, millrace_for, topic):
+    """In a database that does not know what its bytes mean."""
+    odd = Database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        odd.run("CREATE TABLE t (id text PRIMARY KEY)")
+        process = millrace_for(odd).start().streaming()
+        odd.run(r"INSERT INTO t VALUES (E'\xff'), (E'\xfe'), ('a'); DELETE FROM t")
+        records = topic(odd.topic("t")).take(3 + 6)
+        assert process.stop() == 0
+        assert {record.key for record in records} == {'{"id":{"hex":"ff"}}', '{"id":{"hex":"fe"}}', '{"id":"a"}'}
+        assert fold(records) == {}
+    finally:
+        odd.drop()
+
+
+def test_keys_swapped_in_one_statement(database, millrace, topic):
+    """What docs/events.md says of it: no order of these events folds right, the transaction as a whole does."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, v text); " + FULL)
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    database.run("UPDATE t SET id = 3 - id")
+    records = topic(database.topic("t")).take(2 + 6)
+    emptied(database, process)
+    assert len(process.log("key_deferrable")) == 1
+    changes = [(record.json["op"], record.json_key["id"]) for record in records if record.value is not None]
+    assert changes[2:] == [("d", 1), ("c", 2), ("d", 2), ("c", 1)]
+    in_order = [record for record in records[2:] if record.value is not None]
+    in_order.sort(key=lambda record: record.json["op"] != "d")
+    assert fold(records[:2] + in_order) == {'{"id":1}': {"id": 1, "v": "b"}, '{"id":2}': {"id": 2, "v": "a"}}

@@ -1,0 +1,100 @@
+"""The scripts that build and test: ports of a stand, flaky tests, what a machine can't try, no git."""
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from faults.servers import port_open
+from kit import STAND
+from prometheus import ROOT
+
+ASKED = re.compile("MILLRACE_STAND_.*_PORT")
+
+
+class Side:
+    """A stand beside the one of the tests, PostgreSQL only, for which no variable names a port."""
+
+    def __init__(self, name):
+        self.folder = f"{os.environ['MILLRACE_STAND_DIR']}-{name}"
+        self.environment = {key: value for key, value in os.environ.items() if not ASKED.fullmatch(key)}
+        self.environment["MILLRACE_STAND_DIR"] = self.folder
+
+    def run(self, command, ok=True):
+        done = subprocess.run([STAND, command], env=self.environment, capture_output=True, text=True, timeout=120,
+                              check=False)
+        assert not ok or done.returncode == 0, done.stderr
+        return done
+
+    def ports(self):
+        with open(os.path.join(self.folder, "stand.conf"), encoding="utf-8") as file:
+            return {name: int(value) for name, value in re.findall(r"^(\w*PORT\w*)=(\d+)$", file.read(), re.MULTILINE)}
+
+
+@pytest.fixture
+def sides():
+    made = [Side("side-a"), Side("side-b")]
+    yield made
+    for side in made:
+        side.run("wipe", ok=False)
+        shutil.rmtree(side.folder, ignore_errors=True)
+
+
+def test_stands_find_ports_of_their_own(sides):
+    """Two that start at the same moment, each with six ports that nobody else has, and keep them."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(lambda side: side.run("pg-start"), sides))
+    ports = [side.ports() for side in sides]
+    numbers = [port for side in ports for port in side.values()]
+    assert len(set(numbers)) == len(numbers) == 12 and max(numbers) < 32768
+    assert "PGPORT=%d" % ports[0]["PG_PORT_15"] in sides[0].run("env").stdout
+    for side in sides:
+        side.run("pg-stop")
+    # Down, it keeps them, also from one that starts meanwhile.
+    sides[1].run("wipe")
+    sides[1].run("pg-start")
+    assert not set(sides[1].ports().values()) & set(ports[0].values())
+    sides[0].run("pg-start")
+    assert sides[0].ports() == ports[0] and port_open(ports[0]["PG_PORT_15"])
+
+
+def test_a_stand_that_never_started_names_no_ports(sides):
+    assert sides[0].run("env", ok=False).returncode != 0
+    assert "not chosen yet" in sides[0].run("status", ok=False).stdout
+
+
+@pytest.mark.parametrize("count,code", [(0, 0), (1, 0), (2, 0), (3, 1)])
+def test_flaky_tests_are_told_in_red_and_three_fail(count, code):
+    names = [f"test_{number}" for number in range(count)]
+    done = subprocess.run(["bash", "-c", '. "$1/scripts/lib.sh"; shift; flaky_report "$@"', "run.sh", ROOT, *names],
+                          env={**os.environ, "CI": "1"}, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == code
+    assert all(name in done.stderr for name in names)
+    assert ("\033[1;31m" in done.stderr and f"{count} passed only the second time" in done.stderr) == (count > 0)
+
+
+def test_what_this_machine_cannot_try_is_told_once(tmp_path):
+    """Where nothing can be mounted no test fails: the end of the run says what was not tried, and why."""
+    refuses = tmp_path / "unshare"
+    refuses.write_text("#!/bin/sh\necho unshare: Operation not permitted >&2\nexit 1\n")
+    refuses.chmod(0o755)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                           "test_limits.py", "faults/test_broker.py", "-k", "full_disk"],
+                          cwd=os.path.join(ROOT, "tests"), capture_output=True, text=True, timeout=200, check=False,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stdout
+    told = done.stdout.split("not tried on this machine")[1]
+    assert "no file system can be mounted here: unshare: Operation not permitted: 2 tests" in told
+    assert "test_full_disk_under_the_log" in told and "test_broker_with_a_full_disk" in told
+
+
+@pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/setup.sh", "scripts/style.sh", "scripts/fuzz.sh",
+                                    "scripts/lib.sh", "tests/run.sh", "benchmarks/micro.sh"])
+def test_tests_need_no_git(script):
+    with open(os.path.join(ROOT, script), encoding="utf-8") as file:
+        for line in file:
+            assert not re.match(r"[^#]*\bgit ", line), line

@@ -1,0 +1,74 @@
+"""Two pipelines that are not one: the same slot, or the same topic."""
+
+import socket
+
+import pytest
+
+from kit import check
+
+
+def test_a_stranger_is_refused(database, millrace, topic):
+    """The same slot, another prefix: it neither waits for the slot nor takes it over."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    owner = millrace(tables=("t", "u")).start().streaming()
+    for tables, different in ((("t", "u"), {"topic_prefix": '"other"'}), (("t",), {}),
+                              (("t", "u"), {"sink__kafka__state_name": '"other"'})):
+        stranger = millrace(tables=tables, **different)
+        code, text = check(stranger)
+        assert code == 78 and "in use by another pipeline" in text and "pg_drop_replication_slot" not in text, text
+        code, text = stranger.run_to_end()
+        assert code == 78, text
+        assert f"millrace {socket.gethostname()}:{owner.process.pid} {database.prefix}" in text, text
+        assert f"process {database.slot_row('active_pid')} of the server" in text, text
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    assert owner.stop() == 0
+
+
+def test_a_twin_stands_by(database, millrace, topic):
+    """Tables in another order are the same."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    owner = millrace(tables=("t", "u")).start().streaming()
+    twin = millrace(tables=("u", "t"))
+    code, text = check(twin)
+    assert code == 0 and "another instance stands by" in text, text
+    twin.start().wait_for("standby")
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    assert owner.stop() == 0
+    twin.streaming()
+    database.run("INSERT INTO t VALUES (2)")
+    topic(database.topic("t")).take(2)
+    assert twin.stop() == 0
+
+
+def test_a_slot_in_use_is_not_to_be_dropped(database, millrace):
+    """Somebody reads from the slot, and the publication that is configured here does not exist."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    owner = millrace().start().streaming()
+    other = millrace(source__postgres__publication_name='"elsewhere"')
+    code, text = check(other)
+    assert code == 78 and "pg_drop_replication_slot" not in text and "somebody else's" in text, text
+    assert owner.stop() == 0
+
+
+@pytest.mark.parametrize("names", [('public."ä"', 'public."ö"'), ('"a.b".c', 'a."b.c"')])
+def test_two_tables_one_topic(database, millrace, names):
+    process = millrace(tables=names)
+    for code, text in (check(process), process.run_to_end()):
+        assert code == 78, text
+    assert "would share topic" in text and all(name.split('"')[1] in text for name in names), text
+
+
+def test_two_partitions_one_topic(database, millrace, topic):
+    """Names that only the stream tells."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 'CREATE TABLE "t ä" PARTITION OF t FOR VALUES FROM (0) TO (10);'
+                 'CREATE TABLE "t ö" PARTITION OF t FOR VALUES FROM (10) TO (20)')
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t___")).take(1)
+    database.run("INSERT INTO t VALUES (11)")
+    assert process.ended(30) == 78
+    text = "".join(process.lines)
+    assert "would share topic" in text and "t ä" in text and "t ö" in text, text

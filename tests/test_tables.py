@@ -1,0 +1,204 @@
+"""Which tables are streamed: what is configured, and nothing else; tables that go; very many of them."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from kit import Database, broker_pid, check, eventually
+
+
+def values(records):
+    return [record.json["after"]["id"] for record in records if record.value is not None]
+
+
+@pytest.mark.parametrize("what", ["FOR ALL TABLES", "FOR TABLE t, other"])
+def test_tables_is_a_filter(database, millrace, topic, what):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} {what}")
+    database.run("INSERT INTO other VALUES (0)")
+    process = millrace()
+    code, text = check(process)
+    assert code == 0 and "also sends 1 table that is not in" in text and "public.other" in text, text
+    process.start().streaming()
+    assert any("also sends" in line["message"] for line in process.log("setup_warning"))
+    database.run("INSERT INTO other VALUES (1); INSERT INTO t VALUES (1); TRUNCATE other")
+    database.run("INSERT INTO other VALUES (2); INSERT INTO t VALUES (2)")
+    assert values(topic(database.topic("t")).take(2)) == [1, 2]
+    assert process.stop() == 0
+    assert database.topic("other") not in database.topics()
+
+
+def test_a_table_that_comes_later_is_told_of(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace().start().streaming()
+    database.run("CREATE TABLE late (id int PRIMARY KEY)")
+    database.run("INSERT INTO late VALUES (1); INSERT INTO t VALUES (1)")
+    assert values(topic(database.topic("t")).take(1)) == [1]
+    assert process.wait_for("table_unlisted")["table"] == "public.late"
+    assert process.stop() == 0
+    assert database.topic("late") not in database.topics()
+
+
+def test_partitions_of_a_listed_table(database, millrace, topic):
+    """Also one that is made while the stream runs, and one of a partition."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10);"
+                 "CREATE TABLE other (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE other_1 PARTITION OF other FOR VALUES FROM (0) TO (10)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, other")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO other VALUES (1); INSERT INTO t VALUES (1)")
+    database.run("CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_2_1 PARTITION OF t_2 FOR VALUES FROM (10) TO (15)")
+    database.run("INSERT INTO t VALUES (11)")
+    assert values(topic(database.topic("t_1")).take(1)) == [1]
+    assert values(topic(database.topic("t_2_1")).take(1)) == [11]
+    assert process.stop() == 0
+    assert database.topic("other_1") not in database.topics()
+
+
+@pytest.mark.parametrize("how", ["DROP TABLE gone", "ALTER TABLE gone RENAME TO renamed"])
+def test_a_table_that_is_gone(database, millrace, topic, how):
+    """The next start delivers what waits, and says what is gone."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE gone (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "gone")).start().streaming()
+    assert process.stop() == 0
+    database.run("INSERT INTO gone VALUES (1); INSERT INTO t VALUES (1)")
+    database.run(how)
+    if "RENAME" in how:
+        database.run("INSERT INTO renamed VALUES (2)")
+    database.run("INSERT INTO t VALUES (2)")
+    code, text = check(process)
+    assert code == 0 and "does not exist any more" in text, text
+    process.start().streaming()
+    assert values(topic(database.topic("gone")).take(1)) == [1]
+    assert values(topic(database.topic("t")).take(2)) == [1, 2]
+    told = [line["subject"] for line in process.log("setup_warning")]
+    assert 'table "public"."gone"' in told, told
+    assert process.stop() == 0
+    assert database.topic("renamed") not in database.topics()
+
+
+@pytest.mark.parametrize("how, told", [
+    ("ALTER PUBLICATION {} DROP TABLE t", "is not in publication"),
+    ("ALTER TABLE t RENAME TO old; CREATE VIEW t AS SELECT * FROM old", "is not a table")])
+def test_a_table_that_is_sent_no_more(database, millrace, topic, how, told):
+    """The next start delivers what waits, of this table and of the others, and says what is missing."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+    database.run(how.format(database.publication))
+    database.run("INSERT INTO t VALUES (2); INSERT INTO u VALUES (2)")
+    code, text = check(process)
+    assert code == 0 and told in text, text
+    process.start().streaming()
+    assert values(topic(database.topic("u")).take(2)) == [1, 2]
+    assert any(told in line["message"] and line["subject"] == 'table "public"."t"'
+               for line in process.log("setup_warning"))
+    assert process.stop() == 0
+
+
+def test_stop_inside_a_transaction_that_makes_a_table(database, millrace, topic):
+    """Nobody knows yet whose partition that is when its rows come, behind the stop: the transaction is read to its end all
+    the same, and nothing comes twice."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace(pipeline__memory='"64MiB"').start().streaming()
+    database.run("INSERT INTO t VALUES (0)")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    broker = broker_pid()
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        database.run("BEGIN; INSERT INTO t SELECT g, repeat('x', 50000) FROM generate_series(1, 2500) g;"
+                     "CREATE TABLE made (id int PRIMARY KEY); INSERT INTO made VALUES (1); COMMIT")
+        eventually(lambda: process.figure("millrace_stalled_seconds") > 0, 60, "the wait for Kafka")
+        process.process.send_signal(signal.SIGTERM)
+        process.wait_for("stopping")
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    assert process.ended(60) == 0
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (-1)")
+    assert [record.json_key["id"] for record in reader.take(2501)] == [*range(1, 2501), -1]
+    assert process.stop() == 0
+
+
+def test_renamed_while_it_streams(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1); ALTER TABLE t RENAME TO renamed; INSERT INTO renamed VALUES (2)")
+    assert process.wait_for("table_unlisted")["table"] == "public.renamed"
+    database.run("ALTER TABLE renamed RENAME TO t; INSERT INTO t VALUES (3)")
+    assert values(topic(database.topic("t")).take(2)) == [1, 3]
+    assert process.stop() == 0
+
+
+def test_a_typing_mistake_is_an_error(database, millrace):
+    """Nothing waits behind a slot that is not there yet."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    code, text = millrace(tables=("t", "absent")).run_to_end()
+    assert code == 78 and "does not exist in database" in text, text
+
+
+def test_settings_of_the_role_change_nothing(database, millrace, topic):
+    """What a database or a role sets must not show in events."""
+    for setting in ("quote_all_identifiers = on", "lc_monetary = 'C.UTF-8'", "datestyle = 'German'",
+                    "extra_float_digits = -5", "bytea_output = 'escape'", "xmlbinary = 'hex'"):
+        database.run(f"ALTER DATABASE {database.name} SET {setting}")
+    database.run("CREATE TABLE t (id int PRIMARY KEY, c regclass, m money, d date, f float8, b bytea)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 't', 1234.5::numeric::money, '2024-02-03', 0.1::float8 + 0.2::float8, '\\x01')")
+    (record,) = topic(database.topic("t")).take(1)
+    row = record.json["after"]
+    assert (row["c"], row["m"], row["d"], row["f"], row["b"]) == ("public.t", "$1,234.50", "2024-02-03",
+                                                                 0.30000000000000004, "\\x01"), row
+    assert process.stop() == 0
+
+
+def test_a_long_name_in_latin1(millrace_for, topic):
+    """63 bytes there are 126 here."""
+    database = Database("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        name = "ä" * 63
+        database.run(f'CREATE TABLE "{name}" (id int PRIMARY KEY)')
+        process = millrace_for(database, tables=(f'public."{name}"',)).start().streaming()
+        database.run(f'INSERT INTO "{name}" VALUES (1)')
+        topic(database.topic("_" * 126)).take(1)
+        assert process.stop() == 0
+    finally:
+        database.drop()
+
+
+TABLES = 5000
+
+
+def make_tables(database):
+    for begin in range(0, TABLES, 500):
+        database.run(";".join(f"CREATE TABLE t{i} (id int PRIMARY KEY)" for i in range(begin, begin + 500)))
+
+
+@pytest.mark.timeout(280)
+def test_five_thousand_tables(database, millrace, topic):
+    """A constant number of queries: pg_stat_statements is not everywhere, the server's log is."""
+    make_tables(database)
+    process = millrace(tables=[f"t{i}" for i in range(TABLES)], pipeline__memory='"512MiB"')
+    process.start().wait_for("source_connected", limit_s=60)
+    database.run("INSERT INTO t0 VALUES (1)")
+    topic(database.topic("t0")).take(1)
+    assert process.stop() == 0
+    begin = time.monotonic()
+    process.start().wait_for("source_connected", limit_s=60)
+    print(json.dumps({"start_s": round(time.monotonic() - begin, 2)}))
+    pid = database.slot_row("active_pid")
+    begin = time.monotonic()
+    database.run("SELECT pg_terminate_backend(%s)", [pid])
+    process.wait_for("source_connected", times=2, limit_s=60)
+    print(json.dumps({"reconnect_s": round(time.monotonic() - begin, 2)}))
+    eventually(lambda: database.slot_row("active"), what="the slot in use")
+    assert process.stop() == 0

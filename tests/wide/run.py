@@ -1,0 +1,290 @@
+"""One run: a database with its slot, publication and topics, a millrace, a plan, and the judge."""
+
+import dataclasses
+import json
+import os
+import pickle
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from execute import Executor, quote
+from judge import Judge
+from kit import BOOTSTRAP, Database, Millrace, dsn, eventually
+from topics import read
+
+ORDERLY = (0, 3)
+
+
+@dataclasses.dataclass
+class Result:
+    problems: list        # (kind, text)
+    events: int = 0
+    pictures: int = 0
+    repeats: int = 0
+    kills: int = 0
+    statements: int = 0
+    errors: object = None
+    seconds: float = 0.0
+    judged: object = None  # what the judge was given, to be judged again (self_test.py)
+
+    def kinds(self):
+        return {kind for kind, _ in self.problems}
+
+
+class Chaos(threading.Thread):
+    """Kills and stops millrace, cuts its connections, all the time; by the seed, as far as threads go."""
+
+    def __init__(self, run, seed):
+        super().__init__(daemon=True)
+        self.run_, self.chance = run, random.Random(f"chaos {seed}")
+        self.stopping = threading.Event()
+        self.count = 0
+        self.failure = None
+
+    def run(self):
+        try:
+            while not self.stopping.wait(self.chance.uniform(0.1, 0.7)):
+                self.chance.choice([self.run_.kill, self.run_.kill, self.run_.stop_and_start, self.run_.cut_backend, *self.run_.cuts()])()
+                self.count += 1
+        except Exception as error:  # pylint: disable=broad-except # told by Run
+            self.failure = error
+
+    def finish(self):
+        self.stopping.set()
+        self.join(120)
+
+
+class Ended(Exception):
+    """millrace did, and should not have."""
+
+
+class Run:
+    """`delivery`, `kills`: as the options of tests/wide.sh. `proxies`: (to PostgreSQL, to Kafka), for cuts. `more`: options of
+    millrace besides."""
+
+    def __init__(self, plan, delivery="at-least-once", kills=False, proxies=None, keep=None, ignore=(), limit_s=60,
+                 **more):
+        self.plan, self.delivery, self.kills, self.proxies = plan, delivery, kills, proxies
+        self.keep, self.ignore, self.limit_s = keep, ignore, limit_s
+        self.more = more
+        self.folder = tempfile.mkdtemp(prefix="millrace-wide-")
+        self.lock = threading.RLock()
+        self.lines, self.codes = [], []
+        self.tables = []  # (schema, name), as configured
+        self.database = self.executor = self.millrace = None
+        self.problems = []
+
+    # ---- millrace ----
+
+    def start_millrace(self):
+        options = {"sink__kafka__delivery": f'"{self.delivery}"', "sink__kafka__partitions": str(self.plan.options["partitions"]),
+                   "skipped_operations": "[]", "pipeline__reconnect_max": '"200ms"', **self.more}
+        if self.plan.options["prefixes"]:
+            options["messages__prefixes"] = json.dumps(self.plan.options["prefixes"], ensure_ascii=False)
+        if self.plan.options["small_batches"]:
+            options.update(pipeline__batches="8", pipeline__batch_size='"32KiB"')
+        if self.proxies:
+            options["sink__kafka__brokers"] = f'["127.0.0.1:{os.environ["KAFKA_PROXY_PORT"]}"]'
+        self.tables = self.executor.configured()
+        self.millrace = Millrace(self.database, self.folder, [f"{quote(schema)}.{quote(name)}" for schema, name in self.tables], **options)
+        if self.proxies:
+            self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.proxies[0].port)
+        self.millrace.start()
+        self.millrace.streaming()
+
+    def ended(self, expected=ORDERLY):
+        """Notes how millrace ended; an end that nobody asked for is a fault."""
+        code = self.millrace.ended(60)
+        self.lines += self.millrace.lines
+        self.codes.append(code)
+        if code not in expected:
+            raise Ended(f"exit code {code}: {self.said()}")
+
+    def said(self):
+        """Its last errors, or whatever it said last."""
+        lines = [line for line in self.millrace.lines if '"level":"error"' in line] or self.millrace.lines
+        return "".join(lines[-2:])[-800:]
+
+    def revive(self):
+        with self.lock:
+            if self.millrace.process.poll() is not None:
+                self.ended()
+                self.millrace.start()
+
+    def kill(self):
+        with self.lock:
+            self.revive()
+            self.millrace.process.kill()
+            self.ended((-signal.SIGKILL,))
+            self.millrace.start()
+
+    def stop_and_start(self):
+        with self.lock:
+            self.revive()
+            self.millrace.wait_for("started", 60)
+            self.millrace.process.send_signal(signal.SIGTERM)
+            self.ended()
+            self.millrace.start()
+
+    def cut_backend(self):
+        self.database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active_pid IS NOT NULL",
+                          [self.database.slot], database="postgres")
+
+    def cuts(self):
+        """Those of the connections; what millrace was told, and what not, differs most when it dies behind a cut."""
+        if not self.proxies:
+            return []
+        postgres, kafka = self.proxies
+
+        def cut(proxy, mode, then=lambda: None):
+            proxy.set(mode)
+            try:
+                time.sleep(0.3)
+                then()
+            finally:
+                proxy.set("reset")
+        return [lambda: postgres.set("reset"), lambda: kafka.set("reset"), lambda: cut(kafka, "hold-down"), lambda: cut(postgres, "hold-down"),
+                lambda: cut(kafka, "hold"), lambda: cut(kafka, "hold-down", self.kill)]
+
+    # ---- the whole ----
+
+    def run(self):
+        began = time.monotonic()
+        result = None
+        try:
+            result = self.go()
+            result.problems = [problem for problem in result.problems if problem[0] not in self.ignore]
+        finally:
+            try:
+                self.close(result)
+            except (psycopg.Error, KafkaException, AssertionError) as error:
+                print(f"not cleaned up: {error}")
+        result.seconds = time.monotonic() - began
+        return result
+
+    def go(self):
+        encoding = self.plan.options.get("encoding")
+        form = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0" if encoding else ""
+        self.began_ms = int(time.time() * 1000) - 60000
+        self.database = Database(form)
+        self.executor = Executor(self.database, self.plan, 0.05 if self.kills else 0.0)
+        self.executor.prepare()
+        # It waits for other databases' transactions; the database may be set to less patience.
+        self.database.run(f"SET lock_timeout = 0; SELECT pg_create_logical_replication_slot('{self.database.name}_w', 'test_decoding')")
+        chaos, final = None, None
+        try:
+            self.start_millrace()
+            if self.kills:
+                chaos = Chaos(self, self.plan.seed)
+                chaos.start()
+            final = self.executor.run()
+            if chaos:
+                chaos.finish()
+                if chaos.failure:
+                    raise chaos.failure
+            self.delivered()
+            self.millrace.process.send_signal(signal.SIGTERM)
+            self.ended((0,))
+        except Ended as error:
+            self.problems.append(("millrace ended", str(error)))
+        except AssertionError as error:
+            if self.millrace and self.millrace.process.poll() is not None and self.millrace.process.returncode not in ORDERLY:
+                error = f"exit code {self.millrace.process.returncode}: {self.said()}"
+            self.problems.append(("millrace does not run", str(error)[-1200:]))
+        finally:
+            if chaos:
+                chaos.finish()
+        if self.problems:
+            return Result(self.problems, statements=len(self.executor.done), errors=self.executor.errors)
+        return self.judged(final, chaos)
+
+    def delivered(self):
+        """Until the slot has confirmed all there is."""
+        end = self.database.run("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint")[0][0]
+
+        def confirmed():
+            self.revive()
+            return self.database.slot_row(f"confirmed_flush_lsn - '0/0' >= {end}")
+        eventually(confirmed, self.limit_s, "delivery of everything")
+
+    def judged(self, final, chaos):
+        capture = read(BOOTSTRAP, self.database.prefix + ".")
+        encoding = {"client_encoding": "SQL_ASCII"} if self.plan.options.get("encoding") else {}
+        with psycopg.connect(dsn(self.database.name), autocommit=True, **encoding) as connection:
+            found = connection.execute("SELECT xid::text::bigint, left(data, 600) FROM pg_logical_slot_get_changes(%s, NULL, NULL, 'skip-empty-xacts', '1')",
+                                       [self.database.name + "_w"]).fetchall()
+        witness = [(int(xid), text.decode("utf-8", "replace") if isinstance(text, bytes) else text) for xid, text in found]
+        parents = self.executor.parents
+        promise = {"exactly_once": self.delivery == "exactly-once", "replaced_bytes": bool(self.plan.options.get("encoding")),
+                   "database": self.database.name, "times_ms": (self.began_ms, int(time.time() * 1000) + 1000),
+                   "origin": self.plan.options["origin"], "parents": parents,
+                   "roots": parents if self.plan.options["via_root"] else {}, "tables": set(self.tables),
+                   "prefixes": self.plan.options["prefixes"]}
+        given = capture, self.executor.moments, self.executor.marker_rows(), self.executor.messages, promise, witness
+        judge = Judge(*given)
+        problems = judge.judge()
+        if not problems and not self.plan.options.get("encoding"):
+            problems += self.typed(judge, final)
+        return Result(problems, len(judge.events), judge.pictures, judge.repeats, chaos.count if chaos else 0,
+                      len(self.executor.done), self.executor.errors, judged=given)
+
+    def typed(self, judge, final):
+        found = []
+        for info in self.executor.moments[final].infos:
+            if info.names and info.published and judge.listed(info):
+                missing, more = self.executor.typed_differences(info, judge.final_rows(info))
+                if missing or more:
+                    found.append(("rows differ", f"{info.schema}.{info.name} by SQL: {missing} of the table's are missing, {more} more"))
+        return found
+
+    def keep_all(self, result):
+        """Logs, the topics' contents, and what was executed."""
+        shutil.rmtree(self.keep, ignore_errors=True)
+        os.makedirs(self.keep)
+        if self.millrace:
+            with open(os.path.join(self.keep, "millrace.log"), "w", encoding="utf-8") as file:
+                file.writelines(self.lines or self.millrace.lines)
+        with open(os.path.join(self.keep, "statements.sql"), "w", encoding="utf-8") as file:
+            file.writelines(f"{statement};\n" for statement in self.plan.setup + [self.plan.publication])
+            file.writelines(f"/* {session} */ {sql};\n" for session, sql in self.executor.done)
+        with open(os.path.join(self.keep, "problems.txt"), "w", encoding="utf-8") as file:
+            file.writelines(f"{kind}: {text}\n" for kind, text in result.problems)
+        with open(os.path.join(self.keep, "plan.pickle"), "wb") as file:
+            pickle.dump(self.plan, file)
+        if result.judged:
+            with open(os.path.join(self.keep, "records.txt"), "w", encoding="utf-8") as file:
+                for r in result.judged[0].records:
+                    file.write(f"{r.topic}[{r.partition}]@{r.offset} {r.headers} key {r.key} value {r.value}\n")
+            with open(os.path.join(self.keep, "judged.pickle"), "wb") as file:
+                pickle.dump(result.judged, file)
+
+    def close(self, result):
+        if self.keep and result and result.problems:
+            self.keep_all(result)
+        if self.millrace and self.millrace.process and self.millrace.process.poll() is None:
+            self.millrace.kill()
+        if self.executor:
+            if "main" in self.executor.connections:
+                try:
+                    self.executor.end_transactions()
+                    self.executor.end_prepared()
+                except psycopg.Error:
+                    pass
+            self.executor.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.database:
+            self.database.drop()
+            self.database.run(f"DROP ROLE IF EXISTS {self.database.name}_guest", database="postgres")
+            if self.plan.options.get("origin"):
+                self.database.run("SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname = %s",
+                                  [self.database.name], database="postgres")
+            topics = [name for name in self.database.topics() if name.startswith(self.database.prefix + ".")]
+            if topics:
+                self.database.admin.delete_topics(topics)  # answers nobody waits for
