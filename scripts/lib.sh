@@ -100,12 +100,39 @@ binary_under_test() {
     MILLRACE_BIN=$(realpath "$MILLRACE_BIN")
 }
 
-# own_stand NAME PORT: a stand of the caller's own, three ports from PORT on.
+# own_stand NAME: a stand of the caller's own: the first folder NAME-1, NAME-2, ... that no other run has, for as long
+# as the caller lives. A run that was killed leaves its servers behind; the next one in the folder stops them.
 own_stand() {
-    export MILLRACE_TOOLS_DIR=$TOOLS_DIR
-    MILLRACE_STAND_DIR=$(stand_home "$1")
-    export MILLRACE_STAND_DIR MILLRACE_STAND_PG_PORT=$2 MILLRACE_STAND_KAFKA_PORT=$(($2 + 1))
-    export MILLRACE_STAND_CONTROLLER_PORT=$(($2 + 2))
+    local number
+    export MILLRACE_TOOLS_DIR=$TOOLS_DIR MILLRACE_STAND_DIR
+    for ((number = 1; ; number++)); do
+        MILLRACE_STAND_DIR=$(stand_home "$1-$number")
+        mkdir -p "$MILLRACE_STAND_DIR"
+        exec 7>"$MILLRACE_STAND_DIR/run.lock"
+        if flock -n 7; then break; fi
+    done
+    if [ -n "${MILLRACE_TEST_PORT:-}" ]; then
+        export MILLRACE_STAND_PORTS=$MILLRACE_TEST_PORT-$((MILLRACE_TEST_PORT + 19))
+    fi
+    # These would be another stand's, from `eval "$(scripts/stand.sh env)"` and the like.
+    unset MILLRACE_STAND_{PG,KAFKA,CONTROLLER,SECURE,PROXIED,PROXY}_PORT
+    stand wipe >/dev/null 2>&1 || true
+}
+
+# stand COMMAND: scripts/stand.sh, whose servers must not inherit the lock of own_stand.
+stand() { "$REPO_ROOT/scripts/stand.sh" "$@" 7>&-; }
+
+# flaky_report NAME...: says at the end of a run which tests passed only the second time. False from three on: then it is
+# no longer a busy machine (tests/README.md).
+flaky_report() {
+    local red="" plain=""
+    [ $# -gt 0 ] || return 0
+    if [ -t 2 ] || [ -n "${CI:-}" ]; then red=$'\033[1;31m' plain=$'\033[0m'; fi
+    printf '%s%s: flaky: %d passed only the second time:\n' "$red" "${0##*/}" $# >&2
+    printf '    %s\n' "$@" >&2
+    [ $# -lt 3 ] || printf 'Three flaky tests fail the run.\n' >&2
+    printf '%s' "$plain" >&2
+    [ $# -lt 3 ]
 }
 
 # Runs a command in silence; what it said is shown when it fails.

@@ -32,6 +32,8 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     prometheus prometheus-postgres-exporter systemd)
 # For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
 STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
+# Packages are made and looked at, manual pages and completions read, by those who know their forms.
+STAND_PACKAGES+=(dpkg-dev rpm lintian mandoc zsh fish)
 # For `go tool pprof -png`.
 STAND_PACKAGES+=(graphviz)
 # Draws profiles in the tests, in Chromium.

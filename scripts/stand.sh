@@ -16,28 +16,33 @@
 #   --pg N    PostgreSQL's major version (default: that of the last up, at first 15)
 #   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else <repo>/.stand, or,
 #             for root in a repository that others can't reach, a folder in /var/lib that
-#             `status` names); another stand needs another folder and other ports
+#             `status` names); another stand needs another folder
 #
+# The first start chooses free ports, which no other stand has, and `status` and `env` name them.
 # Environment, read by the commands that start a server and remembered in
-# DIR/stand.conf until wipe. Ports below 32768: above, any connection may hold one just then.
-#   MILLRACE_STAND_PG_PORT          default 19000 + N, so 19015
-#   MILLRACE_STAND_KAFKA_PORT       default 19092
-#   MILLRACE_STAND_CONTROLLER_PORT  default 19093
+# DIR/stand.conf until wipe:
+#   MILLRACE_STAND_PORTS            the range that ports are chosen from, default 15000-19999;
+#                                   below 32768: above, any connection may hold one just then
+#   MILLRACE_STAND_PG_PORT          these two and the controller's, where they must be certain ones
+#   MILLRACE_STAND_KAFKA_PORT
+#   MILLRACE_STAND_CONTROLLER_PORT
 #   MILLRACE_STAND_FSYNC            PostgreSQL's fsync, default off
 #   MILLRACE_STAND_AUTO_CREATE      Kafka makes topics by itself, default false
 #   MILLRACE_STAND_SECURE           1: a second listener with TLS and SASL (PLAIN,
 #                                   SCRAM-SHA-256 and -512), and certificates, good and bad,
 #                                   for it and for PostgreSQL, in DIR/data/certificates
-#   MILLRACE_STAND_SECURE_PORT      its port, default 19094; its name is localhost
+#   MILLRACE_STAND_SECURE_PORT      its port; its name is localhost
 #   MILLRACE_STAND_PROXIED          1: a listener that sends clients to PROXY_PORT, where a test
 #                                   puts a proxy that it can cut
-#   MILLRACE_STAND_PROXIED_PORT     its port, default 19095
-#   MILLRACE_STAND_PROXY_PORT       where it says it is, default 19096
+#   MILLRACE_STAND_PROXIED_PORT     its port
+#   MILLRACE_STAND_PROXY_PORT       where it says it is
 # And: MILLRACE_TOOLS_DIR, the programs (default: the default folder above), which
 # scripts/setup.sh fills; up calls it when they are missing.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/stand/ports.sh
+. "$REPO_ROOT/scripts/stand/ports.sh"
 # shellcheck source=scripts/stand/certificates.sh
 . "$REPO_ROOT/scripts/stand/certificates.sh"
 # shellcheck source=scripts/stand/postgres.sh
@@ -55,25 +60,25 @@ saved() {
     [ ! -r "$STAND_DIR/stand.conf" ] || sed -n "s/^$1=//p" "$STAND_DIR/stand.conf"
 }
 
-# setting NAME ENVIRONMENT_VALUE DEFAULT
+# setting NAME ENVIRONMENT_VALUE [DEFAULT]
 setting() {
     local value=${2:-$(saved "$1")}
-    printf '%s\n' "${value:-$3}"
+    printf '%s\n' "${value:-${3:-}}"
 }
 
 load_settings() {
     PG_MAJOR=${PG_ASKED:-$(saved PG_MAJOR)}
     PG_MAJOR=${PG_MAJOR:-15}
-    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}" $((19000 + PG_MAJOR)))
-    KAFKA_PORT=$(setting KAFKA_PORT "${MILLRACE_STAND_KAFKA_PORT:-}" 19092)
-    CONTROLLER_PORT=$(setting CONTROLLER_PORT "${MILLRACE_STAND_CONTROLLER_PORT:-}" 19093)
+    PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}")
+    KAFKA_PORT=$(setting KAFKA_PORT "${MILLRACE_STAND_KAFKA_PORT:-}")
+    CONTROLLER_PORT=$(setting CONTROLLER_PORT "${MILLRACE_STAND_CONTROLLER_PORT:-}")
     FSYNC=$(setting FSYNC "${MILLRACE_STAND_FSYNC:-}" off)
     AUTO_CREATE=$(setting AUTO_CREATE "${MILLRACE_STAND_AUTO_CREATE:-}" false)
     SECURE=$(setting SECURE "${MILLRACE_STAND_SECURE:-}" 0)
-    SECURE_PORT=$(setting SECURE_PORT "${MILLRACE_STAND_SECURE_PORT:-}" 19094)
+    SECURE_PORT=$(setting SECURE_PORT "${MILLRACE_STAND_SECURE_PORT:-}")
     PROXIED=$(setting PROXIED "${MILLRACE_STAND_PROXIED:-}" 0)
-    PROXIED_PORT=$(setting PROXIED_PORT "${MILLRACE_STAND_PROXIED_PORT:-}" 19095)
-    PROXY_PORT=$(setting PROXY_PORT "${MILLRACE_STAND_PROXY_PORT:-}" 19096)
+    PROXIED_PORT=$(setting PROXIED_PORT "${MILLRACE_STAND_PROXIED_PORT:-}")
+    PROXY_PORT=$(setting PROXY_PORT "${MILLRACE_STAND_PROXY_PORT:-}")
     CERTIFICATES=$STAND_DIR/data/certificates
     PG_DATA=$STAND_DIR/data/pg$PG_MAJOR
     PG_LOG=$STAND_DIR/logs/pg$PG_MAJOR.log
@@ -103,6 +108,26 @@ PROXIED_PORT=$PROXIED_PORT
 PROXY_PORT=$PROXY_PORT
 $others
 END
+}
+
+# A port that was chosen, and that another program has taken while this stand was down, is given up.
+give_up_taken_ports() {
+    local name fixed
+    if ! pg_running && [ -z "${MILLRACE_STAND_PG_PORT:-}" ] && [ -n "$PG_PORT" ] && port_open "$PG_PORT"; then PG_PORT=; fi
+    if kafka_running; then return 0; fi
+    for name in KAFKA_PORT CONTROLLER_PORT SECURE_PORT PROXIED_PORT PROXY_PORT; do
+        fixed=MILLRACE_STAND_$name
+        if [ -z "${!fixed:-}" ] && [ -n "${!name}" ] && port_open "${!name}"; then printf -v "$name" %s ""; fi
+    done
+}
+
+find_ports() {
+    local ports=(PG_PORT KAFKA_PORT CONTROLLER_PORT SECURE_PORT PROXIED_PORT PROXY_PORT)
+    lock_ports
+    choose_ports "${ports[@]}"
+    save_settings
+    note_ports "$PG_PORT" "$KAFKA_PORT" "$CONTROLLER_PORT" "$SECURE_PORT" "$PROXIED_PORT" "$PROXY_PORT"
+    unlock_ports
 }
 
 # One command at a time on one stand. The servers must not inherit the lock
@@ -171,6 +196,7 @@ do_wipe() {
     kafka_stop KILL
     pg_stop_all
     rm -rf "$STAND_DIR/data" "$STAND_DIR/logs" "$STAND_DIR/stand.conf"
+    forget_ports
     say "wiped $STAND_DIR"
 }
 
@@ -186,13 +212,13 @@ do_status() {
     if pg_running && pg_answers; then
         echo "PostgreSQL up    pid $(head -n 1 "$PG_DATA/postmaster.pid")  port $PG_PORT  $("$PG_BIN/postgres" --version)"
     else
-        echo "PostgreSQL down  port $PG_PORT  version $PG_MAJOR"
+        echo "PostgreSQL down  port ${PG_PORT:-not chosen yet}  version $PG_MAJOR"
         code=1
     fi
     if kafka_running && kafka_answers; then
         echo "Kafka      up    pid $(cat "$KAFKA_PID")  port $KAFKA_PORT  controller $CONTROLLER_PORT  version $(kafka_version)"
     else
-        echo "Kafka      down  port $KAFKA_PORT  version $(kafka_version)"
+        echo "Kafka      down  port ${KAFKA_PORT:-not chosen yet}  version $(kafka_version)"
         code=1
     fi
     echo "folder     $STAND_DIR"
@@ -254,8 +280,10 @@ main() {
     case $COMMAND in
         up | pg-start | pg-restart | kafka-start)
             need_programs
-            save_settings
+            if [ "$COMMAND" = up ]; then give_up_taken_ports; fi
+            find_ports
             ;;
+        env) [ -n "$PG_PORT$KAFKA_PORT" ] || die "this stand was never started: scripts/stand.sh up" ;;
     esac
     case $COMMAND in
         up) do_up ;;

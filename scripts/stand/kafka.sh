@@ -16,7 +16,10 @@ kafka_running() {
 
 # Another Kafka there would answer in this one's place.
 need_free_port() {
-    if port_open "$1"; then die "port $1 is taken by another program: set MILLRACE_STAND_$2_PORT"; fi
+    local fixed=MILLRACE_STAND_$2_PORT
+    if ! port_open "$1"; then return 0; fi
+    [ -z "${!fixed:-}" ] || die "port $1 is taken by another program: set $fixed to another, or not at all"
+    die "port $1 is taken by another program: scripts/stand.sh up chooses another"
 }
 
 # An archive of loaded classes takes a second off every start (2 s to 1.1 s).
@@ -31,8 +34,6 @@ kafka_archive_option() {
         echo "-XX:ArchiveClassesAtExit=$archive"
     fi
 }
-
-port_open() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # True when the broker knows itself and leads every partition: it lets clients in before the
 # controller has let it in, and would then answer them with errors. kcat takes seconds to give
