@@ -111,8 +111,6 @@ static void look(struct run *run)
     struct load_slot slot = load_database_slot(run->database);
     watch_budget(run, slot);
     uint64_t memory = memory_peak(run->options->pid);
-    report->in_flight_peak =
-        run->reader == NULL ? 0 : larger(report->in_flight_peak, in_flight(run));
     report->memory_peak = larger(report->memory_peak, memory);
     report->retained_peak = larger(report->retained_peak, slot.retained);
     report->samples =
@@ -335,6 +333,8 @@ static void finish(struct run *run)
         report->burst_to_s = (double)(arrival - run->begin_ns) / 1e9;
     }
     report->committed = atomic_load(&run->counters.committed);
+    report->in_flight_peak =
+        run->reader == NULL ? 0 : atomic_load(&run->counters.in_flight_peak);
     report->delivered = atomic_load(&run->counters.delivered);
     report->failed = atomic_load(&run->counters.failed);
     report->repeated = atomic_load(&run->counters.repeated);

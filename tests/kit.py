@@ -254,7 +254,11 @@ class Answer:
     def __init__(self, response):
         self.status = response.status
         self.headers = response.headers
-        self.body = response.read().decode()
+        self.bytes = response.read()
+
+    @property
+    def body(self):
+        return self.bytes.decode()
 
     @property
     def json(self):
