@@ -5,7 +5,7 @@
 # What the continuous profiler costs: the same backlog drained by millrace without it and with it,
 # in pairs, the order within a pair changing; prints the median ratio of the rates with an interval,
 # and the profiler's own account of the CPU time it took. Works on the private stand
-# (scripts/stand.sh), which it starts when it is not up. docs/profiler.md has figures.
+# (scripts/stand.sh), which it starts when it is not up. docs/built-in-profiler.md has figures.
 #
 #   --rows N        rows of the backlog (default 1000000: functions are named once a process, which
 #                   weighs more in a short run)

@@ -129,7 +129,7 @@ def test_cpu_profile_is_fair_rooted_named_and_labelled(database, profiled):
     print(profile.frames_named(), profile.frames_named(("libdw-", "libelf-")))
     assert counted["samples"] > 0
     assert LATE_SIGNALS or counted["rooted"] >= 0.99 * counted["samples"]
-    # Debian's libraries are stripped; names come from archives (docs/profiler.md) and libc6-dbg, if there.
+    # Debian's libraries are stripped; names come from archives (docs/built-in-profiler.md) and libc6-dbg, if there.
     # The profiler's own naming happens once and weighs only in so short a profile.
     left_out = ("libdw-", "libelf-") + (() if LIBC_NAMES else ("librdkafka.so", "libjemalloc.so", "libc.so"))
     assert LATE_SIGNALS or profile.frames_named(left_out) >= 0.90
@@ -318,7 +318,7 @@ def test_one_word_for_each_stage(database, profiled):
         assert re.findall(rf'^{name}{{stage="([a-z]+)"}}', metrics, re.M) == words
     assert list(dict.fromkeys(re.findall(r'^millrace_stage_seconds_count{stage="([a-z]+)"}', metrics, re.M))) == WORDS[:6]
     docs = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs")
-    with open(os.path.join(docs, "profiler.md"), encoding="utf-8") as file:
+    with open(os.path.join(docs, "built-in-profiler.md"), encoding="utf-8") as file:
         text = file.read()
     assert ", ".join(WORDS) in " ".join(text.split())
     assert process.stop() == 0

@@ -1,7 +1,7 @@
 """Clients that ask a millrace for profiles all the time, at random, and judge each answer.
 
 Some leave early. What a millrace that ends or has just begun does not answer is no fault; a refusal has to be one of
-those that docs/profiler.md names."""
+those that docs/built-in-profiler.md names."""
 
 import http.client
 import os
