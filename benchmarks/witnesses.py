@@ -28,7 +28,7 @@ EVENTS_COUNTED = 3000
 DRAIN_LIMIT_S = 300
 
 # Which source file belongs to which stage or thread; the first match counts.
-PLACES = (("decode", r"/src/source/(pgoutput|relation_cache|pg_payload)"), ("receive", r"/src/source/"),
+PLACES = (("decode", r"/src/source/(pgoutput|relation_cache|pg_payload)"), ("receive", r"/src/(source|postgres)/"),
           ("encode", r"/src/encode/|/src/base/json"), ("acknowledge", r"/src/pipeline/ack|/src/sink/sink_counts"),
           ("produce", r"/src/sink/"), ("source thread", r"/src/pipeline/(intake|meter|oversize)|/src/event/"),
           ("sink thread", r"/src/pipeline/delivery|/src/base/ring"), ("librdkafka", r"/rdkafka|/rd[a-z]*\.c"))

@@ -12,16 +12,17 @@ declare -A MAY_INCLUDE=(
     [base]=""
     [event]="base"
     [metrics]="base"
-    [source]="base event"
-    [record]="base event source"
+    [postgres]="base event"
+    [source]="base event postgres"
+    [record]="base event postgres source"
     [encode]="base event"
     [sink]="base event"
     [pipeline]="base event metrics source encode sink"
-    [admin]="base event metrics source encode sink pipeline"
-    [config]="base event source encode sink pipeline admin"
+    [admin]="base event metrics postgres source encode sink pipeline"
+    [config]="base event postgres source encode sink pipeline admin"
     [profiler]="base metrics pipeline admin config profiler/draw profiler/http profiler/tools"
     [profiler/draw]="base"
-    [cli]="base event sink source record metrics pipeline admin config profiler profiler/draw"
+    [cli]="base event sink postgres source record metrics pipeline admin config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
@@ -54,7 +55,7 @@ check_includes() {
         done < <(sources "src/$folder" c h | grep -v '_test\.c$' |
             xargs sed -n 's|^#include "\([a-z_/]*\)/[^/]*"|\1|;T;F;p' | paste -d: - -)
     done
-    included libpq-fe src/source/pg_conn || wrong=1
+    included libpq-fe src/postgres/pg_conn || wrong=1
     included librdkafka src/sink/kafka || wrong=1
     included microhttpd src/admin/http || wrong=1
     return "$wrong"

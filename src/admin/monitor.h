@@ -15,8 +15,8 @@
 #include "metrics/histogram.h"
 #include "pipeline/bottleneck.h"
 #include "pipeline/pipeline.h"
+#include "postgres/pg_slot.h"
 #include "sink/sink.h"
-#include "source/pg_slot.h"
 
 enum {
     MR_MONITOR_SAMPLES = 900, /* seconds of history */

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "postgres/pg_setup.h"
 #include "profiler/profiling.h"
 #include "sink/kafka_check.h"
-#include "source/pg_setup.h"
 
 struct report {
     FILE *to;

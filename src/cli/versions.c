@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
+#include "postgres/pg_conn.h"
 #include "sink/sink.h"
-#include "source/pg_conn.h"
 
 /* jemalloc's, when it is linked or preloaded. */
 int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/reader.h"
 #include "base/text.h"
+#include "postgres/pg_sql.h"
 #include "record/blank.h"
 #include "record/stream_file.h"
-#include "source/pg_sql.h"
 
 /* With nothing to answer, so often the server hears of us, and is asked to answer. */
 #define STATUS_NS (INT64_C(10) * 1000000000)

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "source/pg_sql.h"
+#include "postgres/pg_sql.h"
 
 /* The answer is in the order of the OIDs; a server that lies about it finds less. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "source/pg_sql.h"
+#include "postgres/pg_sql.h"
 
 enum { ASK_AGAIN_MS = 10 };
 

@@ -15,7 +15,7 @@
 #ifndef MR_SOURCE_PG_KEYS_H
 #define MR_SOURCE_PG_KEYS_H
 
-#include "source/pg_conn.h"
+#include "postgres/pg_conn.h"
 #include "source/relation_cache.h"
 
 /* All zero is one that knows nothing. */

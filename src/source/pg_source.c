@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "postgres/pg_identity.h"
+#include "postgres/pg_setup.h"
 #include "source/pg_captured.h"
-#include "source/pg_identity.h"
 #include "source/pg_keys.h"
 #include "source/pg_payload.h"
-#include "source/pg_setup.h"
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };

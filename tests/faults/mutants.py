@@ -114,7 +114,7 @@ MUTANTS = [
            "unit checkpoint_test"),
     Mutant("forgets what it handed over at a switch of timeline", CHECKPOINT,
            "(begun != 0 && server->switched_at <= begun)", "false", "unit checkpoint_test"),
-    Mutant("adopts any slot", "src/source/pg_setup.c", "if (!options->adopt_slot) {", "if (false) {",
+    Mutant("adopts any slot", "src/postgres/pg_setup.c", "if (!options->adopt_slot) {", "if (false) {",
            "test_state.py::test_slot_without_a_position_is_adopted_only_if_told_so"),
     Mutant("believes another cluster", CHECKPOINT, "strcmp(then->system_id, now->system_id) != 0", "false",
            "unit checkpoint_test"),
@@ -160,7 +160,7 @@ MUTANTS = [
     Mutant("looks for the position among what is committed", "src/sink/kafka_conf.c",
            '{"isolation.level", "read_uncommitted"}', '{"isolation.level", "read_committed"}',
            "test_state.py::test_position_behind_an_open_transaction"),
-    Mutant("asks SQL_ASCII for UTF-8", "src/source/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
+    Mutant("asks SQL_ASCII for UTF-8", "src/postgres/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
            'strcmp(encoding, "") == 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
 ]
 

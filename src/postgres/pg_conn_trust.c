@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "source/pg_conn_internal.h"
+#include "postgres/pg_conn_internal.h"
 
 enum { LIBPQ_WITH_SYSTEM_CERTIFICATES = 160000 };
 

@@ -1,13 +1,14 @@
-#include "source/pg_identity.h"
+#include "postgres/pg_identity.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "event/lsn.h"
-#include "source/pg_sql.h"
+#include "postgres/pg_sql.h"
 
 /* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock would hold back its
  * vacuum for as long. */

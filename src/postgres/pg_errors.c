@@ -1,4 +1,4 @@
-#include "source/pg_errors.h"
+#include "postgres/pg_errors.h"
 
 #include <string.h>
 

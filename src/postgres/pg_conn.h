@@ -8,8 +8,8 @@
  * a text that names thing, reason and remedy; DETAIL, HINT and CONTEXT of the server are left out because they quote row
  * values. A connection belongs to one thread.
  */
-#ifndef MR_SOURCE_PG_CONN_H
-#define MR_SOURCE_PG_CONN_H
+#ifndef MR_POSTGRES_PG_CONN_H
+#define MR_POSTGRES_PG_CONN_H
 
 #include "base/status.h"
 #include "event/event.h"

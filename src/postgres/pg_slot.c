@@ -1,8 +1,9 @@
-#include "source/pg_slot.h"
+#include "postgres/pg_slot.h"
 
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "source/pg_sql.h"
+#include "postgres/pg_sql.h"
 
 enum { MISSING_INTERVAL_MS = 1000 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)

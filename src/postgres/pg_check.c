@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "source/pg_identity.h"
-#include "source/pg_rules.h"
-#include "source/pg_setup.h"
+#include "postgres/pg_identity.h"
+#include "postgres/pg_rules.h"
+#include "postgres/pg_setup.h"
 
 enum { TEXT_MAX = 1024, SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "event/lsn.h"
-#include "source/pg_conn_internal.h"
+#include "postgres/pg_conn_internal.h"
 
 enum {
     ANSWER_BYTES_MAX = 8 << 20, /* of all values; 50,000 tables with their keys */

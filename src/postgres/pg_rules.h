@@ -1,14 +1,14 @@
 /* What must be true of server, publication, tables and slot before the stream starts: each rule once.
  *
  * `millrace check` prints every finding; the start stops at the first error and logs the warnings. A finding begins with
- * a verb, so that it reads as a sentence behind its subject. Inside source/ only.
+ * a verb, so that it reads as a sentence behind its subject. Inside postgres/ only.
  */
-#ifndef MR_SOURCE_PG_RULES_H
-#define MR_SOURCE_PG_RULES_H
+#ifndef MR_POSTGRES_PG_RULES_H
+#define MR_POSTGRES_PG_RULES_H
 
 #include "base/finding.h"
-#include "source/pg_source.h"
-#include "source/pg_sql.h"
+#include "postgres/pg_options.h"
+#include "postgres/pg_sql.h"
 
 /* What the server says of itself, read with a few queries, however many tables there are. */
 struct mr_pg_facts {

@@ -1,6 +1,6 @@
-/* What each failure of PostgreSQL means to us, in one table. Inside source/ only. */
-#ifndef MR_SOURCE_PG_ERRORS_H
-#define MR_SOURCE_PG_ERRORS_H
+/* What each failure of PostgreSQL means to us, in one table. Inside postgres/ only. */
+#ifndef MR_POSTGRES_PG_ERRORS_H
+#define MR_POSTGRES_PG_ERRORS_H
 
 #include "base/status.h"
 

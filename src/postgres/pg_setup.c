@@ -1,11 +1,11 @@
-#include "source/pg_setup.h"
+#include "postgres/pg_setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "source/pg_rules.h"
+#include "postgres/pg_rules.h"
 
 enum {
     FAILOVER_VERSION_MIN = 170000,

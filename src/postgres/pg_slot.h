@@ -3,10 +3,10 @@
  * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
  * Where the reason is that the server shuts down, the source is told: a stream with a backlog does not say so.
  */
-#ifndef MR_SOURCE_PG_SLOT_H
-#define MR_SOURCE_PG_SLOT_H
+#ifndef MR_POSTGRES_PG_SLOT_H
+#define MR_POSTGRES_PG_SLOT_H
 
-#include "source/pg_conn.h"
+#include "postgres/pg_conn.h"
 
 enum mr_wal_status {
     MR_WAL_UNKNOWN, /* no look succeeded yet */

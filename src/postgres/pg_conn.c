@@ -1,4 +1,4 @@
-#include "source/pg_conn.h"
+#include "postgres/pg_conn.h"
 
 #include <errno.h>
 #include <linux/tcp.h>
@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "source/pg_conn_internal.h"
-#include "source/pg_errors.h"
+#include "postgres/pg_conn_internal.h"
+#include "postgres/pg_errors.h"
 
 /* ---- waiting ---- */
 

@@ -1,4 +1,4 @@
-#include "source/pg_slot.h"
+#include "postgres/pg_slot.h"
 
 #include <math.h>
 

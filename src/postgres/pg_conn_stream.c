@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "source/pg_conn_internal.h"
-#include "source/pg_errors.h"
-#include "source/pg_sql.h"
+#include "postgres/pg_conn_internal.h"
+#include "postgres/pg_errors.h"
+#include "postgres/pg_sql.h"
 
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,

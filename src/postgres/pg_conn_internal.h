@@ -1,11 +1,11 @@
 /* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
  * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c). */
-#ifndef MR_SOURCE_PG_CONN_INTERNAL_H
-#define MR_SOURCE_PG_CONN_INTERNAL_H
+#ifndef MR_POSTGRES_PG_CONN_INTERNAL_H
+#define MR_POSTGRES_PG_CONN_INTERNAL_H
 
 #include <libpq-fe.h>
 
-#include "source/pg_conn.h"
+#include "postgres/pg_conn.h"
 
 struct mr_pg_conn {
     PGconn *libpq;

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "source/pg_conn_internal.h"
-#include "source/pg_hosts.h"
+#include "postgres/pg_conn_internal.h"
+#include "postgres/pg_hosts.h"
 
 enum {
     CONNINFO_MAX = 72,          /* keywords we pass */

@@ -1,9 +1,9 @@
 /* Whose stream it is: one instance at a time, of one cluster, one timeline, one slot. Source thread. */
-#ifndef MR_SOURCE_PG_IDENTITY_H
-#define MR_SOURCE_PG_IDENTITY_H
+#ifndef MR_POSTGRES_PG_IDENTITY_H
+#define MR_POSTGRES_PG_IDENTITY_H
 
 #include "event/checkpoint.h"
-#include "source/pg_source.h"
+#include "postgres/pg_options.h"
 
 /* Who streams from a slot. */
 struct mr_pg_owner {

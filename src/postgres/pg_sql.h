@@ -1,9 +1,9 @@
-/* SQL texts put together. Inside source/ only. */
-#ifndef MR_SOURCE_PG_SQL_H
-#define MR_SOURCE_PG_SQL_H
+/* SQL texts put together. Inside postgres/ only. */
+#ifndef MR_POSTGRES_PG_SQL_H
+#define MR_POSTGRES_PG_SQL_H
 
 #include "base/text.h"
-#include "source/pg_source.h"
+#include "postgres/pg_options.h"
 
 /* Quoted so that every server takes them as they are, whatever standard_conforming_strings is
  * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */

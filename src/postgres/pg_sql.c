@@ -1,4 +1,4 @@
-#include "source/pg_sql.h"
+#include "postgres/pg_sql.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "source/pg_rules.h"
+#include "postgres/pg_rules.h"
 
 #include <stdarg.h>
 #include <stdio.h>

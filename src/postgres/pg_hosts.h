@@ -3,8 +3,8 @@
  * libpq itself goes on to the next host only when one refuses; one that is silent (it lost its power, or is cut off)
  * would take all the time there is. So each host is an attempt of its own.
  */
-#ifndef MR_SOURCE_PG_HOSTS_H
-#define MR_SOURCE_PG_HOSTS_H
+#ifndef MR_POSTGRES_PG_HOSTS_H
+#define MR_POSTGRES_PG_HOSTS_H
 
 #include "base/base.h"
 

@@ -1,4 +1,4 @@
-#include "source/pg_hosts.h"
+#include "postgres/pg_hosts.h"
 
 #include <stdlib.h>
 #include <string.h>

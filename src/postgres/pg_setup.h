@@ -3,11 +3,11 @@
  * The rules are in pg_rules.c. The start of the daemon stops at the first that is broken and makes what is missing;
  * `millrace check` lists every finding, looks at more, and changes nothing.
  */
-#ifndef MR_SOURCE_PG_SETUP_H
-#define MR_SOURCE_PG_SETUP_H
+#ifndef MR_POSTGRES_PG_SETUP_H
+#define MR_POSTGRES_PG_SETUP_H
 
 #include "base/finding.h"
-#include "source/pg_source.h"
+#include "postgres/pg_options.h"
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a
