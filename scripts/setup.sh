@@ -34,6 +34,8 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
 STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
 # Packages are made and looked at, manual pages and completions read, by those who know their forms.
 STAND_PACKAGES+=(dpkg-dev rpm lintian mandoc zsh fish)
+# Documents are spelled right (tests/test_docs.py).
+STAND_PACKAGES+=(codespell)
 # For `go tool pprof -png`.
 STAND_PACKAGES+=(graphviz)
 # Draws profiles in the tests, in Chromium.

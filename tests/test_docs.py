@@ -1,14 +1,18 @@
 """What documents, dashboards and scripts name exists: metrics, options, variables, files, sections."""
 
 import glob
+import json
 import os
 import re
+import shlex
 import subprocess
 import tomllib
 
 import pytest
 
-from kit import BINARY
+import documents
+import kit
+from kit import BINARY, BOOTSTRAP, dsn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Names that begin like a metric: programs, functions, roles.
@@ -97,22 +101,143 @@ def test_variables_are_read_somewhere():
             assert name in used, f"{path} names the variable {name}"
 
 
-def sections_of(path):
-    """Anchors of a document's headings, as GitHub makes them."""
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-            for title in re.findall(r"^#+ (.*)$", read(path), re.MULTILINE)}
+def exists(path):
+    return os.path.exists(os.path.join(ROOT, path))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_links_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)\s]+)\)", read(path)):
-        if re.match(r"https?://", target):
-            continue
-        name, _, section = target.partition("#")
-        to = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
-        assert os.path.exists(os.path.join(ROOT, to)), f"{path} leads to {target}"
-        if section:
-            assert section in sections_of(to), f"{path} leads to {target}"
+    assert documents.wrong_links(path, read, exists) == []
+
+
+def test_a_wrong_link_is_found():
+    text = {"docs/a.md": "# One\n## One\n[good](b.md#two-words) [good](#one-1) <https://example.com/x> ![good](../c.png)\n"
+                         "`code[0](not.md)`\n```sh\n# not-a-heading\n[not](a-link.md)\n```\n"
+                         "[gone](gone.md) [no section](b.md#two) [not a heading](#not-a-heading) [out](../../x.md)\n"
+                         "[plain](http://example.com/) <https://no-host> <img src=\"gone.png\">\n[ref]: gone-too.md\n",
+            "docs/b.md": "# Two *words*!\n"}
+    wrong = documents.wrong_links("docs/a.md", text.get, {*text, "c.png"}.__contains__)
+    assert [line.split(": ")[1] for line in wrong] == [
+        "gone.md", "b.md#two", "#not-a-heading", "../../x.md", "http://example.com/", "https://no-host", "gone.png", "gone-too.md"]
+
+
+def spelling(*paths):
+    return subprocess.run(["codespell", *paths], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_spelling(tmp_path):
+    done = spelling(*files("*.md"), "docs", "src", "load", "benchmarks", "scripts", "tests", "grafana", "packaging", ".github")
+    assert done.returncode == 0, done.stdout
+    wrong = tmp_path / "wrong.md"
+    wrong.write_text("It " + "rec" "ieves rows.")  # in two parts, so that this file is right
+    assert "==> receives" in spelling(str(wrong)).stdout
+
+
+# ---- commands ----
+
+BLOCKS = [block for path in DOCUMENTS for block in documents.blocks(path, read(path))]
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return documents.Programs(ROOT, BINARY)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
+def test_commands_say_what_there_is(programs, block):
+    """Programs, subcommands, options and presets; and each block says what runs it, or why nothing does."""
+    for words in documents.commands(block.text):
+        assert programs.wrong(words) is None, f"{block.place}: {' '.join(words)}"
+    if block.mark == "not run":
+        assert len(block.about.split()) > 3, f"{block.place}: why is it not run?"
+    if block.mark == "run by":
+        path, _, function = block.about.partition("::")
+        text = read(path)
+        assert not function or f"def {function}(" in text, f"{block.place}: {block.about}"
+        for words in documents.commands(block.text):
+            assert (documents.what_runs(words) or "") in text, f"{block.place}: {path} does not run {' '.join(words)}"
+
+
+def test_a_wrong_command_is_found(programs):
+    wrong = {"millrace check --confg x": "--confg", "build/ci/millrace status --bytes": "--bytes",
+             "cmake --preset fast": "fast", "tests/gone.sh --minutes 5": "no such program",
+             "A=b benchmarks/drain.sh --rowss 5 > x; true": "--rowss"}
+    for command, what in wrong.items():
+        assert [what in (programs.wrong(words) or "") for words in documents.commands(command)][0], command
+    block = next(documents.blocks("a.md", "<!-- not run: needs\n a network -->\n```sh\nx\n```\n"))
+    assert (block.mark, block.about) == ("not run", "needs a network")
+    assert next(documents.blocks("a.md", "<!-- not run: x -->\n\n```sh\nx\n```\n")).mark is None
+
+
+# Asks this test's millrace where a document asks the one at the default address.
+ASKS = """#!/bin/sh
+case "$1" in
+    status | top | health | profile)
+        case " $* " in *" --config "* | *" --address "*) ;; *) set -- "$@" --address "$MILLRACE_TEST_ADDRESS" ;; esac ;;
+esac
+exec "$MILLRACE_BIN" "$@"
+"""
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.mark is None], ids=lambda block: block.place)
+def test_commands_run(database, millrace, tmp_path, block):
+    """As they stand in the document, beside a millrace that streams public.orders."""
+    database.run("CREATE TABLE orders (id bigserial PRIMARY KEY, v text)")
+    process = millrace(("public.orders",)).start().streaming()
+    place = tmp_path / "place"
+    os.makedirs(place / "bin")
+    for name in ("scripts", "docs", "tests"):
+        os.symlink(os.path.join(ROOT, name), place / name)
+    os.symlink(process.path, place / "config.toml")
+    (place / "bin" / "millrace").write_text(ASKS)
+    (place / "bin" / "millrace").chmod(0o755)
+    environment = {**process.environment, "MILLRACE_TEST_ADDRESS": process.address(),
+                   "PATH": f"{place}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=place, env=environment, timeout=120,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.stop() == 0
+
+
+def first(document, language, needle):
+    return next(found for found in re.findall(rf"^```{language}\n(.*?)^```", read(document), re.MULTILINE | re.DOTALL)
+                if needle in found)
+
+
+def test_first_event_on_standard_output(database):
+    """README's shortest way: no file, no Kafka."""
+    database.run("CREATE TABLE orders (id bigserial PRIMARY KEY, v text)")
+    command = next(line for line in first("README.md", "sh", "MILLRACE_TABLES=").splitlines() if "MILLRACE_TABLES=" in line)
+    words = shlex.split(command, comments=True)
+    environment = dict(word.split("=", 1) for word in words if "=" in word)
+    assert set(environment) == {"DATABASE_URL", "MILLRACE_TABLES"} and words[-1].endswith("millrace")
+    environment["DATABASE_URL"] = dsn(database.name)
+    process = subprocess.Popen([BINARY], env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        next(line for line in process.stderr if "source_connected" in line)
+        database.run("INSERT INTO orders (v) VALUES ('a')")
+        assert json.loads(process.stdout.readline())["value"]["after"]["v"] == "a"
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_first_event_in_kafka(database, millrace, topic):
+    """README's configuration: only server and broker are another."""
+    database.run("CREATE TABLE orders (id bigserial PRIMARY KEY, v text)")
+    text = first("README.md", "toml", "topic_prefix").replace("localhost:9092", BOOTSTRAP)
+    assert 'topic_prefix = "shop"' in text
+    text = text.replace('"shop"', f'"{database.prefix}"').replace("[source.postgres]", f"""[source.postgres]
+slot_name = "{database.slot}"
+publication_name = "{database.publication}" """)
+    process = millrace(text='http.address = "127.0.0.1:0"\nlog.format = "json"\n' + text)
+    process.environment["DATABASE_URL"] = dsn(database.name)
+    assert kit.check(process)[0] == 0
+    process.start().streaming()
+    database.run("INSERT INTO orders (v) VALUES ('a')")
+    assert topic(database.topic("orders")).take(1)[0].json["after"]["v"] == "a"
+    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
