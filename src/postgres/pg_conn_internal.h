@@ -12,6 +12,8 @@ struct mr_pg_conn {
     char *received;           /* the message handed out last; libpq's memory */
     bool unsent;              /* output that the socket did not take yet */
     bool broken;              /* a query was left in the middle: nothing more can be asked */
+    bool leaving;             /* the server was told that we want no more of its stream */
+    uint64_t end_limit;       /* the stream has ended; most bytes until the reason. 0: it has not */
     bool publication_skipped; /* the server warned that it streams without it */
 };
 

@@ -11,6 +11,8 @@
 #include "postgres/pg_errors.h"
 #include "postgres/pg_sql.h"
 
+enum { END_BYTES_MAX = 1 << 20 }; /* of what a server says behind its stream */
+
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,
                                   struct mr_error *ret_error)
@@ -53,9 +55,31 @@ static mr_status flush_some(struct mr_pg_conn *conn, struct mr_error *ret_error)
     return left < 0 ? mr_pg_fail_broken(conn->libpq, ret_error) : MR_OK;
 }
 
+/* libpq ends the stream at any message that is none of a stream, and takes it for the beginning of an answer
+ * (getCopyDataMessage in its fe-protocol3.c), whose end PQgetResult would wait for without a limit. Only one who has said
+ * that he is leaving is owed an answer. MR_AGAIN: it is on its way. */
+static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_error)
+{
+    if (conn->end_limit == 0) {
+        conn->end_limit = mr_pg_received(conn->libpq) + END_BYTES_MAX;
+    }
+    if (!PQisBusy(conn->libpq)) {
+        return MR_OK;
+    }
+    if (!conn->leaving) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "replication stream: the server answers a question that nobody asked; this "
+                       "is no PostgreSQL, or one that this version does not know");
+    }
+    const struct mr_pg_limit limit = {.stop_fd = -1, .received_bytes = conn->end_limit};
+    MR_TRY(mr_pg_consume(conn->libpq, &limit, ret_error));
+    return PQisBusy(conn->libpq) ? MR_AGAIN : MR_OK;
+}
+
 /* The stream ended: libpq has the reason as a result. */
 static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
 {
+    MR_TRY(await_reason(conn, ret_error));
     PGresult *result = PQgetResult(conn->libpq);
     if (result == NULL) {
         return mr_pg_fail_broken(conn->libpq, ret_error);
@@ -91,6 +115,9 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
                         struct mr_error *ret_error)
 {
     mr_pg_forget(conn);
+    if (MR_UNLIKELY(conn->end_limit != 0)) {
+        return stream_end(conn, ret_error);
+    }
     int len = PQgetCopyData(conn->libpq, &conn->received, 1);
     if (len == 0) {
         if (conn->unsent) {
@@ -152,6 +179,7 @@ mr_status mr_pg_end_replication(struct mr_pg_conn *conn, int64_t deadline_ns)
     if (PQputCopyEnd(conn->libpq, NULL) < 0) {
         return MR_ERR_TRANSIENT;
     }
+    conn->leaving = true;
     struct mr_pg_limit limit = {.stop_fd = -1, .deadline_ns = deadline_ns};
     for (;;) {
         mr_slice payload;

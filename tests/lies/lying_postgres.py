@@ -1,0 +1,488 @@
+"""A PostgreSQL that tells one lie: each message that it sends, from the answer to SSLRequest to the end of the stream, is a
+list of fields (fields.py), and one of them is sent otherwise.
+
+Formats: PostgreSQL's manual, "Message Formats", "Streaming Replication Protocol", "Logical Replication Message Formats",
+"SASL Authentication". What millrace asks and what an honest server answers: ../fake_postgres.py."""
+
+import base64
+import hashlib
+import hmac
+import os
+import re
+import select
+import socket
+import struct
+import sys
+import threading
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# pylint: disable=wrong-import-position
+from fake_postgres import PARAMETERS, QUESTIONS, TEXT, error  # noqa: E402
+from fields import Field, Message, garbage, number  # noqa: E402
+
+PASSWORD = "fake-secret"
+OID, LISTED = 16385, ("public", "t")
+SLOT_AT = 0x1000
+FRESH = {"state": [["logical", "UTF8"] + [None] * 16], "keys": [["f", "0/2000"] + [None] * 10]}
+COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
+NOTICE = b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0"
+NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
+
+
+def framed(kind):
+    return lambda body, length=None: kind + number(4, len(body) + 4 if length is None else length) + body
+
+
+def of(name, kind, *fields):
+    return Message(name, list(fields), framed(kind.encode()))
+
+
+# ---- the messages of a session ----
+
+def ready(name):
+    return of(f"{name} ready", "Z", Field("char", b"I", "status"))
+
+
+def answer(name, rows, columns):
+    """What a question gets: a message each for the columns, a row, the end."""
+    edges = (0, columns // 2, columns - 1)
+    described = [Field("count16", columns, "columns")]
+    for i in range(columns):
+        plain = i not in edges
+        described += [Field("name", f"c{i}", f"name {i}", plain), Field("u32", 0, f"table {i}", plain),
+                      Field("u16", 0, f"column {i}", plain), Field("u32", TEXT, f"type {i}", plain),
+                      Field("u16", 0xFFFF, f"size {i}", plain), Field("u32", 0xFFFFFFFF, f"modifier {i}", plain),
+                      Field("u16", 0, f"format {i}", plain)]
+    yield of(f"{name} columns", "T", *described)
+    for row in rows:
+        fields = [Field("count16", columns, "values")]
+        for i, value in enumerate(row):
+            plain = i not in edges
+            fields.append(Field("length", -1 if value is None else len(value), f"length {i}", plain))
+            if value is not None:
+                fields.append(Field("bytes", value, f"value {i}", plain))
+        yield of(f"{name} row", "D", *fields)
+    yield of(f"{name} end", "C", Field("name", f"SELECT {len(rows)}", "tag"))
+    yield ready(name)
+
+
+def data(name, start, *fields):
+    """XLogData."""
+    return of(name, "d", Field("char", b"w", "kind"), Field("lsn", start, "start"), Field("lsn", start, "end of WAL"),
+              Field("time", 0, "time"), *fields)
+
+
+def keepalive(name, end, asks):
+    return of(name, "d", Field("char", b"k", "kind"), Field("lsn", end, "end of WAL"), Field("time", 0, "time"),
+              Field("u8", asks, "asks"))
+
+
+def row(*values):
+    fields = [Field("count16", len(values), "columns")]
+    for i, value in enumerate(values):
+        if value in (None, ...):
+            fields.append(Field("char", b"n" if value is None else b"u", f"kind {i}"))
+        else:
+            fields += [Field("char", b"t", f"kind {i}"), Field("length", len(value), f"length {i}"),
+                       Field("bytes", value, f"value {i}")]
+    return fields
+
+
+def relation(name, start, columns):
+    fields = [Field("char", b"R", "type"), Field("u32", OID, "oid"), Field("name", LISTED[0], "schema"),
+              Field("name", LISTED[1], "table"), Field("char", b"d", "identity"),
+              Field("count16", len(columns), "columns")]
+    for i, (column, kind) in enumerate(columns):
+        fields += [Field("u8", i == 0, f"flags {i}"), Field("name", column, f"name {i}"), Field("u32", kind, f"type {i}"),
+                   Field("u32", 0xFFFFFFFF, f"modifier {i}")]
+    return data(name, start, *fields)
+
+
+def begin(name, commit):
+    return data(name, commit - 0x80, Field("char", b"B", "type"), Field("lsn", commit, "final"), Field("time", 1, "time"),
+                Field("u32", commit, "xid"))
+
+
+def commit(name, lsn):
+    return data(name, lsn, Field("char", b"C", "type"), Field("u8", 0, "flags"), Field("lsn", lsn, "commit"),
+                Field("lsn", lsn + 0x30, "end"), Field("time", 1, "time"))
+
+
+def change(name, start, kind, *fields):
+    return data(name, start, Field("char", kind.encode(), "type"), Field("u32", OID, "relation"), *fields)
+
+
+def tag(letter):
+    return Field("char", letter.encode(), "tuple")
+
+
+def small(prefix, commit_lsn, number_of_row):
+    """A transaction of one row."""
+    at = commit_lsn - 0x40
+    return commit_lsn + 0x30, [
+        begin(f"{prefix} begin", commit_lsn), relation(f"{prefix} relation", at, [("id", 20), ("name", TEXT)]),
+        change(f"{prefix} insert", at, "I", tag("N"), *row(str(number_of_row), f"row-{number_of_row}")),
+        commit(f"{prefix} commit", commit_lsn)]
+
+
+def wide(commit_lsn):
+    """A transaction with each message of protocol version 1."""
+    at = commit_lsn - 0x40
+    columns = [("id", 20), ("name", TEXT), ("number", 1700), ("large", TEXT)]
+    return commit_lsn + 0x30, [
+        begin("begin", commit_lsn),
+        data("origin", at, Field("char", b"O", "type"), Field("lsn", at, "origin's"), Field("name", "elsewhere", "name")),
+        relation("relation", at, columns),
+        data("type", at, Field("char", b"Y", "type"), Field("u32", 50000, "oid"), Field("name", "public", "schema"),
+             Field("name", "mood", "name")),
+        change("insert", at, "I", tag("N"), *row("2", "row-2", "1.5", None)),
+        change("update", at, "U", tag("N"), *row("2", "changed", "2.5", ...)),
+        change("update of key", at, "U", tag("K"), *row("2", None, None, None), tag("N"), *row("22", "x", "3", "l")),
+        change("update of all", at, "U", tag("O"), *row("22", "x", "3", "l"), tag("N"), *row("22", "y", "NaN", "l")),
+        change("delete by key", at, "D", tag("K"), *row("22", None, None, None)),
+        change("delete of all", at, "D", tag("O"), *row("23", "x", "-4", None)),
+        data("message inside", at, Field("char", b"M", "type"), Field("u8", 1, "flags"), Field("lsn", at, "lsn"),
+             Field("name", "prefix", "prefix"), Field("length", 7, "length"), Field("bytes", b"content", "content")),
+        data("truncate", at, Field("char", b"T", "type"), Field("count", 1, "relations"), Field("u8", 0, "flags"),
+             Field("u32", OID, "relation")),
+        commit("commit", commit_lsn)]
+
+
+FIRST, WIDE, LAST = small("first", 0x3000, 1), wide(0x4000), small("last", 0x6000, 3)
+ALONE = 0x5000
+# Each piece of the stream, and where it ends: one that ends at or before the start is not sent again.
+STREAM = (FIRST, WIDE,
+          (ALONE, [data("message alone", ALONE, Field("char", b"M", "type"), Field("u8", 0, "flags"),
+                        Field("lsn", ALONE, "lsn"), Field("name", "prefix", "prefix"), Field("length", 7, "length"),
+                        Field("bytes", b"content", "content")),
+                   keepalive("keepalive", 0x5100, 0), keepalive("keepalive that asks", 0x5200, 1)]),
+          LAST)
+END = LAST[0]
+
+
+def greeting():
+    return [of("authenticated", "R", Field("u32", 0, "kind")),
+            *(of(f"parameter {name}", "S", Field("name", name, "name"), Field("name", value, "value"))
+              for name, value in PARAMETERS.items()),
+            of("cancel key", "K", Field("u32", 4711, "process"), Field("u32", 1, "key")), ready("greeting")]
+
+
+def login(how):
+    return {"cleartext": [of("ask cleartext", "R", Field("u32", 3, "kind"))],
+            "md5": [of("ask md5", "R", Field("u32", 5, "kind"), Field("bytes", b"salt", "salt"))],
+            "scram": [of("ask scram", "R", Field("u32", 10, "kind"), Field("name", "SCRAM-SHA-256", "mechanism"),
+                         Field("bytes", b"\0", "end"))]}.get(how, [])
+
+
+ENDING = [of("stream done", "c"), of("stream end", "C", Field("name", "COPY 0", "tag")), ready("stream")]
+COPY_BOTH = of("copy both", "W", Field("u8", 0, "format"), Field("count16", 0, "columns"))
+SSL = Message("ssl", [Field("char", b"N", "answer")], lambda body, length=None: body)
+
+
+def rows_of(name, fresh):
+    return FRESH.get(name, QUESTIONS.get(name, (None, []))[1]) if fresh else QUESTIONS[name][1]
+
+
+def scram_messages(nonce, salt, signature):
+    return (of("scram challenge", "R", Field("u32", 11, "kind"), Field("bytes", f"r={nonce}", "nonce"),
+               Field("bytes", f",s={salt}", "salt"), Field("bytes", ",i=4096", "iterations")),
+            of("scram proof", "R", Field("u32", 12, "kind"), Field("bytes", f"v={signature}", "signature")))
+
+
+def all_messages():
+    """Every message there is, with the login and the state of the server that it takes: [(message, login, fresh)]."""
+    found = [(SSL, "trust", False)]
+    for how in ("cleartext", "md5", "scram"):
+        found += [(message, how, False) for message in login(how)]
+    found += [(message, "scram", False) for message in scram_messages("nonce", "c2FsdA==", "c2lnbmF0dXJl")]
+    found += [(message, "trust", False) for message in greeting()]
+    for name, (_, rows) in QUESTIONS.items():
+        found += [(message, "trust", False) for message in answer(name, rows, len(rows[0]))]
+    for name in COMMANDS:
+        found += [(message, "trust", True)
+                  for message in (of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))]
+    found.append((COPY_BOTH, "trust", False))
+    for _, messages in STREAM:
+        found += [(message, "trust", False) for message in messages]
+    return found + [(message, "trust", False) for message in ENDING]
+
+
+# ---- lies about a message as a whole ----
+
+def errors():
+    yield "an error", error("XX000", "no")
+    yield "an error that repeats", error("57P01", "no") * 50
+    yield "an error without text", framed(b"E")(b"\0")
+    yield "an error without end", framed(b"E")(b"SFATAL\0C57P01\0Mno")
+    yield "a large error", error("XX000", "x" * 1_000_000)
+    yield "an error of no text", framed(b"E")(b"S\xff\xfe\0C\xff\xff\0M\xff\x80\n\x01\0\0")
+
+
+def length_lies(message):
+    body = message.body()
+    whole = len(body) + 4
+    for how, length in (("0", 0), ("3", 3), ("4", 4), ("1 more", whole + 1), ("1 less", whole - 1), ("huge", 0x3FFFFFFE),
+                        ("highest", 0x7FFFFFFF), ("lowest", 0x80000000), ("minus 1", 0xFFFFFFFF), ("30 MB", 30_000_000)):
+        yield f"length: {how}", lambda length=length: message.frame(body, length)
+
+
+def kind_lies(message):
+    data_of = message.encode()
+    for kind in b"\0\xff123AcCdDEGHIKnNRsStTvVWZ":
+        if kind != data_of[0]:
+            yield f"another type {chr(kind)!r}", lambda kind=kind: bytes([kind]) + data_of[1:]
+
+
+def whole_lies(message):
+    """What is sent instead. A text at the end is what becomes of the connection: closed, or silent."""
+    data_of = message.encode()
+    half = len(data_of) // 2
+    yield "half, closed", lambda: (data_of[:half], "close")
+    yield "half, silence", lambda: (data_of[:half], "silence")
+    yield "closed", lambda: (b"", "close")
+    yield "withheld, silence", lambda: (b"", "silence")
+    yield "withheld, goes on", lambda: b""
+    yield "late", lambda: "late"
+    yield "twice", lambda: data_of * 2
+    yield "2,000 times", lambda: data_of * 2000
+    yield "garbage", lambda: garbage(50_000)
+    yield "garbage before", lambda: garbage(64) + data_of
+    yield "garbage behind", lambda: data_of + garbage(64)
+    yield "10 MB of garbage", lambda: garbage(10_000_000)
+    yield "zeros", lambda: bytes(10_000)
+    yield "notices before", lambda: framed(b"N")(NOTICE) * 1000 + data_of
+    yield "notifications before", lambda: framed(b"A")(NOTIFICATION) * 1000 + data_of
+    yield "parameters before", lambda: framed(b"S")(b"name\0" + b"v" * 4000 + b"\0") * 200 + data_of
+    for how, text in errors():
+        yield how, lambda text=text: text
+        yield how + ", closed", lambda text=text: (text, "close")
+
+
+def lies_of(message):
+    if message.name == "ssl":
+        for byte in (b"S", b"E", b"G", b"\0", b"\xff", b"NN", b"N" + garbage(100), b"S" + garbage(100), b"S" * 10_000):
+            yield f"{byte[:4]!r} and {len(byte) - 1}", lambda byte=byte: byte
+        yield "S and silence", lambda: (b"S", "silence")
+        yield from whole_lies(message)
+        return
+    for lies in (message.field_lies(), message.body_lies(), length_lies(message), kind_lies(message), whole_lies(message)):
+        yield from lies
+
+
+# ---- the server ----
+
+class Lie:
+    def __init__(self, target, how, make, way_in="trust", fresh=False, always=False):
+        self.target, self.how, self.make = target, how, make
+        self.login, self.fresh, self.always = way_in, fresh, always
+        self.name = f"{target} | {how}" + (" | always" if always else "")
+
+
+def all_lies():
+    """Every lie there is. A message that is sent to every connection of a process is now and then spoilt in all."""
+    for message, way_in, fresh in all_messages():
+        for i, (how, make) in enumerate(lies_of(message)):
+            yield Lie(message.name, how, make, way_in, fresh, always=i % 5 == 4)
+
+
+class LyingPostgres:
+    """`lie` None: an honest one. `told`: that it was told. `confirmed`: the highest position that the other side says is
+    safe; `faults`: what it may not have said."""
+
+    def __init__(self, lie=None, sends_stream=STREAM):
+        self.lie, self.stream = lie, sends_stream
+        self.told = threading.Event()
+        self.finished = threading.Event()  # everything was confirmed
+        self.gone = threading.Event()      # behind the lie, the other side closed a connection or asked anew
+        self.confirmed = 0
+        self.positions = {0, SLOT_AT}
+        self.faults = []
+        self.on_confirm = None
+        self.connections = 0
+        self.stopped = False
+        self.server = socket.create_server(("127.0.0.1", 0), backlog=16)
+        self.port = self.server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def dsn(self):
+        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.port}/shop"
+
+    def close(self):
+        self.stopped = True
+        self.server.close()
+
+    def _accept(self):
+        while not self.stopped:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            if self.told.is_set():
+                self.gone.set()
+            self.connections += 1
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        try:
+            with connection:
+                Session(self, connection).run()
+        except (OSError, EOFError):
+            pass
+        if self.told.is_set():
+            self.gone.set()
+
+    def note(self, data_of):
+        """Positions in what is about to be sent, wherever a reader may find them."""
+        at = -1
+        while (at := data_of.find(b"d", at + 1)) >= 0 and at < 4096:
+            for place in (6, 14, 31, 32, 40):
+                if at + place + 8 <= len(data_of):
+                    self.positions.add(int.from_bytes(data_of[at + place:at + place + 8], "big"))
+
+    def take_status(self, flushed):
+        if flushed not in self.positions:
+            self.faults.append(f"confirmed {flushed:X}, which was never told")
+        if self.on_confirm is not None:
+            self.on_confirm(flushed)
+        self.confirmed = max(self.confirmed, flushed)
+        if flushed >= END:
+            self.finished.set()
+
+
+class Session:
+    def __init__(self, server, connection):
+        self.server, self.connection = server, connection
+        self.received = b""
+        self.late = b""
+
+    # ---- bytes ----
+
+    def say(self, *messages):
+        for message in messages:
+            lie = self.server.lie
+            if lie is None or lie.target != message.name or (self.server.told.is_set() and not lie.always):
+                self.send(message.encode())
+                continue
+            spoilt = lie.make() if message.name not in ("scram challenge", "scram proof") else self.spoil_scram(message)
+            if spoilt == "late":
+                self.late = message.encode()
+                self.server.told.set()
+                continue
+            spoilt, then = spoilt if isinstance(spoilt, tuple) else (spoilt, None)
+            self.server.told.set()
+            self.send(spoilt)
+            if then == "close":
+                self.connection.shutdown(socket.SHUT_RDWR)
+                raise EOFError
+            while then == "silence":
+                self.pull()
+
+    def spoil_scram(self, message):
+        """These differ each time: the same lie about this one."""
+        return next(make for how, make in lies_of(message) if how == self.server.lie.how)()
+
+    def send(self, data_of):
+        self.server.note(data_of)
+        late, self.late = self.late, b""
+        self.connection.sendall(data_of + late)
+
+    def pull(self):
+        more = self.connection.recv(65536)
+        if not more:
+            raise EOFError
+        self.received += more
+
+    def take(self, count):
+        while len(self.received) < count:
+            self.pull()
+        taken, self.received = self.received[:count], self.received[count:]
+        return taken
+
+    def take_message(self):
+        kind, length = struct.unpack("!cI", self.take(5))
+        return kind, self.take(length - 4)
+
+    # ---- a session ----
+
+    def run(self):
+        while True:
+            length, code = struct.unpack("!II", self.take(8))
+            self.take(length - 8)
+            if code == 80877103:  # SSLRequest
+                self.say(SSL)
+            elif code == 196608:
+                break
+            else:
+                return
+        way_in = self.server.lie.login if self.server.lie else "trust"
+        self.say(*login(way_in))
+        if way_in in ("cleartext", "md5"):
+            self.take_message()
+        elif way_in == "scram":
+            self.scram()
+        self.say(*greeting())
+        while True:
+            kind, body = self.take_message()
+            if kind == b"X":
+                return
+            if kind == b"Q":
+                self.answer(body[:-1].decode())
+
+    def scram(self):
+        """RFC 5802."""
+        _, first = self.take_message()
+        bare = re.search(rb"n=[^,]*,r=[ -+\--~]+", first).group()
+        nonce = bare.split(b"r=")[1].decode() + "server"
+        challenge, _ = scram_messages(nonce, "c2FsdA==", "")
+        self.say(challenge)
+        _, last = self.take_message()
+        salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), b"salt", 4096)
+        key = hmac.digest(salted, b"Server Key", "sha256")
+        heard = challenge.body()[4:]
+        signed = hmac.digest(key, bare + b"," + heard + b"," + last.rsplit(b",p=", 1)[0], "sha256")
+        self.say(scram_messages(nonce, "", base64.b64encode(signed).decode())[1])
+
+    def answer(self, text):
+        fresh = self.server.lie is not None and self.server.lie.fresh
+        if text.startswith("START_REPLICATION"):
+            self.replicate(text)
+            return
+        for name, pattern in COMMANDS.items():
+            if re.search(pattern, text):
+                self.say(of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))
+                return
+        for name, (pattern, rows) in QUESTIONS.items():
+            if re.search(pattern, text):
+                self.say(*answer(name, rows_of(name, fresh), len(rows[0])))
+                return
+        self.send(framed(b"C")(b"SET\0") + framed(b"Z")(b"I"))
+
+    def replicate(self, text):
+        high, low = re.search(r"LOGICAL (\w+)/(\w+)", text).groups()
+        start = int(high, 16) << 32 | int(low, 16)
+        self.say(COPY_BOTH)
+        for end, messages in self.server.stream:
+            if end > start:
+                for message in messages:
+                    self.say(message)
+                    self.hear(0)
+        while self.hear(0.02):
+            self.send(keepalive("end", END, 1).encode())
+
+    def hear(self, limit_s):
+        """What the other side says meanwhile. False once the stream has ended."""
+        while len(self.received) >= 5 or select.select([self.connection], [], [], limit_s)[0]:
+            if len(self.received) < 5:
+                self.pull()
+                continue
+            kind, body = self.take_message()
+            if kind == b"d" and body[:1] == b"r":
+                self.server.take_status(struct.unpack_from("!Q", body, 9)[0])
+            elif kind == b"c":
+                self.say(*ENDING)
+                return False
+            elif kind == b"X":
+                raise EOFError
+            limit_s = 0
+        return True

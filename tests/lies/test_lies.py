@@ -1,0 +1,75 @@
+"""Servers that tell one lie each, hundreds of them: run.py runs them, trial.py judges, and here it is shown that the judge
+can say no."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import postgres_trial
+import trial
+from launcher import Launcher
+
+LIES = os.environ.get("MILLRACE_TEST_LIES", "500")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.mark.timeout(7200 if LIES == "all" else 1200)
+@pytest.mark.parametrize("side", ["postgres"])
+def test_lies_are_borne(side):
+    done = subprocess.run([sys.executable, os.path.join(HERE, "run.py"), side, "--lies", LIES], capture_output=True,
+                          text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+
+
+@pytest.fixture
+def judged(monkeypatch, tmp_path):
+    """The verdict about a shell script that stands for millrace, on an honest server."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+
+    def judge(script):
+        path = tmp_path / "impostor"
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        monkeypatch.setattr(trial, "BINARY", str(path))
+        return postgres_trial.attempt(None)
+    yield judge
+
+
+@pytest.mark.parametrize("script,fault", [
+    ("kill -SEGV $$", "ended by signal 11"),
+    ("exit 42", "exit code 42"),
+    ("echo fake-secret >&2", "tells a secret"),
+    ("echo 'ERROR: AddressSanitizer: heap-use-after-free' >&2; exit 1", "says 'sanitizer'"),
+    ("echo '{\"value\": 1,}'", "passed on what is no JSON"),
+    ("exec python3 -c 'x = b\"x\" * 200_000_000'", "took "),
+])
+def test_the_judge_says_no(judged, script, fault):
+    if fault == "took " and trial.SANITIZED:
+        pytest.skip("memory is not judged under sanitizers")
+    assert any(found.startswith(fault) for found in judged(script).faults)
+
+
+def test_the_judge_waits_for_nobody(judged, monkeypatch):
+    monkeypatch.setattr(trial, "WAIT_S", 1)
+    monkeypatch.setattr(trial, "LEAVE_MS", 0)
+    monkeypatch.setattr(trial, "SLACK_S", 0)
+    assert "SIGTERM is not obeyed" in judged("trap '' TERM\nwhile :; do read x < /dev/zero; done").faults
+
+
+def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    verdict = postgres_trial.attempt(None)
+    assert verdict.code == 0 and verdict.told, verdict.said
+
+
+def test_a_claim_too_much_is_seen():
+    server = postgres_trial.LyingPostgres()
+    server.note(postgres_trial.FIRST[1][-1].encode())
+    server.take_status(postgres_trial.FIRST[0])
+    assert not server.faults
+    server.take_status(postgres_trial.END)
+    server.close()
+    assert server.faults == [f"confirmed {postgres_trial.END:X}, which was never told"]
