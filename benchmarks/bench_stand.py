@@ -98,7 +98,7 @@ class Stand:
         return {"wall": end - begin, "cpu": usage.ru_utime + usage.ru_stime, "rss": peak, "log": text,
                 **watch.figures(end)}
 
-    def write_config(self, slot, prefix):
+    def write_config(self, slot, prefix, **more):
         tables = ", ".join(f'"public.{table}"' for table in self.mix.tables)
         options = {"tables": f"[{tables}]", "topic_prefix": f'"{prefix}"',
                    "log.format": '"json"',
@@ -108,6 +108,7 @@ class Stand:
                    "sink.kafka.brokers": f'["{os.environ["KAFKA_BOOTSTRAP"]}"]',
                    "http.address": '"127.0.0.1:0"'}  # a free port: another millrace may run
         options.update(line.split("=", 1) for line in self.arguments.option)
+        options.update(more)
         path = os.path.join(self.folder, slot + ".toml")
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(f"{key} = {value}\n" for key, value in options.items())

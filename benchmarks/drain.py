@@ -53,6 +53,11 @@ class DrainBench(Bench):
         for text in arguments.beside:
             name, _, path = text.rpartition("=")
             self.binaries[name or "beside"] = os.path.abspath(path)
+        self.deliveries = dict.fromkeys(self.binaries, "exactly-once" if arguments.delivery == "exactly-once"
+                                        else "at-least-once")
+        if arguments.delivery == "both":
+            self.binaries["exactly-once"] = self.binaries["millrace"]
+            self.deliveries["exactly-once"] = "exactly-once"
         self.verified = set()
 
     def fill(self):
@@ -67,8 +72,9 @@ class DrainBench(Bench):
         topic = self.make_topic(slot)
         environment = {"BENCH_URL": dsn(self.name)}
         environment.update(line.split("=", 1) for line in self.arguments.env)
-        result = self.timed([self.binaries[reader], "--config", self.write_config(slot, slot),
-                             "--stop-after", str(self.mix.records)], environment)
+        config = self.write_config(slot, slot, **{"sink.kafka.delivery": f'"{self.deliveries[reader]}"'})
+        result = self.timed([self.binaries[reader], "--config", config, "--stop-after", str(self.mix.records)],
+                            environment)
         self.drop_slot(slot)
         if reader not in self.verified and "discard" not in str(self.arguments.option):
             self.verify(slot, result)
@@ -168,16 +174,14 @@ def parse():
     parser.add_argument("--rows", type=int, default=500000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mix", choices=MIXES, default="insert")
-    parser.add_argument("--delivery", choices=("at-least-once", "exactly-once"), default="at-least-once")
+    parser.add_argument("--delivery", choices=("at-least-once", "exactly-once", "both"),
+                        default="at-least-once")
     parser.add_argument("--beside", action="append", default=[])
     parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--json")
     parser.add_argument("--keep", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.delivery != "at-least-once":
-        arguments.option.insert(0, f'sink.kafka.delivery="{arguments.delivery}"')
-    return arguments
+    return parser.parse_args()
 
 
 def main():

@@ -8,7 +8,7 @@
 #
 #   --mix NAME   insert (default): inserts, 10,000 a transaction; mixed: 50 % inserts, 40 % updates, 10 % deletes;
 #                small: inserts, 10 a transaction; wide: rows of 4 KiB; tables: 100 tables; partitions: a topic of 12
-#   --delivery M at-least-once (default) or exactly-once
+#   --delivery M at-least-once (default), exactly-once, or both: exactly-once beside at-least-once in the same rounds
 #   --rows N     rows of the backlog (default 500000; wide: a tenth)
 #   --rounds N   rounds of all programs (default 5)
 #   --beside B   another build of millrace in the same rounds, for a change before and after

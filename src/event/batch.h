@@ -92,9 +92,8 @@ struct mr_batch {
      * also by the wall clock). */
     int64_t received_wall_ns, received_ns, decoded_ns, encoded_ns, enqueued_ns;
     /* The sink thread's own. */
-    uint32_t pending;      /* records that are not safe yet, once the sink has it */
-    bool with_sink;        /* taken from the ring, not yet given back */
-    struct mr_batch *next; /* in the open Kafka transaction */
+    uint32_t pending; /* records that are not reported yet, once the sink has it */
+    bool with_sink;   /* taken from the ring, not yet given back */
 };
 
 /* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into

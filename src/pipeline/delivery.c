@@ -1,6 +1,7 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -16,6 +17,13 @@ enum {
     /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
      * an older position of an instance that lost the stream and woke up late. In idle intervals. */
     STORED_ANEW_INTERVALS = 6,
+    /* A Kafka transaction costs about the same whatever it holds, some 20 ms of a busy machine. So one stays open for a
+     * millisecond per so many bytes behind the first, unless nothing more comes: a quiet stream commits at once, and a
+     * burst seldom. */
+    TRANSACTION_AT_ONCE_BYTES = 65536,
+    TRANSACTION_BYTES_PER_MS = 20000,
+    TRANSACTION_MS_MAX = 300,
+    TRANSACTION_QUIET_MS = 20,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 1000,
 };
@@ -31,7 +39,6 @@ struct delivery {
     struct mr_ack ack;
     uint32_t session;
     struct mr_batch *current; /* popped, not sent as a whole yet */
-    uint32_t group_left;      /* batches of the group that are still in the ring */
     uint32_t attempt;         /* failed sessions in a row */
     bool ever_connected;
     mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
@@ -41,10 +48,17 @@ struct delivery {
     struct progress published; /* to the source thread */
     struct progress storing;   /* with the sink, when `is_storing` */
     bool is_storing;
-    bool owes_store;         /* a group was sent, and the sink had no room for its position yet */
-    int64_t stored_ns;       /* when the sink was asked to store last */
-    mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
+    bool owes_store;   /* a transaction is to end, and the sink had no room for its position yet */
+    int64_t stored_ns; /* when the sink was asked to store last */
+    mr_lsn sent_lsn;   /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
+
+    /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
+     * reported; they are acknowledged with its end. */
+    struct mr_meter_mark *marks; /* of those, by sequence modulo the window's capacity */
+    int64_t begun_ns;            /* when its first batch was sent, */
+    int64_t added_ns;            /* and its last */
+    uint64_t begun_bytes;        /* how much it holds */
 };
 
 static void wake_source(struct mr_pipeline *pipeline)
@@ -95,19 +109,26 @@ static struct progress acknowledged(const struct delivery *delivery)
                              .sequence = delivery->ack.oldest - 1};
 }
 
-/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position
- * published. */
-static void batch_done(void *context, struct mr_batch *batch)
+static bool is_transactional(const struct delivery *delivery)
 {
-    struct delivery *delivery = context;
+    return delivery->pipeline->sink->storage == MR_STORES_WITH;
+}
+
+static struct mr_meter_mark *mark_of(struct delivery *delivery, uint64_t sequence)
+{
+    return &delivery->marks[sequence % delivery->ack.capacity];
+}
+
+/* All of a batch is safe. */
+static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
+{
     struct mr_pipeline *pipeline = delivery->pipeline;
-    MR_ASSERT(batch->with_sink && batch->session == delivery->session);
-    atomic_fetch_add_explicit(&pipeline->records_acked, batch->record_count, memory_order_relaxed);
-    bool moved = mr_ack_complete(&delivery->ack, batch->sequence);
+    atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
+    bool moved = mr_ack_complete(&delivery->ack, mark->sequence);
     if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
         publish(delivery, acknowledged(delivery));
     }
-    mr_meter_acknowledge(&pipeline->meter, batch, moved ? delivery->ack.oldest - 1 : 0);
+    mr_meter_acknowledge(&pipeline->meter, mark, moved ? delivery->ack.oldest - 1 : 0);
     if (MR_UNLIKELY(delivery->poison.failures > 0) &&
         delivery->ack.acknowledged > delivery->poison.position.commit_lsn) {
         delivery->poison = (struct mr_poison){0};
@@ -115,28 +136,41 @@ static void batch_done(void *context, struct mr_batch *batch)
     }
     delivery->ever_connected = true;
     atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
+}
+
+/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position published. Where a
+ * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
+ * transaction that fails is read anew from PostgreSQL. */
+static void batch_done(void *context, struct mr_batch *batch)
+{
+    struct delivery *delivery = context;
+    MR_ASSERT(batch->with_sink && batch->session == delivery->session);
+    struct mr_meter_mark mark = mr_meter_mark(batch);
+    if (is_transactional(delivery)) {
+        *mark_of(delivery, mark.sequence) = mark;
+    } else {
+        acknowledge(delivery, &mark);
+    }
     give_back(delivery, batch);
 }
 
-/* Makes what waits in the ring the next group; false when there is none, or it may not set out yet. A transactional sink
- * makes one transaction of a group, and has one at a time: while it is committed, the next one gathers. So a quiet stream
- * commits at once, and a burst seldom. The other half of the pool is for what is read meanwhile. */
-static bool begin_group(struct delivery *delivery)
+/* The transaction that holds all that was sent is committed. */
+static void acknowledge_transaction(struct delivery *delivery)
 {
-    const struct mr_pipeline *pipeline = delivery->pipeline;
-    uint32_t waiting = mr_ring_count(&pipeline->to_sink);
-    if (pipeline->sink->storage == MR_STORES_WITH) {
-        uint32_t most = pipeline->pool.count / 2;
-        bool open = delivery->ack.oldest != delivery->ack.next;
-        waiting = open ? 0 : waiting < most ? waiting : most;
+    for (uint64_t sequence = delivery->ack.oldest; sequence < delivery->ack.next; sequence++) {
+        const struct mr_meter_mark *mark = mark_of(delivery, sequence);
+        MR_ASSERT(mark->sequence == sequence); /* it went home */
+        acknowledge(delivery, mark);
     }
-    delivery->group_left = waiting;
-    return waiting > 0;
+    delivery->begun_bytes = 0;
 }
 
-static bool may_take(struct delivery *delivery)
+/* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is committed, what is read
+ * waits. */
+static bool may_take(const struct delivery *delivery)
 {
-    return !mr_ack_full(&delivery->ack) && (delivery->group_left > 0 || begin_group(delivery));
+    return !mr_ack_full(&delivery->ack) && mr_ring_count(&delivery->pipeline->to_sink) > 0 &&
+           !(is_transactional(delivery) && (delivery->is_storing || delivery->owes_store));
 }
 
 /* Takes the next batch of this session; those filled for an older one are given back. */
@@ -145,7 +179,6 @@ static struct mr_batch *next_batch(struct delivery *delivery)
     while (may_take(delivery)) {
         struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
-        delivery->group_left--;
         if (batch->session == delivery->session) {
             mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);
             batch->with_sink = true;
@@ -195,7 +228,11 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = delivery->pipeline->sink;
     if (delivery->is_storing && !sink->ops->storing(sink)) {
         delivery->is_storing = false;
-        publish(delivery, delivery->storing);
+        if (is_transactional(delivery)) {
+            acknowledge_transaction(delivery);
+        } else {
+            publish(delivery, delivery->storing);
+        }
         wake_source(delivery->pipeline);
     }
     if (store_due_ms(delivery) != 0) {
@@ -244,12 +281,39 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     if (batch->record_count > 0) {
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
     }
+    delivery->added_ns = batch->enqueued_ns;
+    if (delivery->begun_bytes == 0) {
+        delivery->begun_ns = batch->enqueued_ns;
+    }
+    delivery->begun_bytes += mr_batch_bytes(batch);
 }
 
-/* The group's position goes with it; as soon as the sink has room. */
-static mr_status store_group(struct delivery *delivery, struct mr_error *ret_error)
+/* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
+static int end_due_ms(const struct delivery *delivery)
+{
+    if (!is_transactional(delivery) || delivery->is_storing || delivery->current != NULL ||
+        delivery->ack.oldest == delivery->ack.next) {
+        return -1;
+    }
+    if (mr_ack_full(&delivery->ack)) {
+        return 0;
+    }
+    uint64_t more = delivery->begun_bytes < TRANSACTION_AT_ONCE_BYTES
+                        ? 0
+                        : delivery->begun_bytes - TRANSACTION_AT_ONCE_BYTES;
+    int64_t open_ms = (int64_t)(more / TRANSACTION_BYTES_PER_MS);
+    open_ms = open_ms < TRANSACTION_MS_MAX ? open_ms : TRANSACTION_MS_MAX;
+    int64_t due_ns = delivery->begun_ns + open_ms * 1000000;
+    int64_t quiet_ns = delivery->added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
+    int64_t left_ns = (quiet_ns < due_ns ? quiet_ns : due_ns) - mr_monotonic_ns();
+    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
+/* The position of all that was sent goes with it, and ends the transaction. */
+static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret_error)
 {
     mr_status status = store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+    delivery->is_storing = status == MR_OK;
     delivery->owes_store = status == MR_FULL;
     return status == MR_FULL ? MR_OK : status;
 }
@@ -257,31 +321,30 @@ static mr_status store_group(struct delivery *delivery, struct mr_error *ret_err
 static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
-    bool transactional = sink->storage == MR_STORES_WITH;
-    if (delivery->owes_store) {
-        return store_group(delivery, ret_error);
-    }
     for (;;) {
         if (delivery->current == NULL) {
             delivery->current = next_batch(delivery);
         }
         if (delivery->current == NULL) {
-            return MR_OK;
+            break;
         }
         if (delivery->current->pending == 0) {
             mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
+            note_sent(delivery, delivery->current);
         }
-        note_sent(delivery, delivery->current);
         mr_status status = sink->ops->send(sink, delivery->current, ret_error);
         if (status != MR_OK) {
             return status == MR_FULL ? MR_OK : status;
         }
         delivery->current = NULL;
-        if (transactional && delivery->group_left == 0) {
-            delivery->owes_store = true;
-            return store_group(delivery, ret_error);
-        }
     }
+    return end_due_ms(delivery) == 0 ? end_transaction(delivery, ret_error) : MR_OK;
+}
+
+/* Of two times to wait, of which -1 is none. */
+static int sooner(int a_ms, int b_ms)
+{
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
 static bool must_leave(const struct mr_pipeline *pipeline)
@@ -314,13 +377,9 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
             continue; /* reports have made room */
         }
         int timeout_ms = waits ? 10 : sink->ops->timeout_ms(sink);
-        int store_ms = store_due_ms(delivery);
-        if (store_ms >= 0 && (timeout_ms < 0 || store_ms < timeout_ms)) {
-            timeout_ms = store_ms;
-        }
-        if (timeout_ms < 0 || timeout_ms > TURN_MS_MAX) {
-            timeout_ms = TURN_MS_MAX;
-        }
+        timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
+        timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
+        timeout_ms = sooner(timeout_ms, TURN_MS_MAX);
         if (poll(&wake, 1, timeout_ms) > 0) {
             mr_wake_clear(pipeline->sink_wake);
         }
@@ -337,12 +396,12 @@ static void end_session(struct delivery *delivery)
     delivery->current = NULL;
     delivery->is_storing = false;
     delivery->owes_store = false;
+    delivery->begun_bytes = 0;
     delivery->published.sequence = 0;
     mr_ack_reset(&delivery->ack, 1);
     atomic_store(&pipeline->published_sequence, 0);
     step(delivery, MR_HANDSHAKE_END);
     delivery->session++;
-    delivery->group_left = 0;
     for (uint32_t i = 0; i < pipeline->pool.count; i++) {
         if (pipeline->pool.batches[i].with_sink) {
             give_back(delivery, &pipeline->pool.batches[i]);
@@ -447,7 +506,7 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
-    if (sink->storage == MR_STORES_WITH) {
+    if (is_transactional(delivery)) {
         MR_TRY(wait_for_claim(delivery, false, ret_error));
     }
     if (sink->storage == MR_STORES_NOTHING) {
@@ -496,8 +555,10 @@ void *mr_delivery_main(void *context)
     struct delivery delivery = {.pipeline = pipeline};
     mr_ack_init(&delivery.ack, WINDOW_POOLS * pipeline->pool.count);
     MR_ASSERT(delivery.ack.capacity >= pipeline->pool.count);
+    delivery.marks = MR_NEW_ARRAY(struct mr_meter_mark, delivery.ack.capacity);
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
     mr_ack_done(&delivery.ack);
+    free(delivery.marks);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
     mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */

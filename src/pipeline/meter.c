@@ -103,26 +103,38 @@ static void move_commit_time(struct mr_meter *meter, int64_t commit_us, uint64_t
     }
 }
 
-void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, uint64_t delivered)
+struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch)
 {
-    if (batch->record_count == 0) {
+    struct mr_meter_mark mark = {.sequence = batch->sequence, .records = batch->record_count};
+    if (mark.records > 0) {
+        mark.bytes = mr_batch_bytes(batch);
+        mark.encoded_ns = batch->encoded_ns;
+        mark.enqueued_ns = batch->enqueued_ns;
+        mark.first_commit_us = mr_batch_record(batch, 0)->commit_time_us;
+        mark.last_commit_us = mr_batch_record(batch, mark.records - 1)->commit_time_us;
+    }
+    return mark;
+}
+
+void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *mark,
+                          uint64_t delivered)
+{
+    if (mark->records == 0) {
         return; /* a position alone */
     }
     int64_t now_ns = mr_monotonic_ns();
-    record_ns(&meter->enqueued, batch->enqueued_ns - batch->encoded_ns);
-    record_ns(&meter->flush, now_ns - batch->enqueued_ns);
-    int64_t first_us = mr_batch_record(batch, 0)->commit_time_us;
-    if (first_us > 0) {
-        record_ns(&meter->latency, mr_wall_ns() - first_us * 1000);
+    record_ns(&meter->enqueued, mark->enqueued_ns - mark->encoded_ns);
+    record_ns(&meter->flush, now_ns - mark->enqueued_ns);
+    if (mark->first_commit_us > 0) {
+        record_ns(&meter->latency, mr_wall_ns() - mark->first_commit_us * 1000);
     }
-    mr_counter_add(&meter->bytes_acked, mr_batch_bytes(batch));
-    int64_t commit_us = mr_batch_record(batch, batch->record_count - 1)->commit_time_us;
-    if (batch->sequence > meter->newest_sequence) {
-        meter->newest_sequence = batch->sequence;
-        meter->newest_commit_us = commit_us;
+    mr_counter_add(&meter->bytes_acked, mark->bytes);
+    if (mark->sequence > meter->newest_sequence) {
+        meter->newest_sequence = mark->sequence;
+        meter->newest_commit_us = mark->last_commit_us;
     }
     if (delivered != 0) {
-        move_commit_time(meter, commit_us, delivered);
+        move_commit_time(meter, mark->last_commit_us, delivered);
         int64_t none = 0;
         atomic_compare_exchange_strong(&meter->unconfirmed_ns, &none, now_ns);
     }

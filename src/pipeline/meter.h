@@ -55,6 +55,17 @@ struct mr_meter {
     _Alignas(64) _Atomic int64_t unconfirmed_ns;
 };
 
+/* What the meter needs to know of a batch when it is acknowledged; it may be home by then. */
+struct mr_meter_mark {
+    uint64_t sequence;
+    uint32_t records;
+    uint64_t bytes;
+    int64_t encoded_ns;
+    int64_t enqueued_ns;
+    int64_t first_commit_us; /* of its first record and of its last */
+    int64_t last_commit_us;
+};
+
 void mr_meter_init(struct mr_meter *meter);
 
 /* ---- source thread ---- */
@@ -72,8 +83,10 @@ void mr_meter_source_error(struct mr_meter *meter, mr_status status);
 
 /* The sink is about to get the batch. */
 void mr_meter_enqueue(struct mr_batch *batch);
+struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch);
 /* All of the batch is acknowledged. `delivered`: the sequence up to which all are, if that moved; else 0. */
-void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_batch *batch, uint64_t delivered);
+void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *mark,
+                          uint64_t delivered);
 void mr_meter_give_back(struct mr_meter *meter, const struct mr_batch *batch);
 /* A session failed; sequences begin again. */
 void mr_meter_rebuild(struct mr_meter *meter, mr_status status);

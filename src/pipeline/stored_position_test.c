@@ -10,6 +10,14 @@ static bool stored(const struct mr_stage *stage, long count)
     return atomic_load(&stage->stores) >= count;
 }
 
+/* Three rows were read; of the batches that hold them, the first `count` are home. */
+static bool holds_waiting_batches_alone(const struct mr_stage *stage, long count)
+{
+    struct mr_pipeline_stats stats = mr_pipeline_stats(stage->pipeline);
+    return stats.records == 3 && stats.in_flight_batches == 3 &&
+           stats.pool_free >= stats.pool_batches - (3 - (uint32_t)count) - 1;
+}
+
 static bool opened_sessions(const struct mr_stage *stage, long count)
 {
     return atomic_load(&stage->sessions) >= count;
@@ -124,6 +132,38 @@ static void test_position_goes_with_the_events(void **state)
     assert_int_equal(atomic_load(&stage->told), 110);
 }
 
+/* The memory of a transaction's batches comes home before its end, and nothing of it counts yet. */
+static void test_batches_come_home_before_the_end(void **state)
+{
+    struct mr_stage *stage = *state;
+    atomic_store(&stage->hold_store, true);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, stored, 1);
+    uint32_t first = (uint32_t)atomic_load(&stage->received); /* the others wait in the ring */
+    mr_stage_wait(stage, holds_waiting_batches_alone, first);
+    mr_stage_wait_confirms(stage, 3);
+    assert_int_equal(atomic_load(&stage->told), 0);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).records_acked, 0);
+    assert_int_equal(atomic_load(&stage->received), first); /* one transaction at a time */
+    atomic_store(&stage->hold_store, false);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).records_acked, 3);
+}
+
+/* A session that fails with a transaction open whose batches are home: all of it is read again. */
+static void test_session_lost_in_a_transaction(void **state)
+{
+    struct mr_stage *stage = *state;
+    atomic_store(&stage->fail_after, 2);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, opened_sessions, 2);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).pool_free, stage->options.batches);
+}
+
 static void test_idle_position_is_stored(void **state)
 {
     struct mr_stage *stage = *state;
@@ -235,6 +275,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_begins_inside_a_transaction, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_position_goes_with_the_events, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_batches_come_home_before_the_end, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_session_lost_in_a_transaction, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_idle_position_is_stored, mr_stage_setup,
                                         mr_stage_teardown),

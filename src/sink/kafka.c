@@ -194,7 +194,6 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->ready = NULL;
     kafka->ready_last = &kafka->ready;
     kafka->transaction = (struct mr_kafka_transaction){0};
-    kafka->transaction.last = &kafka->transaction.first;
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
     atomic_store(&kafka->session_is_new, true);
@@ -401,9 +400,7 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
     }
     kafka->send_at = 0;
     batch->state = MR_BATCH_SENDING;
-    if (kafka->options.exactly_once) {
-        mr_kafka_transaction_add(kafka, batch);
-    } else if (batch->pending == 0) {
+    if (batch->pending == 0) {
         kafka->done(kafka->done_context, batch); /* a position alone */
     }
     return MR_OK;
@@ -484,7 +481,7 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
     }
     mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt), message->partition,
                          message->key_len + message->len);
-    if (--batch->pending == 0 && !kafka->options.exactly_once) {
+    if (--batch->pending == 0) {
         kafka->done(kafka->done_context, batch);
     }
 }

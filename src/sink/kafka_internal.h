@@ -22,11 +22,9 @@ enum {
 /* The open transaction (exactly once). */
 struct mr_kafka_transaction {
     bool open;
-    bool ending;            /* its state record is sent; it ends once all is reported */
-    int64_t commit_ns;      /* since when its commit is tried; 0: it is not */
-    int64_t committed_ns;   /* when the one before was; 0: none of this session */
-    struct mr_batch *first; /* its batches, in order */
-    struct mr_batch **last;
+    bool ending;          /* its state record is sent; it ends once all is reported */
+    int64_t commit_ns;    /* since when its commit is tried; 0: it is not */
+    int64_t committed_ns; /* when the one before was; 0: none of this session */
 };
 
 struct mr_kafka_sink {
@@ -85,9 +83,6 @@ mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_erro
 
 /* Opens a transaction unless one is open. MR_FULL: not now. */
 mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
-
-/* All records of `batch` are in the transaction; it is done when that is. */
-void mr_kafka_transaction_add(struct mr_kafka_sink *kafka, struct mr_batch *batch);
 
 /* All of the transaction is with the broker: makes it and its state visible. An outcome that is not known ends the
  * session; the next one reads what became of it. */

@@ -50,13 +50,6 @@ mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_erro
     return MR_OK;
 }
 
-void mr_kafka_transaction_add(struct mr_kafka_sink *kafka, struct mr_batch *batch)
-{
-    batch->next = NULL;
-    *kafka->transaction.last = batch;
-    kafka->transaction.last = &batch->next;
-}
-
 mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
@@ -76,14 +69,6 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
     kafka->transaction.open = false;
     kafka->transaction.ending = false;
     kafka->storing = false;
-    struct mr_batch *batch = kafka->transaction.first;
-    kafka->transaction.first = NULL;
-    kafka->transaction.last = &kafka->transaction.first;
-    while (batch != NULL) {
-        struct mr_batch *next = batch->next;
-        kafka->done(kafka->done_context, batch);
-        batch = next;
-    }
     return MR_OK;
 }
 

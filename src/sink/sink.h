@@ -1,9 +1,10 @@
 /* Where records go: a table of functions, so that a test or a benchmark slides in its own.
  *
  * A sink gets sealed batches in order and owns each until it hands it to `done`, once every record of it
- * is safe. Batches may be done out of order. The first failure ends the session: the sink then gives up
- * all it holds and is closed; nothing is sent again one by one, because a hole in a partition that is
- * filled later would defeat consumers that drop by position. Sink thread only.
+ * is safe, or will be with the end of the transaction that holds it. Batches may be done out of order. The
+ * first failure ends the session: the sink then gives up all it holds and is closed; nothing is sent again one
+ * by one, because a hole in a partition that is filled later would defeat consumers that drop by position.
+ * Sink thread only.
  */
 #ifndef MR_SINK_SINK_H
 #define MR_SINK_SINK_H
@@ -13,7 +14,8 @@
 #include "event/checkpoint.h"
 #include "sink/sink_view.h"
 
-/* Every record of `batch` is safe with the sink; the batch is the receiver's again. */
+/* The sink has every record of `batch`, and needs it no more; the batch is the receiver's again. MR_STORES_WITH: its
+ * records are safe once the state that `store` gets next is; else they are. */
 typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
 
 /* Whether a sink keeps the position along with the events. */
@@ -48,8 +50,8 @@ struct mr_sink_ops {
     mr_status (*load)(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                       struct mr_error *ret_error);
 
-    /* Takes a state to store; one at a time. MR_STORES_WITH: it is of all batches sent so far, which are done
-     * together with it. MR_FULL as for `send`. */
+    /* Takes a state to store; one at a time. MR_STORES_WITH: it is of all batches sent so far, which are safe
+     * together with it, and no other is sent before. MR_FULL as for `send`. */
     mr_status (*store)(struct mr_sink *sink, const struct mr_checkpoint *state,
                        struct mr_error *ret_error);
 

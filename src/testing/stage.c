@@ -284,9 +284,6 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
     struct mr_stage *stage = of_sink(sink);
     atomic_fetch_add(&stage->polls, 1);
     int from = atomic_load(&stage->release_from);
-    if (sink->storage == MR_STORES_WITH && !stage->ending) {
-        from = -1;
-    }
     for (int i = from; from >= 0 && i < stage->held_count; i++) {
         if (stage->held[i] != NULL) {
             struct mr_batch *batch = stage->held[i];
@@ -294,7 +291,6 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
             stage->done(stage->done_context, batch);
         }
     }
-    stage->ending = stage->ending && from < 0;
     return MR_OK;
 }
 
@@ -324,16 +320,19 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
     stage->stored = *state;
     stage->stored_found = true;
     pthread_mutex_unlock(&stage->lock);
-    stage->ending = sink->storage == MR_STORES_WITH;
     atomic_fetch_add(&stage->stores, 1);
     return MR_OK;
 }
 
+/* A transaction ends when all of it is reported. */
 static bool stage_storing(const struct mr_sink *sink)
 {
-    return atomic_load(
-        &((const struct mr_stage *)((uintptr_t)sink - offsetof(struct mr_stage, sink)))
-             ->hold_store);
+    const struct mr_stage *stage = of_sink(sink);
+    bool holds = false;
+    for (int i = 0; i < stage->held_count; i++) {
+        holds = holds || stage->held[i] != NULL;
+    }
+    return atomic_load(&stage->hold_store) || (sink->storage == MR_STORES_WITH && holds);
 }
 
 static int stage_timeout_ms(const struct mr_sink *sink)

@@ -69,7 +69,6 @@ struct mr_stage {
     size_t refuse_from_bytes; /* a record of so many bytes is refused; 0: none is */
     _Atomic int fail_after;   /* the session fails when so many batches have come; 0: never */
     _Atomic int sessions;
-    bool ending; /* the position of what is held is stored with it: it comes home */
     pthread_mutex_t lock;
     char values[MR_STAGE_RECORDS_MAX][16]; /* delivered, in order of sending */
     _Atomic int value_count;
