@@ -30,11 +30,11 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         mib(change_max), mib(memory->large));
 }
 
-/* A transaction costs Kafka about the same whatever it holds, and while one is committed the next gathers: exactly once
- * is fast with a pool that holds both. As large as takes nothing from the largest change. */
+/* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool. It is as large as takes
+ * nothing from the largest change. */
 static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
 {
-    enum { EXACTLY_ONCE_BATCHES = 48 };
+    enum { EXACTLY_ONCE_BATCHES = 32 };
     struct mr_config_values *values = &config->values;
     if (LINE(config, batches) != 0 || !config->kafka.exactly_once) {
         return;

@@ -17,9 +17,9 @@ enum {
     /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
      * an older position of an instance that lost the stream and woke up late. In idle intervals. */
     STORED_ANEW_INTERVALS = 6,
-    /* A Kafka transaction costs about the same whatever it holds, some 20 ms of a busy machine. So one stays open for a
-     * millisecond per so many bytes behind the first, unless nothing more comes: a quiet stream commits at once, and a
-     * burst seldom. */
+    /* A Kafka transaction costs about the same whatever it holds, some 20 ms of a busy machine. So one stays open for
+     * pipeline.latency, or longer, for a millisecond per so many bytes behind the first, unless nothing more comes: a
+     * quiet stream commits soon, and a burst seldom. */
     TRANSACTION_AT_ONCE_BYTES = 65536,
     TRANSACTION_BYTES_PER_MS = 20000,
     TRANSACTION_MS_MAX = 300,
@@ -56,8 +56,8 @@ struct delivery {
     /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
      * reported; they are acknowledged with its end. */
     struct mr_meter_mark *marks; /* of those, by sequence modulo the window's capacity */
-    int64_t begun_ns;            /* when its first batch was sent, */
-    int64_t added_ns;            /* and its last */
+    int64_t begun_ns;            /* when the first change in it was received, */
+    int64_t added_ns;            /* and its last batch was sent */
     uint64_t begun_bytes;        /* how much it holds */
 };
 
@@ -283,7 +283,7 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     }
     delivery->added_ns = batch->enqueued_ns;
     if (delivery->begun_bytes == 0) {
-        delivery->begun_ns = batch->enqueued_ns;
+        delivery->begun_ns = batch->received_ns;
     }
     delivery->begun_bytes += mr_batch_bytes(batch);
 }
@@ -298,14 +298,17 @@ static int end_due_ms(const struct delivery *delivery)
     if (mr_ack_full(&delivery->ack)) {
         return 0;
     }
+    uint64_t most = TRANSACTION_MS_MAX * (uint64_t)TRANSACTION_BYTES_PER_MS;
     uint64_t more = delivery->begun_bytes < TRANSACTION_AT_ONCE_BYTES
                         ? 0
                         : delivery->begun_bytes - TRANSACTION_AT_ONCE_BYTES;
-    int64_t open_ms = (int64_t)(more / TRANSACTION_BYTES_PER_MS);
-    open_ms = open_ms < TRANSACTION_MS_MAX ? open_ms : TRANSACTION_MS_MAX;
-    int64_t due_ns = delivery->begun_ns + open_ms * 1000000;
+    int64_t open_ns = (int64_t)((more < most ? more : most) * 1000000 / TRANSACTION_BYTES_PER_MS);
+    int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
+    int64_t due_ns = delivery->begun_ns + latency_ns;
+    int64_t full_ns = delivery->begun_ns + open_ns;
     int64_t quiet_ns = delivery->added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
-    int64_t left_ns = (quiet_ns < due_ns ? quiet_ns : due_ns) - mr_monotonic_ns();
+    int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
+    int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();
     return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
 }
 
