@@ -130,14 +130,19 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
     MR_ASSERT(batch->record_count == 0);
     MR_ASSERT(size > pool->block_size && size <= pool->block_size_max);
-    if (!mr_pool_admits(pool, batch, size)) {
+    pthread_mutex_lock(&pool->fillers); /* one more is admitted at a time */
+    bool admitted = mr_pool_admits(pool, batch, size);
+    if (admitted) {
+        block_drop(pool, batch);
+        batch->block_size = block_round(size);
+        atomic_fetch_add(&pool->grown_bytes, batch->block_size);
+    }
+    pthread_mutex_unlock(&pool->fillers);
+    if (!admitted) {
         return false;
     }
-    block_drop(pool, batch);
-    batch->block_size = block_round(size);
     batch->block = MR_ALLOC(batch->block_size);
     block_made(pool, batch->block_size);
-    atomic_fetch_add(&pool->grown_bytes, batch->block_size);
     batch->bytes_at = batch->block;
     return true;
 }
@@ -149,6 +154,7 @@ void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_
     pool->block_size = block_round(block_size);
     pool->block_size_max = block_size_max < pool->block_size ? pool->block_size : block_size_max;
     mr_ring_init(&pool->free, count);
+    pthread_mutex_init(&pool->fillers, NULL);
     for (uint32_t i = 0; i < count; i++) {
         MR_ASSERT(mr_ring_push(&pool->free, &pool->batches[i]));
     }
@@ -160,12 +166,15 @@ void mr_pool_done(struct mr_pool *pool)
         free(pool->batches[i].block);
     }
     free(pool->batches);
+    pthread_mutex_destroy(&pool->fillers);
     mr_ring_done(&pool->free);
 }
 
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
 {
+    pthread_mutex_lock(&pool->fillers);
     struct mr_batch *batch = mr_ring_pop(&pool->free);
+    pthread_mutex_unlock(&pool->fillers);
     if (batch == NULL) {
         return NULL;
     }
@@ -180,7 +189,10 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     batch->record_count = 0;
     batch->pending = 0;
     batch->confirm_lsn = 0;
+    batch->lane = 0;
     batch->sequence = 0;
+    batch->copied = 0;
+    batch->place = (struct mr_place){0};
     return batch;
 }
 

@@ -4,12 +4,14 @@
  * them grow down from its end. Kafka gets pointers into the block, so a batch comes home only after its
  * last delivery report. Passing a batch passes ownership:
  *
- *   free (pool) -> filling (source thread) -> sealed (in the ring) -> sending (sink thread) -> free
+ *   free (pool) -> filling (its lane's thread) -> sealed (in the ring) -> sending (sink thread) -> free
  *
  * An empty pool is the flow's only backpressure.
  */
 #ifndef MR_EVENT_BATCH_H
 #define MR_EVENT_BATCH_H
+
+#include <pthread.h>
 
 #include "base/buffer.h"
 #include "base/ring.h"
@@ -80,10 +82,13 @@ enum mr_batch_state {
 
 struct mr_batch {
     enum mr_batch_state state;
+    uint32_t lane;    /* who filled it: pipeline/lane.h */
     uint32_t session; /* the sink session it was filled for; the sink drops what is of an old one */
-    uint64_t sequence; /* 1, 2, 3 … in order of hand-over within a session */
+    uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn
         confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
+    uint32_t copied; /* existing rows: how many units of its lane are copied as a whole, */
+    struct mr_place place; /* and how far the next one is */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */
@@ -101,7 +106,7 @@ struct mr_batch {
 struct mr_buffer mr_batch_buffer(const struct mr_batch *batch);
 
 /* Adds `count` records and the bytes written up to `bytes_at` (the buffer's `at`). False, with the
- * batch as it was, when the records don't fit above those bytes. Source thread. */
+ * batch as it was, when the records don't fit above those bytes. The thread that fills it. */
 MR_MUST_USE bool mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at,
                                  const struct mr_record *records, uint32_t count);
 
@@ -119,7 +124,7 @@ static inline struct mr_record *mr_batch_own_record(struct mr_batch *batch, uint
 
 /* Replaces the block of an empty filling batch by one of at least `size` bytes, for a single change
  * that no standard block holds; `size` is at most the pool's maximum. False, with the batch as it was, while
- * larger blocks that are out leave no room for it. Source thread. */
+ * larger blocks that are out leave no room for it. The thread that fills it. */
 struct mr_pool;
 MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
 
@@ -138,7 +143,8 @@ struct mr_pool {
     size_t block_size;          /* of a standard block */
     size_t block_size_max;      /* of a grown one */
     size_t large_max;           /* see mr_pool_admits; SIZE_MAX at first */
-    struct mr_ring free;        /* released by the sink thread, acquired by the source thread */
+    struct mr_ring free;        /* released by the sink thread, acquired by those who fill */
+    pthread_mutex_t fillers;    /* one of them at a time; once a batch */
     _Atomic size_t arena_bytes; /* of all blocks there are, and the most that was */
     _Atomic size_t arena_bytes_high;
     _Atomic size_t grown_bytes; /* of blocks larger than the standard */
@@ -149,7 +155,7 @@ void mr_pool_done(struct mr_pool *pool);
 
 /* Whether `batch` (NULL: one that is yet to come) may have a block of `size` bytes now: twice the large blocks of
  * other batches (they may be compressed just now), this one, and the largest message there may be, are within
- * `large_max`. A large block is always admitted when there is no other. Source thread. */
+ * `large_max`. A large block is always admitted when there is no other. A thread that fills. */
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size);
 
 static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr_batch *batch)
@@ -157,7 +163,7 @@ static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr
     return batch->block_size > pool->block_size;
 }
 
-/* An empty batch in state filling, or NULL when all are out. Source thread. */
+/* An empty batch in state filling, or NULL when all are out. Any thread that fills. */
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool);
 
 /* Takes a batch back in any state; a grown block is given up. Sink thread. */

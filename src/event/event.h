@@ -32,6 +32,15 @@ static inline int mr_position_compare(struct mr_position a, struct mr_position b
     return (a.ordinal > b.ordinal) - (a.ordinal < b.ordinal);
 }
 
+/* Where the copy of existing rows stands in a table: all rows up to this one were copied, in the order in which the
+ * table holds them. */
+struct mr_place {
+    uint32_t table;    /* OID of the table whose rows are read */
+    uint32_t filenode; /* its file: another one has the rows in another order */
+    uint32_t page;
+    uint32_t line; /* 0: none yet */
+};
+
 enum mr_op {
     MR_OP_INSERT,
     MR_OP_UPDATE,
@@ -41,6 +50,7 @@ enum mr_op {
 };
 
 enum {
+    MR_COPY_LANES_MAX = 16,  /* workers that copy existing rows */
     MR_COLUMNS_MAX = 1664,   /* MaxTupleAttributeNumber of PostgreSQL */
     MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
 };

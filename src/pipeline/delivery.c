@@ -1,7 +1,6 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -11,9 +10,6 @@
 #include "pipeline/poison.h"
 
 enum {
-    /* The acknowledgement window in pools: one slow partition keeps the oldest batch open while the others'
-     * come and go. */
-    WINDOW_POOLS = 8,
     /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
      * an older position of an instance that lost the stream and woke up late. In idle intervals. */
     STORED_ANEW_INTERVALS = 6,
@@ -36,7 +32,7 @@ struct progress {
 
 struct delivery {
     struct mr_pipeline *pipeline;
-    struct mr_ack ack;
+    struct mr_lane *stream; /* whose window says how far the stream is acknowledged */
     uint32_t session;
     struct mr_batch *current; /* popped, not sent as a whole yet */
     uint32_t attempt;         /* failed sessions in a row */
@@ -55,10 +51,9 @@ struct delivery {
 
     /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
      * reported; they are acknowledged with its end. */
-    struct mr_meter_mark *marks; /* of those, by sequence modulo the window's capacity */
-    int64_t begun_ns;            /* when the first change in it was received, */
-    int64_t added_ns;            /* and its last batch was sent */
-    uint64_t begun_bytes;        /* how much it holds */
+    int64_t begun_ns;     /* when the first change in it was received, */
+    int64_t added_ns;     /* and its last batch was sent */
+    uint64_t begun_bytes; /* how much it holds */
 };
 
 static void wake_source(struct mr_pipeline *pipeline)
@@ -100,13 +95,19 @@ static void publish(struct delivery *delivery, struct progress progress)
     }
     delivery->published = progress;
     atomic_store(&pipeline->published, progress.lsn);
-    atomic_store(&pipeline->published_sequence, progress.sequence);
+    atomic_store(&delivery->stream->published, progress.sequence);
+}
+
+static struct mr_lane *lane_of(const struct delivery *delivery, const struct mr_batch *batch)
+{
+    MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
+    return &delivery->pipeline->lanes[batch->lane];
 }
 
 static struct progress acknowledged(const struct delivery *delivery)
 {
-    return (struct progress){.lsn = delivery->ack.acknowledged,
-                             .sequence = delivery->ack.oldest - 1};
+    const struct mr_ack *ack = &delivery->stream->ack;
+    return (struct progress){.lsn = ack->acknowledged, .sequence = ack->oldest - 1};
 }
 
 static bool is_transactional(const struct delivery *delivery)
@@ -114,23 +115,24 @@ static bool is_transactional(const struct delivery *delivery)
     return delivery->pipeline->sink->storage == MR_STORES_WITH;
 }
 
-static struct mr_meter_mark *mark_of(struct delivery *delivery, uint64_t sequence)
+static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
 {
-    return &delivery->marks[sequence % delivery->ack.capacity];
+    return &lane->marks[sequence % lane->ack.capacity];
 }
 
 /* All of a batch is safe. */
 static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_lane *lane = &pipeline->lanes[mark->lane];
     atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
-    bool moved = mr_ack_complete(&delivery->ack, mark->sequence);
+    bool moved = mr_ack_complete(&lane->ack, mark->sequence);
     if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
         publish(delivery, acknowledged(delivery));
     }
-    mr_meter_acknowledge(&pipeline->meter, mark, moved ? delivery->ack.oldest - 1 : 0);
+    mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
     if (MR_UNLIKELY(delivery->poison.failures > 0) &&
-        delivery->ack.acknowledged > delivery->poison.position.commit_lsn) {
+        delivery->stream->ack.acknowledged > delivery->poison.position.commit_lsn) {
         delivery->poison = (struct mr_poison){0};
         atomic_store(&pipeline->sink_poisoned, false);
     }
@@ -147,7 +149,7 @@ static void batch_done(void *context, struct mr_batch *batch)
     MR_ASSERT(batch->with_sink && batch->session == delivery->session);
     struct mr_meter_mark mark = mr_meter_mark(batch);
     if (is_transactional(delivery)) {
-        *mark_of(delivery, mark.sequence) = mark;
+        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;
     } else {
         acknowledge(delivery, &mark);
     }
@@ -157,19 +159,47 @@ static void batch_done(void *context, struct mr_batch *batch)
 /* The transaction that holds all that was sent is committed. */
 static void acknowledge_transaction(struct delivery *delivery)
 {
-    for (uint64_t sequence = delivery->ack.oldest; sequence < delivery->ack.next; sequence++) {
-        const struct mr_meter_mark *mark = mark_of(delivery, sequence);
-        MR_ASSERT(mark->sequence == sequence); /* it went home */
-        acknowledge(delivery, mark);
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        struct mr_lane *lane = &pipeline->lanes[i];
+        for (uint64_t sequence = lane->ack.oldest; sequence < lane->ack.next; sequence++) {
+            const struct mr_meter_mark *mark = mark_of(lane, sequence);
+            MR_ASSERT(mark->sequence == sequence); /* it went home */
+            acknowledge(delivery, mark);
+        }
     }
     delivery->begun_bytes = 0;
+}
+
+/* Batches are on their way, or wait for the end of their transaction. */
+static bool is_open(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        if (pipeline->lanes[i].ack.oldest != pipeline->lanes[i].ack.next) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ring's next batch may be any lane's. */
+static bool window_is_full(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        if (mr_ack_full(&pipeline->lanes[i].ack)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is committed, what is read
  * waits. */
 static bool may_take(const struct delivery *delivery)
 {
-    return !mr_ack_full(&delivery->ack) && mr_ring_count(&delivery->pipeline->to_sink) > 0 &&
+    return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->to_sink) > 0 &&
            !(is_transactional(delivery) && (delivery->is_storing || delivery->owes_store));
 }
 
@@ -180,7 +210,7 @@ static struct mr_batch *next_batch(struct delivery *delivery)
         struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
-            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);
+            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, batch->confirm_lsn);
             batch->with_sink = true;
             return batch;
         }
@@ -261,7 +291,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
     mr_lsn begin =
         delivery->published.lsn > state.end_lsn ? delivery->published.lsn : state.end_lsn;
-    delivery->ack.acknowledged = begin;
+    delivery->stream->ack.acknowledged = begin;
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
@@ -292,10 +322,10 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
 static int end_due_ms(const struct delivery *delivery)
 {
     if (!is_transactional(delivery) || delivery->is_storing || delivery->current != NULL ||
-        delivery->ack.oldest == delivery->ack.next) {
+        !is_open(delivery)) {
         return -1;
     }
-    if (mr_ack_full(&delivery->ack)) {
+    if (window_is_full(delivery)) {
         return 0;
     }
     uint64_t most = TRANSACTION_MS_MAX * (uint64_t)TRANSACTION_BYTES_PER_MS;
@@ -401,8 +431,10 @@ static void end_session(struct delivery *delivery)
     delivery->owes_store = false;
     delivery->begun_bytes = 0;
     delivery->published.sequence = 0;
-    mr_ack_reset(&delivery->ack, 1);
-    atomic_store(&pipeline->published_sequence, 0);
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        mr_ack_reset(&pipeline->lanes[i].ack, 1);
+        atomic_store(&pipeline->lanes[i].published, 0);
+    }
     step(delivery, MR_HANDSHAKE_END);
     delivery->session++;
     for (uint32_t i = 0; i < pipeline->pool.count; i++) {
@@ -441,7 +473,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status)
     if (status != MR_ERR_POISON) {
         return status;
     }
-    if (refusal->too_large && mr_encoder_options(pipeline->encoder)->oversize != MR_OVERSIZE_FAIL) {
+    if (refusal->too_large &&
+        mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL) {
         bool is_step = mr_refused_add(&pipeline->refused, refusal, confirmed);
         bool moved = confirmed != delivery->refused_at;
         delivery->refused_at = confirmed;
@@ -555,13 +588,8 @@ void *mr_delivery_main(void *context)
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
     mr_thread_begin(MR_THREAD_SINK, "mr-sink");
-    struct delivery delivery = {.pipeline = pipeline};
-    mr_ack_init(&delivery.ack, WINDOW_POOLS * pipeline->pool.count);
-    MR_ASSERT(delivery.ack.capacity >= pipeline->pool.count);
-    delivery.marks = MR_NEW_ARRAY(struct mr_meter_mark, delivery.ack.capacity);
+    struct delivery delivery = {.pipeline = pipeline, .stream = &pipeline->lanes[MR_LANE_STREAM]};
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
-    mr_ack_done(&delivery.ack);
-    free(delivery.marks);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
     mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */

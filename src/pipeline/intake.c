@@ -59,13 +59,15 @@ static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_erro
 static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    intake->round_wall_ns = mr_wall_ns();
-    mr_encoder_set_clock(pipeline->encoder, intake->round_wall_ns);
-    intake->handler.hold = !mr_intake_may_go_on(intake);
+    struct mr_lane *lane = intake->lane;
+    lane->round_wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
+    lane->hold = !mr_lane_may_go_on(lane);
+    intake->handler.hold = lane->hold;
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);
-    mr_intake_heard(intake, intake->round_ns);
+    mr_intake_heard(intake, intake->lane->round_ns);
     if (status == MR_FULL && !intake->in_transaction &&
         mr_mailbox_wants_pause(&pipeline->mailbox)) {
         return MR_OK;
@@ -75,7 +77,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     }
     intake->stalled_ns = 0;
     if (status == MR_AGAIN) {
-        MR_TRY(mr_intake_silence(intake, intake->round_ns, ret_error));
+        MR_TRY(mr_intake_silence(intake, intake->lane->round_ns, ret_error));
         mr_intake_wait_for_source(intake);
         return leave_if_asked_in_vain(intake, ret_error);
     }
@@ -85,7 +87,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
 static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
-    intake->round_ns = now_ns;
+    intake->lane->round_ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
     mr_intake_send_position(intake, now_ns);
     return receive_round(intake, ret_error);
@@ -95,7 +97,7 @@ static bool stop_asked(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     uint64_t limit = pipeline->options.stop_after_events;
-    if (limit != 0 && intake->records >= limit) {
+    if (limit != 0 && atomic_load_explicit(&intake->lane->records, memory_order_relaxed) >= limit) {
         mr_pipeline_stop_in_order(pipeline);
     }
     if (atomic_load(&pipeline->stop_level) == MR_STOP_NONE) {
@@ -141,7 +143,7 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
 static bool rows_are_published(const struct mr_intake *intake)
 {
     return !mr_intake_has_records(intake) && !intake->ends_rows &&
-           atomic_load(&intake->pipeline->published_sequence) >= intake->needed;
+           atomic_load(&intake->lane->published) >= intake->needed;
 }
 
 /* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind

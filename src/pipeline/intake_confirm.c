@@ -25,8 +25,8 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
 void mr_intake_carry(struct mr_intake *intake)
 {
     if (intake->marked > intake->carried) {
-        MR_ASSERT(intake->marked > intake->filling->confirm_lsn);
-        intake->filling->confirm_lsn = intake->marked;
+        MR_ASSERT(intake->marked > intake->lane->filling->confirm_lsn);
+        intake->lane->filling->confirm_lsn = intake->marked;
         intake->carried = intake->marked;
         intake->ends_rows = false;
     }
@@ -41,7 +41,7 @@ bool mr_intake_position_waits(const struct mr_intake *intake)
  * twice. Without a batch nothing is due: the one that comes home next wakes us. */
 int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns)
 {
-    bool has_batch = intake->filling != NULL || mr_ring_count(&intake->pipeline->pool.free) > 0;
+    bool has_batch = mr_lane_has_batch(intake->lane);
     if (!mr_intake_position_waits(intake) || !has_batch) {
         return INT64_MAX;
     }
@@ -57,15 +57,16 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     if (mr_intake_position_due_in(intake, now_ns) > 0) {
         return;
     }
-    if (intake->filling == NULL) {
-        intake->filling = mr_pool_acquire(&intake->pipeline->pool);
+    struct mr_lane *lane = intake->lane;
+    if (lane->filling == NULL) {
+        lane->filling = mr_pool_acquire(&intake->pipeline->pool);
     }
     bool ends_rows = intake->ends_rows;
     mr_intake_carry(intake);
     intake->position_ns = now_ns;
     mr_intake_hand_over(intake);
     if (ends_rows) {
-        intake->needed = intake->sequence;
+        intake->needed = lane->sequence;
     }
 }
 
@@ -73,8 +74,7 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
 
 bool mr_intake_all_published(const struct mr_intake *intake)
 {
-    return !mr_intake_has_records(intake) &&
-           atomic_load(&intake->pipeline->published_sequence) == intake->sequence;
+    return mr_lane_all_published(intake->lane);
 }
 
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)

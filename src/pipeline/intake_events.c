@@ -3,160 +3,24 @@
 #include "base/thread.h"
 #include "pipeline/intake_internal.h"
 
-/* What is handed over is behind all that was. */
-static void assert_order(struct mr_intake *intake, const struct mr_batch *batch)
-{
-    if (batch->record_count == 0) {
-        return;
-    }
-    MR_ASSERT(mr_position_compare(intake->handed_over, mr_batch_record(batch, 0)->position) < 0);
-    intake->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
-}
-
 void mr_intake_hand_over(struct mr_intake *intake)
 {
-    struct mr_pipeline *pipeline = intake->pipeline;
-    struct mr_batch *batch = intake->filling;
-    MR_ASSERT(pthread_equal(intake->thread, pthread_self()));
-    MR_ASSERT(batch->state == MR_BATCH_FILLING);
-    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0);
-    assert_order(intake, batch);
-    intake->filling = NULL;
-    intake->records += batch->record_count;
-    intake->bytes += mr_batch_bytes(batch);
-    atomic_store_explicit(&pipeline->records, intake->records, memory_order_relaxed);
-    atomic_store_explicit(&pipeline->bytes, intake->bytes, memory_order_relaxed);
-    mr_meter_hand_over(&pipeline->meter, batch);
-    batch->session = intake->session;
-    batch->sequence = ++intake->sequence;
-    if (batch->record_count > 0) {
-        intake->needed = intake->sequence;
-    }
-    batch->state = MR_BATCH_SEALED;
-    atomic_store_explicit(&pipeline->handed_over, intake->sequence, memory_order_relaxed);
-    MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
-    mr_wake(pipeline->sink_wake);
-}
-
-/* How an item goes into a batch. */
-enum form {
-    FORM_OWN,      /* as it is */
-    FORM_PLACED,   /* what the policy for oversize puts in its place */
-    FORM_TOO_LARGE /* the same, because no block holds the item itself */
-};
-
-/* Encodes one item; `*form` becomes FORM_PLACED when it is too large for the sink. */
-static mr_status encode_item(struct mr_intake *intake, const struct mr_item *item, enum form *form,
-                             struct mr_buffer *buffer, struct mr_record *records,
-                             uint32_t *ret_count, struct mr_error *ret_error)
-{
-    struct mr_encoder *encoder = intake->pipeline->encoder;
-    if (MR_LIKELY(*form != FORM_TOO_LARGE)) {
-        struct mr_buffer begin = *buffer;
-        mr_status status =
-            item->change != NULL
-                ? mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error)
-                : mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error);
-        if (status != MR_OK ||
-            MR_LIKELY(!mr_oversizer_applies(&intake->oversizer, records, *ret_count))) {
-            return status;
-        }
-        *buffer = begin;
-        *form = FORM_PLACED;
-    }
-    return mr_oversizer_encode(&intake->oversizer, item, buffer, records, ret_count, ret_error);
-}
-
-/* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
-static mr_status make_room(struct mr_intake *intake, enum form *form, struct mr_error *ret_error)
-{
-    struct mr_pool *pool = &intake->pipeline->pool;
-    if (mr_intake_has_records(intake)) {
-        mr_intake_hand_over(intake);
-        return MR_OK;
-    }
-    size_t size = intake->filling->block_size;
-    size_t most = pool->block_size_max;
-    if (size >= most) {
-        if (intake->oversizer.policy != MR_OVERSIZE_FAIL && *form != FORM_TOO_LARGE) {
-            *form = FORM_TOO_LARGE;
-            return MR_OK;
-        }
-        return mr_fail(
-            ret_error, MR_ERR_POISON,
-            "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
-            "and pipeline.memory (and the broker's and topic's message sizes), set "
-            "sink.kafka.oversize, or take the table out",
-            most);
-    }
-    size_t larger = size > most / 2 ? most : 2 * size;
-    if (!mr_batch_grow(pool, intake->filling, larger)) {
-        intake->handler.hold = true;
-        intake->wanted = larger;
-        return MR_FULL;
-    }
-    return MR_OK;
-}
-
-/* A large block sets out at once with its one change. While it is on its way, nothing more may be received unless
- * there is room for the largest. */
-static void hand_over_large(struct mr_intake *intake)
-{
-    struct mr_pool *pool = &intake->pipeline->pool;
-    if (mr_batch_is_large(pool, intake->filling)) {
-        mr_intake_hand_over(intake);
-        intake->wanted = 0;
-        intake->handler.hold = !mr_pool_admits(pool, NULL, 0);
-    }
-}
-
-bool mr_intake_may_go_on(const struct mr_intake *intake)
-{
-    return !intake->handler.hold ||
-           mr_pool_admits(&intake->pipeline->pool, intake->filling, intake->wanted);
-}
-
-static mr_status append(struct mr_intake *intake, const struct mr_item *item,
-                        struct mr_error *ret_error)
-{
-    enum form form = FORM_OWN;
-    for (;;) {
-        if (intake->filling == NULL) {
-            intake->filling = mr_pool_acquire(&intake->pipeline->pool);
-        }
-        if (intake->filling == NULL) {
-            return MR_FULL;
-        }
-        struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
-        uint32_t count = 0;
-        bool first = intake->filling->record_count == 0;
-        int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
-        struct mr_buffer buffer = mr_batch_buffer(intake->filling);
-        mr_status status = encode_item(intake, item, &form, &buffer, records, &count, ret_error);
-        if (status == MR_OK && count == 0) {
-            return MR_OK;
-        }
-        if (status == MR_OK && mr_batch_commit(intake->filling, buffer.at, records, count)) {
-            mr_encoder_count(intake->pipeline->encoder, item);
-            if (MR_UNLIKELY(first)) {
-                mr_intake_carry(intake);
-                mr_meter_first(intake->filling, intake->round_ns, intake->round_wall_ns,
-                               decoded_ns);
-                hand_over_large(intake);
-            }
-            if (MR_UNLIKELY(form != FORM_OWN)) {
-                mr_oversizer_note(&intake->oversizer, item);
-            }
-            return MR_OK;
-        }
-        if (status != MR_OK && status != MR_FULL) {
-            return status;
-        }
-        MR_TRY(make_room(intake, &form, ret_error));
+    bool has_records = mr_intake_has_records(intake);
+    mr_lane_hand_over(intake->lane);
+    if (has_records) {
+        intake->needed = intake->lane->sequence;
     }
 }
 
 /* ---- the handler ---- */
+
+static mr_status append(struct mr_intake *intake, const struct mr_item *item,
+                        struct mr_error *ret_error)
+{
+    mr_status status = mr_lane_append(intake->lane, item, ret_error);
+    intake->handler.hold = intake->lane->hold;
+    return status;
+}
 
 static void heard(struct mr_intake *intake)
 {
@@ -237,7 +101,9 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
 /* Bytes of keys and values so far, those in the batch at hand included. */
 static uint64_t bytes_made(const struct mr_intake *intake)
 {
-    return intake->bytes + (intake->filling == NULL ? 0 : mr_batch_bytes(intake->filling));
+    const struct mr_lane *lane = intake->lane;
+    return atomic_load_explicit(&lane->bytes, memory_order_relaxed) +
+           (lane->filling == NULL ? 0 : mr_batch_bytes(lane->filling));
 }
 
 static mr_status on_begin(void *context, const struct mr_transaction *transaction,
@@ -291,10 +157,10 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
     if (reply_requested) {
         intake->reply_wanted = true;
         bool insists = server_end == intake->asked_at &&
-                       intake->round_ns - intake->asked_ns < MR_INSISTENCE_NS;
+                       intake->lane->round_ns - intake->asked_ns < MR_INSISTENCE_NS;
         intake->asked = insists ? intake->asked + 1 : 1;
         intake->asked_at = server_end;
-        intake->asked_ns = intake->round_ns;
+        intake->asked_ns = intake->lane->round_ns;
     }
     /* All that commits before server_end was sent before this message (walsender.c, XLogSendLogical: the end of the last
      * record that was processed; it may lie before what is marked already); nothing may be said of a transaction that is
@@ -308,17 +174,22 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
-    mr_encoder_forget(intake->pipeline->encoder, relation);
+    mr_encoder_forget(intake->lane->encoder, relation);
     if (intake->last_relation == relation) {
         intake->last_relation = NULL;
     }
+}
+
+static void on_first(void *context)
+{
+    mr_intake_carry(context);
 }
 
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
 {
     *intake = (struct mr_intake){
         .pipeline = pipeline,
-        .thread = pthread_self(),
+        .lane = &pipeline->lanes[MR_LANE_STREAM],
         .handler = {.context = intake,
                     .change = on_change,
                     .message = on_message,
@@ -327,6 +198,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
                     .keepalive = on_keepalive,
                     .relation_end = on_relation_end},
     };
-    mr_oversizer_init(&intake->oversizer, pipeline->encoder, pipeline->pool.block_size_max,
-                      pipeline->oversize);
+    mr_lane_attach(intake->lane);
+    intake->lane->on_first = on_first;
+    intake->lane->context = intake;
 }

@@ -23,17 +23,12 @@
 
 struct mr_intake {
     struct mr_pipeline *pipeline;
+    struct mr_lane *lane; /* of the stream */
 
     /* ---- intake_events.c ---- */
     struct mr_source_handler handler;
-    struct mr_batch *filling;
-    size_t wanted; /* with `handler.hold`: the block that there was no room for; 0: any */
-    struct mr_oversizer oversizer;
-    uint64_t sequence;              /* of the batch handed over last in this session, */
-    struct mr_position handed_over; /* and of its last record */
     uint64_t
         needed; /* the last batch whose loss makes rows come twice: others carry a position alone */
-    pthread_t thread; /* the only one that calls */
     struct mr_position
         appended; /* of the change appended last: anything up to it is a repetition */
     bool in_transaction;
@@ -47,7 +42,7 @@ struct mr_intake {
     int64_t asked_ns; /* when it came, */
     uint32_t asked;   /* and how often it asked there, soon and with nothing in between */
     /* Own counts, published after each round. */
-    uint64_t changes, records, bytes, skipped, transactions;
+    uint64_t changes, skipped, transactions;
 
     /* ---- intake_confirm.c ---- */
     mr_lsn
@@ -83,8 +78,6 @@ struct mr_intake {
     /* ---- intake.c ---- */
     int64_t stalled_ns;       /* since when there has been no room; 0: there is */
     bool resting;             /* PostgreSQL is left alone until there is */
-    int64_t round_ns;         /* when this round of receiving began, */
-    int64_t round_wall_ns;    /* also by the wall clock */
     int64_t stop_deadline_ns; /* 0: not stopping */
 };
 
@@ -107,17 +100,14 @@ static inline bool mr_intake_is_open(const struct mr_intake *intake)
 
 static inline bool mr_intake_has_records(const struct mr_intake *intake)
 {
-    return intake->filling != NULL && intake->filling->record_count > 0;
+    return mr_lane_has_records(intake->lane);
 }
 
-/* All zero but for the pipeline, the handler and the policy for oversize. */
+/* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
 /* The batch at hand, which holds records or a position, is the sink thread's from now on. */
 void mr_intake_hand_over(struct mr_intake *intake);
-
-/* Whether what was held back may go on. */
-bool mr_intake_may_go_on(const struct mr_intake *intake);
 
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);

@@ -51,23 +51,15 @@ void mr_intake_follow_session(struct mr_intake *intake)
     intake->session = view.session;
     close_source(intake, 0); /* with the claim that an earlier session had */
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
-    intake->sequence = 0;
+    mr_lane_follow_session(intake->lane, view.session);
     intake->needed = 0;
-    atomic_store_explicit(&intake->pipeline->handed_over, 0, memory_order_relaxed);
     intake->marked = 0;
     intake->carried = 0;
     intake->ends_rows = false;
     intake->appended = (struct mr_position){0};
-    intake->handed_over = (struct mr_position){0};
     intake->start_behind = 0;
     intake->resting =
         false; /* what is in the way now comes home when the session has begun, behind the claim */
-    intake->oversizer.refused = intake->pipeline->refused;
-    if (intake->filling != NULL) {
-        intake->filling->record_count = 0;
-        intake->filling->bytes_at = intake->filling->block;
-        intake->filling->confirm_lsn = 0;
-    }
 }
 
 static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_error)

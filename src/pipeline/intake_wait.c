@@ -89,7 +89,7 @@ static bool may_gather(const struct mr_intake *intake, int64_t now_ns)
 {
     int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
     return intake->in_transaction && intake->pause_ns != 0 &&
-           now_ns - intake->filling->received_ns < latency_ns;
+           now_ns - intake->lane->filling->received_ns < latency_ns;
 }
 
 /* A partial batch goes out at once while enough others are free; when they run short it fills up first, so
@@ -139,8 +139,7 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
 
 bool mr_intake_has_room(const struct mr_intake *intake)
 {
-    bool has_batch = intake->filling != NULL || mr_ring_count(&intake->pipeline->pool.free) > 0;
-    return has_batch && mr_intake_may_go_on(intake);
+    return mr_lane_has_batch(intake->lane) && mr_lane_may_go_on(intake->lane);
 }
 
 void mr_intake_wait_for_batch(struct mr_intake *intake)

@@ -105,7 +105,8 @@ static void move_commit_time(struct mr_meter *meter, int64_t commit_us, uint64_t
 
 struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch)
 {
-    struct mr_meter_mark mark = {.sequence = batch->sequence, .records = batch->record_count};
+    struct mr_meter_mark mark = {
+        .lane = batch->lane, .sequence = batch->sequence, .records = batch->record_count};
     if (mark.records > 0) {
         mark.bytes = mr_batch_bytes(batch);
         mark.encoded_ns = batch->encoded_ns;

@@ -57,6 +57,7 @@ struct mr_meter {
 
 /* What the meter needs to know of a batch when it is acknowledged; it may be home by then. */
 struct mr_meter_mark {
+    uint32_t lane;
     uint64_t sequence;
     uint32_t records;
     uint64_t bytes;

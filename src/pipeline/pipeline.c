@@ -45,6 +45,15 @@ uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms)
     return (uint32_t)(wait_ms - jitter);
 }
 
+static void make_lanes(struct mr_pipeline *pipeline, struct mr_encoder *encoder)
+{
+    pipeline->lane_count = 1;
+    size_t size = pipeline->lane_count * sizeof(struct mr_lane);
+    pipeline->lanes = aligned_alloc(_Alignof(struct mr_lane), size);
+    MR_ASSERT(pipeline->lanes != NULL);
+    mr_lane_init(&pipeline->lanes[MR_LANE_STREAM], pipeline, MR_LANE_STREAM, encoder);
+}
+
 struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
                                     struct mr_source *source, struct mr_sink *sink,
                                     struct mr_encoder *encoder, void (*on_open)(void *context),
@@ -60,7 +69,6 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     }
     pipeline->source = source;
     pipeline->sink = sink;
-    pipeline->encoder = encoder;
     pipeline->on_open = on_open;
     pipeline->on_open_context = on_open_context;
     mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
@@ -69,6 +77,8 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
         pipeline->pool.large_max = options->large_bytes_max;
     }
     mr_ring_init(&pipeline->to_sink, options->batches);
+    pthread_mutex_init(&pipeline->hand_over, NULL);
+    make_lanes(pipeline, encoder);
     mr_meter_init(&pipeline->meter);
     mr_mailbox_init(&pipeline->mailbox);
     pthread_mutex_init(&pipeline->identity_lock, NULL);
@@ -86,8 +96,13 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
         return;
     }
     MR_ASSERT(!pipeline->started);
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        mr_lane_done(&pipeline->lanes[i]);
+    }
+    free(pipeline->lanes);
     mr_pool_done(&pipeline->pool);
     mr_ring_done(&pipeline->to_sink);
+    pthread_mutex_destroy(&pipeline->hand_over);
     pthread_mutex_destroy(&pipeline->identity_lock);
     mr_mailbox_done(&pipeline->mailbox);
     close(pipeline->source_wake);
@@ -160,15 +175,11 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
 
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
 {
-    uint64_t published = atomic_load(&pipeline->published_sequence);
-    uint64_t handed_over = atomic_load(&pipeline->handed_over);
     const struct mr_meter *meter = &pipeline->meter;
     uint64_t returned = atomic_load(&meter->used_returned);
     struct mr_pipeline_stats stats = {
         .changes = atomic_load(&pipeline->changes),
-        .records = atomic_load(&pipeline->records),
         .records_acked = atomic_load(&pipeline->records_acked),
-        .bytes = atomic_load(&pipeline->bytes),
         .skipped = atomic_load(&pipeline->skipped),
         .transactions = atomic_load(&pipeline->transactions),
         .reconnects = atomic_load(&pipeline->reconnects),
@@ -176,7 +187,6 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .backpressure_ns = atomic_load(&pipeline->backpressure_ns),
         .received_lsn = atomic_load(&pipeline->received),
         .confirmed_lsn = atomic_load(&pipeline->confirmed),
-        .in_flight_batches = handed_over > published ? (uint32_t)(handed_over - published) : 0,
         .source_turn_ns = atomic_load(&pipeline->source_turn_ns),
         .sink_turn_ns = atomic_load(&pipeline->sink_turn_ns),
         .source_connected = mr_handshake_look(&pipeline->handshake).state == MR_HANDSHAKE_OPEN,
@@ -201,6 +211,14 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
                              mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        const struct mr_lane *lane = &pipeline->lanes[i];
+        uint64_t published = atomic_load(&lane->published);
+        uint64_t handed = atomic_load(&lane->handed);
+        stats.records += atomic_load(&lane->records);
+        stats.bytes += atomic_load(&lane->bytes);
+        stats.in_flight_batches += handed > published ? (uint32_t)(handed - published) : 0;
+    }
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
         stats.oversize[i] = atomic_load(&pipeline->oversize[i]);
     }

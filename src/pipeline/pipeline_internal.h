@@ -5,11 +5,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "pipeline/ack.h"
 #include "pipeline/handshake.h"
+#include "pipeline/lane.h"
 #include "pipeline/mailbox.h"
 #include "pipeline/meter.h"
-#include "pipeline/oversize.h"
 #include "pipeline/pipeline.h"
 
 enum mr_stop {
@@ -22,12 +21,14 @@ struct mr_pipeline {
     struct mr_pipeline_options options;
     struct mr_source *source;
     struct mr_sink *sink;
-    struct mr_encoder *encoder;
     void (*on_open)(void *context);
     void *on_open_context;
 
     struct mr_pool pool;
-    struct mr_ring to_sink; /* sealed batches */
+    struct mr_ring to_sink;    /* sealed batches of all lanes */
+    pthread_mutex_t hand_over; /* one lane at a time puts one in; once a batch */
+    struct mr_lane *lanes;     /* MR_LANE_STREAM, then those that copy */
+    uint32_t lane_count;
 
     /* eventfds. `stop` and `abandon` stay readable once written. */
     int source_wake;
@@ -56,7 +57,6 @@ struct mr_pipeline {
 
     /* Written by the sink thread: what is published to the source thread. */
     _Alignas(64) _Atomic mr_lsn published; /* may be confirmed; never goes back */
-    _Atomic uint64_t published_sequence;   /* of the session: all batches up to it are done */
     _Atomic uint64_t records_acked;
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
@@ -72,8 +72,6 @@ struct mr_pipeline {
 
     /* Written by the source thread, read by whoever looks. */
     _Alignas(64) _Atomic uint64_t changes;
-    _Atomic uint64_t records;
-    _Atomic uint64_t bytes;
     _Atomic uint64_t skipped;
     _Atomic uint64_t transactions;
     _Atomic uint64_t reconnects;
@@ -83,7 +81,6 @@ struct mr_pipeline {
     _Atomic bool source_poisoned; /* the place at hand has failed, and is tried again */
     _Atomic mr_lsn received;
     _Atomic mr_lsn confirmed;       /* what PostgreSQL was told */
-    _Atomic uint64_t handed_over;   /* sequence of the session */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */
     _Atomic int64_t sink_turn_ns;
 
