@@ -229,7 +229,7 @@ class FakePostgres:
     def spoil_one_endless_row(self, connection, rows):
         connection.sendall(row_description(len(rows[0])))
         connection.sendall(b"D" + struct.pack("!IHi", 1_500_000_000, len(rows[0]), 1_400_000_000))
-        self._flood(connection, b"x" * 1_000_000)
+        self._flood(connection, b"x" * 16_000_000)
 
     def spoil_notifications(self, connection, _):
         self._flood(connection, NOTIFICATION * 100)
@@ -237,6 +237,14 @@ class FakePostgres:
     def spoil_notices(self, connection, _):
         notice = message("N", b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0")
         self._flood(connection, notice * 100)
+
+    def spoil_wide_relations(self, connection, _):
+        columns = b"".join(struct.pack("!B63sBIi", n == 0, f"c{n:04}".encode().ljust(63, b"x"), 0, TEXT, -1) for n in range(1600))
+        begin = struct.pack("!cQQI", b"B", 0x2000, 0, 4711)
+        relations = (struct.pack("!cI", b"R", 20000 + n) + b"public\0t\0d"
+                     + struct.pack("!H", 1600) + columns for n in range(1500))
+        for data in (begin, *relations):
+            connection.sendall(message("d", struct.pack("!cQQQ", b"w", 0x2000, 0x2000, 0) + data))
 
     def spoil_copy(self, connection, _):
         connection.sendall(message("H", struct.pack("!BH", 0, 0)) + message("d", b"x" * 100) * 10)

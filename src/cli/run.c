@@ -17,6 +17,7 @@
 
 enum {
     MONITOR_SAMPLE_MS = 1000,
+    TELL_MS = 1000,
     LEAVE_MS = 5000, /* after its deadline, a stop waits for nobody */
 };
 
@@ -58,6 +59,29 @@ static struct mr_sink *make_sink(const struct mr_config *config)
     return mr_file_sink_new(&config->file);
 }
 
+/* What the slot's watcher has seen, as a command for the source thread. */
+struct shutdown_news {
+    struct mr_command command;
+    struct mr_source *source;
+};
+
+static mr_status tell_source(struct mr_command *command, struct mr_error *ret_error)
+{
+    (void)ret_error;
+    mr_pg_source_server_stops(((struct shutdown_news *)command)->source);
+    return MR_OK;
+}
+
+/* A source thread that does not come round in time is without a connection; then there is nothing to leave. */
+static void server_stops(void *context)
+{
+    const struct app *app = context;
+    struct shutdown_news news = {.command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = tell_source},
+                                 .source = app->source};
+    mr_status told = mr_pipeline_ask(app->pipeline, &news.command, TELL_MS, NULL);
+    (void)told;
+}
+
 static void app_wire(struct app *app)
 {
     app->source = mr_pg_source_new(&app->config->source);
@@ -67,11 +91,12 @@ static void app_wire(struct app *app)
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
-    app->slot = mr_pg_slot_new(
-        &(struct mr_pg_slot_options){.connection = &app->config->source.connection,
-                                     .slot = app->config->source.slot,
-                                     .interval_ms = app->config->slot_interval_ms,
-                                     .server_stops_ns = &app->source->server_stops_ns});
+    app->slot =
+        mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
+                                                    .slot = app->config->source.slot,
+                                                    .interval_ms = app->config->slot_interval_ms,
+                                                    .server_stops = server_stops,
+                                                    .context = app});
     app->monitor =
         mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
                                                     .pipeline = app->pipeline,

@@ -82,7 +82,8 @@ static void build_memory(struct mr_config *config)
     config->pipeline.batches = (uint32_t)needs.batches;
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
-    config->pipeline.large_bytes_max = limit - (mr_memory_sum(&memory) - memory.large);
+    config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
+    config->source.relation_bytes_max = mr_memory_relations(&needs, limit);
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
 

@@ -9,7 +9,7 @@
 enum { TOPIC_NAME_MAX = 249 };
 
 /* An escaped byte takes six at the most (\u00XX). */
-enum { ESCAPE_FACTOR = 6 };
+enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
 
 enum mr_writer mr_plan_writer(uint32_t type_oid)
 {
@@ -120,15 +120,26 @@ static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool firs
     return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
 }
 
+/* What it takes, which is mostly far from the most that it could. */
+static size_t prefix_size(const char *name)
+{
+    uint8_t bytes[PREFIX_MAX];
+    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
+    return render_prefix(&out, name, true).len;
+}
+
 static void plan_columns(struct mr_plan *plan)
 {
     const struct mr_relation *relation = plan->relation;
     size_t size = 0;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        size += ESCAPE_FACTOR * strlen(relation->columns[i].name) + 4;
+        size += prefix_size(relation->columns[i].name);
     }
-    plan->names = MR_ALLOC(2 * size);
-    struct mr_buffer names = mr_buffer_init(plan->names, 2 * size);
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        size += prefix_size(relation->columns[plan->key_columns[i]].name);
+    }
+    plan->names = MR_ALLOC(size);
+    struct mr_buffer names = mr_buffer_init(plan->names, size);
     plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
     for (uint32_t i = 0; i < relation->column_count; i++) {
         plan->columns[i] = (struct mr_plan_column){

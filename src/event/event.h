@@ -95,6 +95,7 @@ struct mr_relation {
     uint32_t *key_columns;
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
+    size_t bytes;       /* of memory, with all that it points to */
 };
 
 enum mr_datum_kind {

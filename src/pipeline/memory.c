@@ -9,6 +9,10 @@ enum {
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
      * librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
+    /* Of the budget, for descriptions of tables; and bytes for each byte of a description, for the encoder's plan has
+     * about as many. */
+    RELATIONS_SHARE = 8,
+    RELATION_FACTOR = 3,
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
     /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
     MESSAGE_ROOM = 1024,
@@ -41,6 +45,17 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
 uint64_t mr_memory_sum(const struct mr_memory *memory)
 {
     return memory->own + memory->profiler + memory->pool + memory->input + memory->large;
+}
+
+size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit)
+{
+    return (size_t)((needs->tables * TABLE_BYTES + limit / RELATIONS_SHARE) / RELATION_FACTOR);
+}
+
+uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit)
+{
+    uint64_t others = mr_memory_sum(memory) - memory->large + limit / RELATIONS_SHARE;
+    return limit < others + memory->large ? memory->large : limit - others;
 }
 
 uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit)

@@ -6,6 +6,8 @@
  *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts
+ *   relations  what the stream tells of tables, beyond those that are configured (partitions, wide tables, new versions): an
+ *            eighth of the budget, taken from `large` as far as that has more than it needs
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
  *            compressed request. The rest of the budget; at least two of `change_bytes_max`
  *
@@ -40,6 +42,12 @@ uint64_t mr_memory_sum(const struct mr_memory *memory);
 /* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
  * `limit`; the least also when that does not fit either. */
 uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit);
+
+/* What descriptions of tables may take: in the decoder's own bytes, the encoder's plans for them not counted. */
+size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit);
+
+/* What is left of `limit` for large changes. */
+uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit);
 
 /* What libpq's buffer takes once a message of so many bytes has come. */
 uint64_t mr_memory_input(uint64_t message_bytes);

@@ -1,13 +1,10 @@
 #include "postgres/pg_conn.h"
 
 #include <errno.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "postgres/pg_conn_internal.h"
@@ -44,27 +41,23 @@ mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limi
     }
 }
 
-uint64_t mr_pg_received(PGconn *libpq)
-{
-    struct tcp_info info;
-    socklen_t size = sizeof(info);
-    if (getsockopt(PQsocket(libpq), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-        size < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) {
-        return 0;
-    }
-    return info.tcpi_bytes_received;
-}
-
 mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error)
 {
-    if (!PQconsumeInput(libpq)) {
+    mr_pg_allow(limit->left == NULL ? SIZE_MAX : *limit->left);
+    bool works = PQconsumeInput(libpq);
+    size_t left = mr_pg_disallow();
+    if (!works) {
         return mr_pg_fail_broken(libpq, ret_error);
     }
     PGnotify *notification;
     while ((notification = PQnotifies(libpq)) != NULL) {
         PQfreemem(notification); /* libpq keeps them all until somebody takes them */
     }
-    if (limit->received_bytes != 0 && mr_pg_received(libpq) > limit->received_bytes) {
+    if (limit->left == NULL) {
+        return MR_OK;
+    }
+    *limit->left = left;
+    if (left == 0) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "PostgreSQL connection: the server sends more than any answer to what it "
                        "was asked can be; this is no PostgreSQL, or not the one it should be");

@@ -1,5 +1,5 @@
 /* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
- * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c). */
+ * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c), how much is read (pg_conn_read.c). */
 #ifndef MR_POSTGRES_PG_CONN_INTERNAL_H
 #define MR_POSTGRES_PG_CONN_INTERNAL_H
 
@@ -9,19 +9,20 @@
 
 struct mr_pg_conn {
     PGconn *libpq;
-    char *received;           /* the message handed out last; libpq's memory */
-    bool unsent;              /* output that the socket did not take yet */
-    bool broken;              /* a query was left in the middle: nothing more can be asked */
-    bool leaving;             /* the server was told that we want no more of its stream */
-    uint64_t end_limit;       /* the stream has ended; most bytes until the reason. 0: it has not */
+    char *received; /* the message handed out last; libpq's memory */
+    bool unsent;    /* output that the socket did not take yet */
+    bool broken;    /* a query was left in the middle: nothing more can be asked */
+    bool leaving;   /* the server was told that we want no more of its stream */
+    bool ended;     /* the stream; then so many bytes may come until the reason: */
+    size_t end_left;
     bool publication_skipped; /* the server warned that it streams without it */
 };
 
 /* How long, and for how much, the server may be listened to. */
 struct mr_pg_limit {
     int stop_fd;
-    int64_t deadline_ns;     /* monotonic; 0: none */
-    uint64_t received_bytes; /* of the connection, as mr_pg_received counts them; 0: no limit */
+    int64_t deadline_ns; /* monotonic; 0: none */
+    size_t *left;        /* bytes that may still come; NULL: no limit */
 };
 
 /* Waits for poll()'s `events` on the connection's socket. MR_OK: the socket is ready; MR_AGAIN: asked to stop;
@@ -29,11 +30,12 @@ struct mr_pg_limit {
 mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
                             struct mr_error *ret_error);
 
-/* Reads what is there, drops what nobody asked for, and sees to the limit of bytes. */
+/* Reads what is there, but not more than may come, and drops what nobody asked for. */
 mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error);
 
-/* Bytes that the connection has received; 0 where the system does not count them (a socket of the same machine). */
-uint64_t mr_pg_received(PGconn *libpq);
+/* Until mr_pg_disallow, libpq reads at most so many bytes on this thread; that answers how many were not used. */
+void mr_pg_allow(size_t bytes);
+size_t mr_pg_disallow(void);
 
 /* Sends a command and waits for its first result, which is the caller's. */
 mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,

@@ -59,12 +59,13 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, c
         .stop_fd = stop_fd,
         .deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000,
     };
+    size_t left = GREETING_MAX;
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {
         if (state == PGRES_POLLING_FAILED) {
             return mr_pg_fail_connect(libpq, ret_sqlstate, ret_error);
         }
-        if (mr_pg_received(libpq) > GREETING_MAX) {
+        if (left == 0) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the server at \"%s\", port %s, talks without end where it should ask "
                            "for a password; this is no PostgreSQL",
@@ -78,7 +79,9 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, c
                            PQhost(libpq), PQport(libpq), timeout_ms);
         }
         MR_TRY(status);
+        mr_pg_allow(left);
         state = PQconnectPoll(libpq);
+        left = mr_pg_disallow();
     }
     return MR_OK;
 }

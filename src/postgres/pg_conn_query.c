@@ -313,11 +313,11 @@ static mr_status ask(struct mr_pg_conn *conn, int stop_fd, const char *command,
                      const struct mr_pg_shape *shape, uint32_t limit_ms,
                      struct mr_pg_result *result, struct mr_error *ret_error)
 {
-    uint64_t received = mr_pg_received(conn->libpq);
+    size_t left = AROUND_BYTES_MAX + AROUND_FACTOR * ANSWER_BYTES_MAX;
     struct mr_pg_limit limit = {
         .stop_fd = stop_fd,
         .deadline_ns = mr_monotonic_ns() + (int64_t)limit_ms * 1000000,
-        .received_bytes = received + AROUND_BYTES_MAX + AROUND_FACTOR * ANSWER_BYTES_MAX,
+        .left = &left,
     };
     PGresult *libpq;
     MR_TRY(mr_pg_run(conn, &limit, command, true, &libpq, ret_error));

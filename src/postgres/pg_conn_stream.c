@@ -60,8 +60,9 @@ static mr_status flush_some(struct mr_pg_conn *conn, struct mr_error *ret_error)
  * that he is leaving is owed an answer. MR_AGAIN: it is on its way. */
 static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_error)
 {
-    if (conn->end_limit == 0) {
-        conn->end_limit = mr_pg_received(conn->libpq) + END_BYTES_MAX;
+    if (!conn->ended) {
+        conn->ended = true;
+        conn->end_left = END_BYTES_MAX;
     }
     if (!PQisBusy(conn->libpq)) {
         return MR_OK;
@@ -71,7 +72,7 @@ static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_erro
                        "replication stream: the server answers a question that nobody asked; this "
                        "is no PostgreSQL, or one that this version does not know");
     }
-    const struct mr_pg_limit limit = {.stop_fd = -1, .received_bytes = conn->end_limit};
+    const struct mr_pg_limit limit = {.stop_fd = -1, .left = &conn->end_left};
     MR_TRY(mr_pg_consume(conn->libpq, &limit, ret_error));
     return PQisBusy(conn->libpq) ? MR_AGAIN : MR_OK;
 }
@@ -115,7 +116,7 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
                         struct mr_error *ret_error)
 {
     mr_pg_forget(conn);
-    if (MR_UNLIKELY(conn->end_limit != 0)) {
+    if (MR_UNLIKELY(conn->ended)) {
         return stream_end(conn, ret_error);
     }
     int len = PQgetCopyData(conn->libpq, &conn->received, 1);

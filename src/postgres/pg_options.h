@@ -27,6 +27,7 @@ struct mr_pg_source_options {
     uint32_t table_count;
     const struct mr_table_key *keys;
     uint32_t key_count;
+    size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
     bool create_slot;
     bool create_publication;
     bool messages;           /* logical messages are asked for, too */

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,9 +205,8 @@ static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_err
  * src/backend/tcop). While a stream runs it can only be the latter; the source forgets it as it connects. */
 static void note_shutdown(const struct mr_pg_slot *slot, const char *sqlstate)
 {
-    int64_t none = 0;
-    if (slot->options.server_stops_ns != NULL && strcmp(sqlstate, "57P03") == 0) {
-        atomic_compare_exchange_strong(slot->options.server_stops_ns, &none, mr_monotonic_ns());
+    if (slot->options.server_stops != NULL && strcmp(sqlstate, "57P03") == 0) {
+        slot->options.server_stops(slot->options.context);
     }
 }
 

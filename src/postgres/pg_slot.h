@@ -1,7 +1,7 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
  * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
- * Where the reason is that the server shuts down, the source is told: a stream with a backlog does not say so.
+ * Where the reason is that the server shuts down, whoever wants to know is told: a stream with a backlog does not say so.
  */
 #ifndef MR_POSTGRES_PG_SLOT_H
 #define MR_POSTGRES_PG_SLOT_H
@@ -52,8 +52,9 @@ struct mr_pg_slot_options {
     const struct mr_pg_options *connection;
     const char *slot;
     uint32_t interval_ms; /* 0: never look */
-    _Atomic int64_t
-        *server_stops_ns; /* told of a shutdown; see struct mr_source; NULL: nobody is */
+    /* Told on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
+    void (*server_stops)(void *context);
+    void *context;
 };
 
 struct mr_pg_slot;

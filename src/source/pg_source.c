@@ -31,6 +31,7 @@ struct pg_source {
     struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
     int64_t asked_ns;         /* the last time */
     int stop_fd;              /* of the last open */
+    int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -84,7 +85,7 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
-    atomic_store_explicit(&base->server_stops_ns, 0, memory_order_relaxed);
+    source->server_stops_ns = 0;
     mr_status status =
         mr_pg_claim(source->conn, &source->options, stop_fd, &base->stands_by, ret_error);
     atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
@@ -135,6 +136,14 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     return MR_OK;
 }
 
+void mr_pg_source_server_stops(struct mr_source *base)
+{
+    struct pg_source *source = source_of(base);
+    if (source->server_stops_ns == 0) {
+        source->server_stops_ns = mr_monotonic_ns();
+    }
+}
+
 static void end_asking(struct pg_source *source)
 {
     mr_pg_close(source->asked);
@@ -154,8 +163,8 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
                                    struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
-    int64_t stops_ns = atomic_load_explicit(&base->server_stops_ns, memory_order_relaxed);
-    if (MR_UNLIKELY(stops_ns != 0) && mr_monotonic_ns() - stops_ns > SHUTDOWN_GRACE_NS) {
+    if (MR_UNLIKELY(source->server_stops_ns != 0) &&
+        mr_monotonic_ns() - source->server_stops_ns > SHUTDOWN_GRACE_NS) {
         return mr_fail(
             ret_error, MR_ERR_TRANSIENT,
             "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
@@ -364,6 +373,9 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->options = *options;
     source->decoder = mr_pgoutput_new();
     mr_pgoutput_set_keys(source->decoder, find_key, source);
+    if (options->relation_bytes_max != 0) {
+        mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
+    }
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;

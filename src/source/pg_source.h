@@ -9,6 +9,9 @@
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options);
 void mr_pg_source_free(struct mr_source *source);
 
+/* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
+void mr_pg_source_server_stops(struct mr_source *source);
+
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);
 

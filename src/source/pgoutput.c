@@ -23,6 +23,7 @@ struct mr_pgoutput {
     struct mr_relation_cache relations;
     mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
     void *keys_context;
+    size_t relation_bytes_max;
     bool in_transaction;
     uint64_t ordinal;        /* of the last change that the handler took */
     struct mr_position last; /* the end of what came last; positions only grow */
@@ -50,6 +51,7 @@ struct mr_pgoutput *mr_pgoutput_new(void)
 {
     struct mr_pgoutput *decoder = MR_NEW(struct mr_pgoutput);
     decoder->last = NOTHING_YET;
+    decoder->relation_bytes_max = SIZE_MAX;
     return decoder;
 }
 
@@ -57,6 +59,11 @@ void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys,
 {
     decoder->keys = keys;
     decoder->keys_context = context;
+}
+
+void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max)
+{
+    decoder->relation_bytes_max = bytes_max;
 }
 
 void mr_pgoutput_free(struct mr_pgoutput *decoder)
@@ -318,7 +325,18 @@ static mr_status decode_relation(struct decoding *decoding)
     if (known == NULL && cache->count == MR_RELATIONS_MAX) {
         return malformed(decoding, "more than %d relations", MR_RELATIONS_MAX);
     }
-    struct mr_relation *replaced = mr_relation_cache_put(cache, mr_relation_new(&view));
+    struct mr_relation *relation = mr_relation_new(&view);
+    size_t freed = known == NULL ? 0 : known->bytes;
+    if (cache->bytes - freed + relation->bytes > decoding->decoder->relation_bytes_max) {
+        mr_relation_free(relation);
+        return mr_fail(
+            decoding->ret_error, MR_ERR_CONFIG,
+            "the descriptions of the tables that the server sends take more than %zu "
+            "bytes of memory (%u tables so far); raise pipeline.memory, or publish fewer "
+            "tables",
+            decoding->decoder->relation_bytes_max, cache->count);
+    }
+    struct mr_relation *replaced = mr_relation_cache_put(cache, relation);
     if (replaced != NULL) {
         decoding->handler->relation_end(decoding->handler->context, replaced);
         mr_relation_free(replaced);

@@ -24,6 +24,9 @@ typedef mr_status (*mr_pgoutput_keys_fn)(void *context, const struct mr_transact
 /* Without one, the key is what the relation's own flags say (mr_relation_flagged_key). */
 void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context);
 
+/* Relations may take so many bytes of memory; without it there is no limit but their number. */
+void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
+
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);
 

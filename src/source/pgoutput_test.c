@@ -668,6 +668,36 @@ static void test_decode_relation_count_limit(void **state)
     assert_wrong(seen, &wire, "more than 100000 relations");
 }
 
+static void test_decode_relation_bytes_limit(void **state)
+{
+    struct seen *seen = *state;
+    struct mr_wire wire;
+    const size_t most = 100 * 1000;
+    mr_pgoutput_limit_relations(seen->decoder, most);
+    char name[64];
+    memset(name, 'n', sizeof(name) - 1);
+    name[63] = '\0';
+    uint32_t count = 0;
+    mr_status status;
+    do {
+        mr_wire_relation_head(&wire, 16384 + count, "s", "t", 'd', 50);
+        for (uint32_t i = 0; i < 50; i++) {
+            mr_wire_column(&wire, 0, name, 25, -1);
+        }
+        status = decode(seen, &wire);
+    } while (status == MR_OK && ++count < 1000);
+    /* A column is its name and three numbers. */
+    assert_in_range(count, most / (50 * 120), most / (50 * 64));
+    assert_int_equal(status, MR_ERR_CONFIG);
+    assert_non_null(strstr(seen->error.text, "raise pipeline.memory"));
+    /* A new version takes the place of the old one. */
+    for (uint32_t i = 0; i < 1000; i++) {
+        mr_wire_relation_head(&wire, 16384, "s", i % 2 == 0 ? "one" : "two", 'd', 0);
+        assert_ok(seen, &wire);
+    }
+    assert_int_equal(seen->relation_ends, 1000);
+}
+
 static void test_decode_type_is_passed_over(void **state)
 {
     struct seen *seen = *state;
@@ -1481,6 +1511,7 @@ int main(void)
         TEST(test_decode_identifier_limit),
         TEST(test_decode_relation_cache_of_many),
         TEST(test_decode_relation_count_limit),
+        TEST(test_decode_relation_bytes_limit),
         TEST(test_decode_type_is_passed_over),
         TEST(test_decode_insert),
         TEST(test_decode_insert_datum_kinds),

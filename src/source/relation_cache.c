@@ -45,6 +45,7 @@ struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
     struct mr_relation *replaced = cache->slots[slot];
     cache->slots[slot] = relation;
     cache->count += replaced == NULL;
+    cache->bytes += relation->bytes - (replaced == NULL ? 0 : replaced->bytes);
     cache->last = relation;
     return replaced;
 }
@@ -94,7 +95,8 @@ void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns)
 
 struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
 {
-    struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(view_size(view));
+    size_t bytes = view_size(view);
+    struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(bytes);
     struct mr_column *columns = (struct mr_column *)(relation + 1);
     uint32_t *key_columns = (uint32_t *)(columns + view->column_count);
     char *names = (char *)(key_columns + view->key_count);
@@ -109,6 +111,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
         .key_columns = key_columns,
         .key_is_chosen = view->key_is_chosen,
         .is_unlisted = view->is_unlisted,
+        .bytes = bytes,
     };
     memcpy(key_columns, view->key_columns, view->key_count * sizeof(*key_columns));
     for (uint32_t i = 0; i < view->column_count; i++) {

@@ -49,6 +49,7 @@ struct mr_relation_cache {
     struct mr_relation **slots; /* open addressing by OID, at most half full */
     uint32_t capacity;          /* a power of two, or 0 */
     uint32_t count;
+    size_t bytes;             /* of all relations */
     struct mr_relation *last; /* rows of one table tend to come together */
 };
 

@@ -71,9 +71,6 @@ struct mr_source {
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
     _Atomic bool stands_by;             /* connected, and waits until another instance ends */
-    /* Since when the server has refused connections because it shuts down (monotonic); 0: it has not. Told by
-     * whoever looks at the server, heeded by the source. */
-    _Atomic int64_t server_stops_ns;
 };
 
 #endif
