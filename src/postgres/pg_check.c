@@ -26,13 +26,12 @@ struct pg_check {
 static struct mr_pg_result *ask(const struct pg_check *check, const char *subject,
                                 const struct mr_pg_shape *shape, struct mr_text *sql)
 {
-    struct mr_pg_result *result = NULL;
+    struct mr_pg_result *result;
     struct mr_error error;
-    if (mr_pg_query(check->conn, -1, sql->data, shape, &result, &error) != MR_OK) {
+    if (mr_pg_query(check->conn, -1, sql, shape, &result, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
-        result = NULL;
+        return NULL;
     }
-    mr_text_done(sql);
     return result;
 }
 

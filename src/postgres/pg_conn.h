@@ -12,6 +12,7 @@
 #define MR_POSTGRES_PG_CONN_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "event/event.h"
 
 struct mr_pg_conn;
@@ -71,8 +72,9 @@ void mr_pg_result_free(struct mr_pg_result *result);
 enum { MR_PG_ANSWER_MS = 30 * 1000, MR_PG_CHANGE_MS = 24 * 3600 * 1000 };
 
 /* Runs one SQL or replication command that answers rows of that shape, within MR_PG_ANSWER_MS. Any other answer is
- * MR_ERR_PROTOCOL; after that, and after MR_AGAIN and a time limit, the connection is of no use but to be closed. */
-mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, const char *command,
+ * MR_ERR_PROTOCOL; after that, and after MR_AGAIN and a time limit, the connection is of no use but to be closed. Frees the
+ * command. */
+mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error);
 

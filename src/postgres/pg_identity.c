@@ -14,15 +14,6 @@
  * vacuum for as long. */
 enum { CLAIM_RETRY_MS = 100, STRANGER_TRIES = 20 /* between two looks at who it is */ };
 
-static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
-                     const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
-                     struct mr_error *ret_error)
-{
-    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
-    mr_text_done(sql);
-    return status;
-}
-
 /* The key of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
 static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options *options,
                          bool of_pipeline)
@@ -45,7 +36,7 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     mr_text_string(&sql, ")");
     static const struct mr_pg_shape shape = {"the lock", "b", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     *ret_ours = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
@@ -69,7 +60,7 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     add_lock_key(&sql, options, false);
     static const struct mr_pg_shape shape = {"the lock's owner", "nsSb", 0, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
         const char *address = mr_pg_result_value(result, 0, 2);
@@ -163,7 +154,7 @@ static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t
     mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
     static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
     mr_pg_result_free(result);
     return MR_OK;
@@ -173,8 +164,10 @@ static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
                              struct mr_server_position *server, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its identity", "snlS", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "IDENTIFY_SYSTEM");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, "IDENTIFY_SYSTEM", &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     struct mr_identity *identity = &server->identity;
     snprintf(identity->system_id, sizeof(identity->system_id), "%s",
              mr_pg_result_value(result, 0, 0));
@@ -192,7 +185,7 @@ static mr_status read_slot(struct mr_pg_conn *conn, const char *slot, int stop_f
     mr_sql_add_literal(&sql, slot);
     static const struct mr_pg_shape shape = {"the slot", "L", 0, 1};
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     server->slot_exists = mr_pg_result_rows(result) == 1;
     if (server->slot_exists) {
         server->slot_confirmed = mr_pg_result_lsn(result, 0, 0);

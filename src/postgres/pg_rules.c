@@ -22,15 +22,6 @@ struct rules {
 
 /* ---- facts ---- */
 
-static mr_status read_one(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
-                          const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
-                          struct mr_error *ret_error)
-{
-    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
-    mr_text_done(sql);
-    return status;
-}
-
 static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_facts *facts,
                           struct mr_error *ret_error)
 {
@@ -40,16 +31,16 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
     const struct mr_pg_shape unlisted = {"what is published", MR_UNLISTED_SHAPE, 1, 1};
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, facts->options);
-    MR_TRY(read_one(conn, stop_fd, &sql, &server, &facts->server, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &server, &facts->server, ret_error));
     mr_sql_add_table_states(&sql, facts->options);
-    MR_TRY(read_one(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
     if (facts->options->key_count > 0) {
         const struct mr_pg_shape key = {"the columns of key_columns", MR_KEY_SHAPE, 1, UINT32_MAX};
         mr_sql_add_key_columns(&sql, facts->options);
-        MR_TRY(read_one(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
+        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
     }
     mr_sql_add_unlisted(&sql, facts->options);
-    return read_one(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
+    return mr_pg_query(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
 }
 
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -153,9 +153,7 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                          "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                          "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
     mr_sql_add_literal(&sql, slot->options.slot);
-    mr_status status = mr_pg_query(conn, slot->stop_fd, sql.data, &shape, ret_result, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_query(conn, slot->stop_fd, &sql, &shape, ret_result, ret_error);
 }
 
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)

@@ -1,4 +1,4 @@
-/* SQL texts put together. Inside postgres/ only. */
+/* SQL texts put together. */
 #ifndef MR_POSTGRES_PG_SQL_H
 #define MR_POSTGRES_PG_SQL_H
 

@@ -141,10 +141,7 @@ static mr_status check_publication(struct recorder *recorder, struct mr_error *r
     mr_text_string(&sql, "SELECT true FROM pg_publication WHERE pubname = ");
     mr_sql_add_literal(&sql, name);
     struct mr_pg_result *result;
-    mr_status status =
-        mr_pg_query(recorder->conn, recorder->stop_fd, sql.data, &shape, &result, ret_error);
-    mr_text_done(&sql);
-    MR_TRY(status);
+    MR_TRY(mr_pg_query(recorder->conn, recorder->stop_fd, &sql, &shape, &result, ret_error));
     bool exists = mr_pg_result_rows(result) > 0;
     mr_pg_result_free(result);
     return exists ? MR_OK
@@ -165,10 +162,8 @@ static mr_status check_slot(struct recorder *recorder, struct mr_error *ret_erro
                    " active FROM pg_replication_slots WHERE slot_name = ");
     mr_sql_add_literal(&sql, name);
     struct mr_pg_result *result;
-    mr_status status =
-        mr_pg_query(recorder->conn, recorder->stop_fd, sql.data, &shape, &result, ret_error);
-    mr_text_done(&sql);
-    MR_TRY(status);
+    MR_TRY(mr_pg_query(recorder->conn, recorder->stop_fd, &sql, &shape, &result, ret_error));
+    mr_status status = MR_OK;
     if (mr_pg_result_rows(result) == 0) {
         status =
             mr_fail(ret_error, MR_ERR_CONFIG,

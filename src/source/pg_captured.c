@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "postgres/pg_sql.h"
+#include "source/relation_cache.h"
 
 /* The answer is in the order of the OIDs; a server that lies about it finds less. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
@@ -13,16 +14,15 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options);
     struct mr_pg_result *result;
-    mr_status status = mr_pg_query(conn, stop_fd, sql.data, &shape, &result, ret_error);
-    mr_text_done(&sql);
-    MR_TRY(status);
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     mr_pg_captured_done(captured);
     captured->count = mr_pg_result_rows(result);
-    captured->oids = MR_NEW_ARRAY(uint32_t, captured->count);
-    captured->kinds = MR_NEW_ARRAY(uint8_t, captured->count);
+    captured->tables = MR_NEW_ARRAY(struct mr_captured_table, captured->count);
     for (uint32_t i = 0; i < captured->count; i++) {
-        captured->oids[i] = (uint32_t)mr_pg_result_number(result, i, 0);
-        captured->kinds[i] = (uint8_t)mr_pg_result_number(result, i, 1);
+        captured->tables[i] = (struct mr_captured_table){
+            .oid = (uint32_t)mr_pg_result_number(result, i, 0),
+            .kind = (enum mr_pg_capture)mr_pg_result_number(result, i, 1),
+        };
     }
     mr_pg_result_free(result);
     return MR_OK;
@@ -30,27 +30,18 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
 
 void mr_pg_captured_done(struct mr_pg_captured *captured)
 {
-    free(captured->oids);
-    free(captured->kinds);
+    free(captured->tables);
     *captured = (struct mr_pg_captured){0};
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)
 {
-    uint32_t low = 0;
-    uint32_t high = captured->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (captured->oids[middle] == oid) {
-            return (enum mr_pg_capture)captured->kinds[middle];
-        }
-        if (captured->oids[middle] < oid) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    if (captured->count == 0) {
+        return MR_PG_UNKNOWN;
     }
-    return MR_PG_UNKNOWN;
+    const struct mr_captured_table *found =
+        bsearch(&oid, captured->tables, captured->count, sizeof(*found), mr_oid_compare);
+    return found == NULL ? MR_PG_UNKNOWN : found->kind;
 }
 
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema, mr_slice table)

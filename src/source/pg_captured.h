@@ -16,9 +16,13 @@ enum mr_pg_capture {
     MR_PG_UNKNOWN,    /* was not there */
 };
 
+struct mr_captured_table {
+    uint32_t oid;
+    enum mr_pg_capture kind;
+};
+
 struct mr_pg_captured {
-    uint32_t *oids; /* of all that is published, in order */
-    uint8_t *kinds; /* enum mr_pg_capture */
+    struct mr_captured_table *tables; /* all that is published, in the order of OIDs */
     uint32_t count;
 };
 

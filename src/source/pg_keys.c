@@ -74,41 +74,27 @@ void mr_pg_keys_done(struct mr_pg_keys *keys)
     *keys = (struct mr_pg_keys){0};
 }
 
-/* Where the table is in the list, or would go. */
-static uint32_t place_of(const struct mr_pg_keys *keys, uint32_t oid)
-{
-    uint32_t low = 0;
-    uint32_t high = keys->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (keys->tables[middle].oid < oid) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static struct mr_key_facts *facts_of(const struct mr_pg_keys *keys, uint32_t oid)
 {
-    uint32_t place = place_of(keys, oid);
-    return place < keys->count && keys->tables[place].oid == oid ? &keys->tables[place] : NULL;
+    return keys->count == 0
+               ? NULL
+               : bsearch(&oid, keys->tables, keys->count, sizeof(*keys->tables), mr_oid_compare);
 }
 
-/* The table's, made if need be. */
+/* The table's, made if need be. Most come in order. */
 static struct mr_key_facts *facts_make(struct mr_pg_keys *keys, uint32_t oid)
 {
-    uint32_t place = place_of(keys, oid);
-    struct mr_key_facts *facts = &keys->tables[place];
-    if (place == keys->count || facts->oid != oid) {
-        keys->tables = MR_REALLOC(keys->tables, (keys->count + 1) * sizeof(*keys->tables));
-        facts = &keys->tables[place];
-        memmove(facts + 1, facts, (keys->count - place) * sizeof(*facts));
-        keys->count++;
-        *facts = (struct mr_key_facts){.oid = oid};
+    struct mr_key_facts *known = facts_of(keys, oid);
+    if (known != NULL) {
+        return known;
     }
-    return facts;
+    keys->tables = MR_REALLOC(keys->tables, (keys->count + 1) * sizeof(*keys->tables));
+    uint32_t place = keys->count++;
+    for (; place > 0 && keys->tables[place - 1].oid > oid; place--) {
+        keys->tables[place] = keys->tables[place - 1];
+    }
+    keys->tables[place] = (struct mr_key_facts){.oid = oid};
+    return &keys->tables[place];
 }
 
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid, mr_lsn commit_lsn)
@@ -297,15 +283,6 @@ static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *resul
 /* Columns as enum fact_column. */
 static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNNN", 1, UINT32_MAX};
 
-static mr_status run(struct mr_pg_conn *conn, int stop_fd, struct mr_text *sql,
-                     const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
-                     struct mr_error *ret_error)
-{
-    mr_status status = mr_pg_query(conn, stop_fd, sql->data, shape, ret_result, ret_error);
-    mr_text_done(sql);
-    return status;
-}
-
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                           const char *publication, struct mr_error *ret_error)
 {
@@ -313,12 +290,12 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT " WAL_END);
     static const struct mr_pg_shape end_shape = {"the end of the WAL", "l", 1, 1};
-    MR_TRY(run(conn, stop_fd, &sql, &end_shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &end_shape, &result, ret_error));
     mr_lsn read_at =
         mr_pg_result_lsn(result, 0, 0); /* before the snapshot that sees all up to there */
     mr_pg_result_free(result);
     add_query(&sql, publication, 0, 0);
-    MR_TRY(run(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     take_facts(keys, result, read_at, 0);
     mr_pg_result_free(result);
     return MR_OK;
@@ -332,7 +309,7 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
     struct mr_text sql = {0};
     add_query(&sql, NULL, oid, transaction->xid);
     struct mr_pg_result *result;
-    MR_TRY(run(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
     if (status == MR_OK) {
         struct mr_key_facts *facts = facts_make(keys, oid);

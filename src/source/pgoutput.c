@@ -578,21 +578,12 @@ static mr_status decode_message(struct decoding *decoding)
 
 static mr_status decode_other(const struct decoding *decoding)
 {
-    switch (decoding->type) {
-    case 'S':
-    case 'E':
-    case 'c':
-    case 'A':
-        return malformed(decoding, "streaming of running transactions was not enabled");
-    case 'b':
-    case 'P':
-    case 'K':
-    case 'r':
-    case 'p':
-        return malformed(decoding, "two-phase commit was not enabled");
-    default:
-        return malformed(decoding, "protocol version 1 has no message of this type");
-    }
+    bool streams = memchr("SEcA", decoding->type, 4) != NULL;
+    bool two_phase = memchr("bPKrp", decoding->type, 5) != NULL;
+    return malformed(decoding, "%s",
+                     streams     ? "streaming of running transactions was not enabled"
+                     : two_phase ? "two-phase commit was not enabled"
+                                 : "protocol version 1 has no message of this type");
 }
 
 static mr_status decode_typed(struct decoding *decoding)

@@ -17,6 +17,13 @@ static uint32_t slot_of(const struct mr_relation_cache *cache, uint32_t oid)
     return i;
 }
 
+int mr_oid_compare(const void *oid, const void *of)
+{
+    uint32_t one = *(const uint32_t *)oid;
+    uint32_t other = *(const uint32_t *)of;
+    return (one > other) - (one < other);
+}
+
 struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid)
 {
     return cache->capacity == 0 ? NULL : cache->slots[slot_of(cache, oid)];
