@@ -2,7 +2,8 @@
 # Usage: benchmarks/latency.sh [--rate N] [--seconds N] [--option KEY=VALUE]... [--json FILE]
 #
 # Rows written at a fixed rate (open loop), followed to a Kafka consumer: the time
-# from commit in PostgreSQL to the consumer, as percentiles.
+# from commit in PostgreSQL to the consumer, as percentiles; and for the slowest 1 % which
+# stage was long meanwhile, and who waited for a CPU.
 #
 #   --rate N     rows a second (default 10000), in transactions of 10 rows
 #   --seconds N  how long (default 15; the first two seconds don't count)
