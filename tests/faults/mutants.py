@@ -37,6 +37,11 @@ MUTANTS = [
            "            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);\n",
            "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n"),
+    Mutant("confirms what is reported inside an open transaction", DELIVERY,
+           "        *mark_of(delivery, mark.sequence) = mark;\n",
+           "        *mark_of(delivery, mark.sequence) = mark;\n        if (batch->confirm_lsn != 0)\n"
+           "            atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n",
+           "unit stored_position_test"),
     Mutant("confirms a transaction at its begin", EVENTS,
            "    intake->in_transaction = true;\n    intake->transaction_lsn",
            "    mr_intake_mark(intake, transaction->commit_lsn + 1);\n"
