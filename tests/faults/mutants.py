@@ -34,8 +34,8 @@ MUTANTS = [
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->confirmed);",
            "    mr_lsn lsn = atomic_load(&pipeline->received);"),
     Mutant("confirms what it handed to librdkafka", DELIVERY,
-           "            mr_ack_add(&delivery->ack, batch->sequence, batch->confirm_lsn);\n",
-           "            mr_ack_add(&delivery->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
+           "            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, batch->confirm_lsn);\n",
+           "            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n"),
     Mutant("confirms what is reported inside an open transaction", DELIVERY,
            "        *mark_of(delivery, mark.sequence) = mark;\n",
@@ -80,7 +80,7 @@ MUTANTS = [
            "(!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))", "true",
            "test_state.py::test_older_position_behind_the_newest_does_not_count"),
     Mutant("a server that asks is taken for one that stops", EVENTS,
-           "intake->round_ns - intake->asked_ns < MR_INSISTENCE_NS;", "true;",
+           "intake->lane->round_ns - intake->asked_ns < MR_INSISTENCE_NS;", "true;",
            "test_faults.py::test_short_wal_sender_timeout_while_kafka_stands_still"),
     Mutant("says nothing while it has no room", CONFIRM, "reads || idle_ns < UNREAD_NS ? idle_ns", "true ? idle_ns",
            "test_faults.py::test_short_wal_sender_timeout_while_kafka_stands_still"),
@@ -133,8 +133,8 @@ MUTANTS = [
            "        do {\n            MR_TRY(wait_for_claim(delivery, true, ret_error));\n"
            "            step(delivery, MR_HANDSHAKE_LOAD);\n        } while (!is_loading(delivery));\n",
            "        (void)is_loading(delivery);\n", "unit stored_position_test"),
-    Mutant("a batch carries too much", CONFIRM, "        intake->filling->confirm_lsn = intake->marked;\n",
-           "        intake->filling->confirm_lsn = intake->marked + 64;\n", "unit stored_position_test"),
+    Mutant("a batch carries too much", CONFIRM, "        intake->lane->filling->confirm_lsn = intake->marked;\n",
+           "        intake->lane->filling->confirm_lsn = intake->marked + 64;\n", "unit stored_position_test"),
     Mutant("a keepalive takes the position back", SESSION, "if (intake->marked < published) {", "if (false) {",
            "unit stored_position_test"),
     Mutant("keeps a claim whose connection has ended", SESSION, "    if (fds[1].revents == 0) {\n", "    if (true) {\n",
@@ -151,10 +151,8 @@ MUTANTS = [
            "    MR_ASSERT(!kafka->storing);\n    if (kafka->options.exactly_once) {\n        kafka->storing = true;\n"
            "        kafka->transaction.ending = true;\n        return MR_OK;\n    }\n",
            "test_state.py::test_exactly_once_over_kills"),
-    Mutant("the events are delivered before their commit", KAFKA,
-           "    if (--batch->pending == 0 && !kafka->options.exactly_once) {\n",
-           "    if (--batch->pending == 0) {\n        kafka->transaction.first = NULL;\n"
-           "        kafka->transaction.last = &kafka->transaction.first;\n",
+    Mutant("the events are delivered before their commit", DELIVERY,
+           "    if (is_transactional(delivery)) {\n        *mark_of(", "    if (false) {\n        *mark_of(",
            "test_state.py::test_exactly_once_over_kills"),
     Mutant("aborted transactions are read", "src/sink/kafka_state.c", 'consumer_new(&loader, "read_committed"',
            'consumer_new(&loader, "read_uncommitted"', "test_state.py::test_position_behind_an_open_transaction"),
