@@ -92,6 +92,12 @@ class Table:
     fixed: bool = False       # no DDL: others depend on its form
     filter: str = ""          # row filter
     listed: tuple = ()        # column list
+    had_hidden_key: bool = False  # under an identity that it had before
+
+    @property
+    def key_is_streamed(self):
+        """What was written under each of its identities says by itself which columns are the key."""
+        return not self.had_hidden_key and (self.identity == "DEFAULT" and not self.deferrable or self.identity == "INDEX")
 
     @property
     def sql(self):
@@ -885,6 +891,7 @@ class Generator:
             choices += [(0.4, "NOTHING")]
         if not choices:
             return None
+        table.had_hidden_key = not table.key_is_streamed
         table.identity, table.index = self.pick(*choices), []
         if table.identity == "FULL" and table.key and self.has("index-with-key") and self.maybe(0.3) and not table.deferrable:
             # By the index of another column; only where that is unique now, otherwise the unit fails.
@@ -920,8 +927,7 @@ class Generator:
 
     def ddl_drop_table(self, table, writer):
         """Gone; and now and then one of another form comes in its place, under its name."""
-        key_is_streamed = table.identity == "DEFAULT" and not table.deferrable or table.identity == "INDEX"
-        if len(self.tables[writer]) < 2 or not key_is_streamed and not self.has("drop-full"):
+        if len(self.tables[writer]) < 2 or not table.key_is_streamed and not self.has("drop-full"):
             return None
         self.tables[writer].remove(table)
         self.left.setdefault(writer, []).append((table.schema, table.name))
