@@ -35,11 +35,6 @@ static struct mr_pg_result *ask(const struct pg_check *check, const char *subjec
     return result;
 }
 
-static const char *server_value(const struct pg_check *check, enum mr_server_column column)
-{
-    return mr_pg_result_value(check->facts->server, 0, column);
-}
-
 /* ---- server ---- */
 
 /* The first minor of each major version that is free of the known ways in which logical decoding lost
@@ -72,7 +67,7 @@ static void check_version(const struct pg_check *check)
 
 static void check_encoding(const struct pg_check *check)
 {
-    const char *encoding = server_value(check, MR_SERVER_ENCODING);
+    const char *encoding = mr_pg_fact(check->facts, MR_SERVER_ENCODING);
     if (strcmp(encoding, "SQL_ASCII") == 0) {
         WARN(check, "encoding", "keep to UTF-8 in all text of the captured tables",
              "SQL_ASCII: bytes that are not UTF-8 come as U+FFFD, in keys too");
@@ -111,7 +106,7 @@ static void check_limits(const struct pg_check *check)
     check_room(check, "max_replication_slots", mr_pg_result_number(limits, 0, 0),
                mr_pg_result_number(limits, 0, 1), !mr_pg_slot_exists(check->facts));
     check_room(check, "max_wal_senders", mr_pg_result_number(limits, 0, 2),
-               mr_pg_result_number(limits, 0, 3), server_value(check, MR_SLOT_PID) == NULL);
+               mr_pg_result_number(limits, 0, 3), mr_pg_fact(check->facts, MR_SLOT_PID) == NULL);
     int64_t keep = mr_pg_result_number(limits, 0, 4);
     if (keep < 0) {
         WARN(check, "max_slot_wal_keep_size",
@@ -224,7 +219,7 @@ static void check_standby_slots(const struct pg_check *check, const char *names)
 static void check_failover(const struct pg_check *check)
 {
     const struct mr_pg_result *server = check->facts->server;
-    const char *standbys = server_value(check, MR_SERVER_STANDBY_SLOTS);
+    const char *standbys = mr_pg_fact(check->facts, MR_SERVER_STANDBY_SLOTS);
     bool has_failover = mr_pg_result_true(server, 0, MR_SLOT_FAILOVER);
     if (!check->options->failover && !has_failover) {
         return;

@@ -72,21 +72,6 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
     *facts = (struct mr_pg_facts){0};
 }
 
-static const char *server_value(const struct mr_pg_facts *facts, enum mr_server_column column)
-{
-    return mr_pg_result_value(facts->server, 0, column);
-}
-
-bool mr_pg_slot_exists(const struct mr_pg_facts *facts)
-{
-    return server_value(facts, MR_SLOT_TYPE) != NULL;
-}
-
-bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
-{
-    return server_value(facts, MR_PUBLICATION_UPDATE) != NULL;
-}
-
 /* ---- telling ---- */
 
 void mr_pg_found(const struct mr_pg_reporter *reporter, enum mr_finding_level level,
@@ -110,7 +95,7 @@ static enum mr_finding_level stops_a_new_stream(const struct rules *rules)
 
 static void rule_wal_level(const struct rules *rules)
 {
-    const char *level = server_value(rules->facts, MR_SERVER_WAL_LEVEL);
+    const char *level = mr_pg_fact(rules->facts, MR_SERVER_WAL_LEVEL);
     bool dynamic = rules->facts->version >= DYNAMIC_WAL_LEVEL_VERSION_MIN;
     if (strcmp(level, "logical") == 0) {
         MR_FOUND_OK(&rules->to, "wal_level", "is logical");
@@ -128,7 +113,7 @@ static void rule_wal_level(const struct rules *rules)
 /* PostgreSQL 16.15, 17.11, 18.6 and 19: libraries that may be output plugins, pgoutput among them by default. */
 static void rule_plugins(const struct rules *rules)
 {
-    const char *plugins = server_value(rules->facts, MR_SERVER_PLUGINS);
+    const char *plugins = mr_pg_fact(rules->facts, MR_SERVER_PLUGINS);
     if (plugins != NULL && strstr(plugins, "pgoutput") == NULL && strchr(plugins, '*') == NULL) {
         MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, "output_plugin_libraries",
                        "add pgoutput to output_plugin_libraries in postgresql.conf and reload the "
@@ -142,7 +127,7 @@ static void rule_plugins(const struct rules *rules)
 static void rule_missing_publication(const struct rules *rules, const char *subject)
 {
     const struct mr_pg_source_options *options = rules->options;
-    const char *pid = server_value(rules->facts, MR_SLOT_PID);
+    const char *pid = mr_pg_fact(rules->facts, MR_SLOT_PID);
     char remedy[TEXT_MAX];
     if (pid != NULL) {
         snprintf(remedy, sizeof(remedy),
@@ -370,7 +355,7 @@ static void rule_missing_slot(const struct rules *rules, const char *subject)
 
 static void rule_lost_slot(const struct rules *rules, const char *subject)
 {
-    const char *reason = server_value(rules->facts, MR_SLOT_INVALIDATION);
+    const char *reason = mr_pg_fact(rules->facts, MR_SLOT_INVALIDATION);
     bool removed = reason == NULL || strcmp(reason, "wal_removed") == 0;
     char remedy[TEXT_MAX];
     snprintf(remedy, sizeof(remedy),
@@ -391,10 +376,10 @@ static void rule_slot(const struct rules *rules)
         rule_missing_slot(rules, subject);
         return;
     }
-    const char *plugin = server_value(rules->facts, MR_SLOT_PLUGIN);
-    const char *database = server_value(rules->facts, MR_SLOT_DATABASE);
-    const char *status = server_value(rules->facts, MR_SLOT_WAL_STATUS);
-    const char *reason = server_value(rules->facts, MR_SLOT_INVALIDATION);
+    const char *plugin = mr_pg_fact(rules->facts, MR_SLOT_PLUGIN);
+    const char *database = mr_pg_fact(rules->facts, MR_SLOT_DATABASE);
+    const char *status = mr_pg_fact(rules->facts, MR_SLOT_WAL_STATUS);
+    const char *reason = mr_pg_fact(rules->facts, MR_SLOT_INVALIDATION);
     if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
         MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
                        "uses %s%s, but millrace reads pgoutput",
@@ -409,7 +394,7 @@ static void rule_slot(const struct rules *rules)
         MR_FOUND_WARNING(&rules->to, subject, "start millrace now, or raise max_slot_wal_keep_size",
                          "will be lost at the next checkpoint");
     } else {
-        const char *pid = server_value(rules->facts, MR_SLOT_PID);
+        const char *pid = mr_pg_fact(rules->facts, MR_SLOT_PID);
         MR_FOUND_OK(&rules->to, subject, "exists, holds back %lld bytes of WAL%s%s",
                     (long long)mr_pg_result_number(rules->facts->server, 0, MR_SLOT_RETAINED_BYTES),
                     pid == NULL ? "" : ", in use by process ", pid == NULL ? "" : pid);

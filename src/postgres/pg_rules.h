@@ -25,8 +25,20 @@ mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_op
                            int stop_fd, struct mr_pg_facts *ret_facts, struct mr_error *ret_error);
 void mr_pg_facts_done(struct mr_pg_facts *facts);
 
-bool mr_pg_slot_exists(const struct mr_pg_facts *facts);
-bool mr_pg_publication_exists(const struct mr_pg_facts *facts);
+static inline const char *mr_pg_fact(const struct mr_pg_facts *facts, enum mr_server_column column)
+{
+    return mr_pg_result_value(facts->server, 0, column);
+}
+
+static inline bool mr_pg_slot_exists(const struct mr_pg_facts *facts)
+{
+    return mr_pg_fact(facts, MR_SLOT_TYPE) != NULL;
+}
+
+static inline bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
+{
+    return mr_pg_fact(facts, MR_PUBLICATION_UPDATE) != NULL;
+}
 
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);

@@ -68,11 +68,6 @@ static mr_status create_publication(struct setup *setup)
 
 /* ---- slot ---- */
 
-static const char *server_value(const struct setup *setup, enum mr_server_column column)
-{
-    return mr_pg_result_value(setup->facts->server, 0, column);
-}
-
 static void warn_of_failover(const struct setup *setup)
 {
     mr_log(
@@ -87,7 +82,7 @@ static mr_status set_failover(struct setup *setup)
     if (!setup->options->failover) {
         return MR_OK;
     }
-    if (server_value(setup, MR_SLOT_FAILOVER) == NULL) {
+    if (mr_pg_fact(setup->facts, MR_SLOT_FAILOVER) == NULL) {
         warn_of_failover(setup);
         return MR_OK;
     }
@@ -113,7 +108,7 @@ static mr_status adopt(struct setup *setup)
     if (setup->is_known || !options->position_is_stored) {
         return MR_OK;
     }
-    const char *confirmed = server_value(setup, MR_SLOT_CONFIRMED);
+    const char *confirmed = mr_pg_fact(setup->facts, MR_SLOT_CONFIRMED);
     confirmed = confirmed == NULL ? "an unknown position" : confirmed;
     if (!options->adopt_slot) {
         return mr_fail(
@@ -137,7 +132,7 @@ static mr_status adopt(struct setup *setup)
 
 static mr_status use_slot(struct setup *setup)
 {
-    const char *pid = server_value(setup, MR_SLOT_PID);
+    const char *pid = mr_pg_fact(setup->facts, MR_SLOT_PID);
     if (pid != NULL) {
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
                        "slot \"%s\" is held by process %s of the server", setup->options->slot,
