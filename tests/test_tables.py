@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -59,6 +60,27 @@ def test_partitions_of_a_listed_table(database, millrace, topic):
     assert values(topic(database.topic("t_2_1")).take(1)) == [11]
     assert process.stop() == 0
     assert database.topic("other_1") not in database.topics()
+
+
+def test_a_partition_that_no_session_sees_yet(database, millrace, topic):
+    """PostgreSQL sends a transaction once its commit is written; its own sessions see it when the synchronous standby has it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    process = millrace().start().streaming()
+    database.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    writer = threading.Thread(target=database.run, daemon=True, args=(
+        "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10); INSERT INTO t VALUES (1)",))
+    try:
+        database.run("SELECT pg_reload_conf()")
+        writer.start()
+        eventually(lambda: process.log("source_lost") or process.log("table_unlisted"), 60, "the verdict on the partition")
+    finally:
+        database.run("ALTER SYSTEM RESET synchronous_standby_names")
+        database.run("SELECT pg_reload_conf()")
+    writer.join(60)
+    assert "do not see yet" in process.log("source_lost")[0]["message"]
+    assert values(topic(database.topic("t_1")).take(1)) == [1]
+    assert not process.log("table_unlisted")
+    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("how", ["DROP TABLE gone", "ALTER TABLE gone RENAME TO renamed"])

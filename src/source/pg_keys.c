@@ -322,6 +322,38 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
     return status;
 }
 
+/* Until the server may see more. MR_OK: it is worth another look. */
+static mr_status pause_asking(int64_t deadline_ns, int stop_fd, struct mr_error *ret_error)
+{
+    if (mr_monotonic_ns() > deadline_ns) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the server has sent a transaction that its own sessions do not see "
+                       "yet; is a synchronous standby away?");
+    }
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    return poll(&stop, 1, ASK_AGAIN_MS) == 1 ? MR_AGAIN : MR_OK;
+}
+
+mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the transaction", "b", 1, 1};
+    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
+    for (;;) {
+        struct mr_text sql = {0};
+        mr_text_string(&sql, "SELECT ");
+        add_done(&sql, xid);
+        struct mr_pg_result *result;
+        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+        bool done = mr_pg_result_true(result, 0, 0);
+        mr_pg_result_free(result);
+        if (done) {
+            return MR_OK;
+        }
+        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
+    }
+}
+
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error)
@@ -332,15 +364,7 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
         if (status != MR_FULL) {
             return status;
         }
-        if (mr_monotonic_ns() > deadline_ns) {
-            return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                           "the server has sent a transaction that its own sessions do not see "
-                           "yet; is a synchronous standby away?");
-        }
-        struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
-        if (poll(&stop, 1, ASK_AGAIN_MS) == 1) {
-            return MR_AGAIN;
-        }
+        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
     }
 }
 

@@ -36,6 +36,11 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error);
 
+/* Waits until questions see what the transaction did: it may be in the stream before that, for long where a synchronous
+ * standby is away. MR_ERR_TRANSIENT after ten seconds, MR_AGAIN once `stop_fd` is readable. */
+mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
+                             struct mr_error *ret_error);
+
 /* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. MR_ERR_POISON: it can't be known. */
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *columns,

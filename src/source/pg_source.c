@@ -300,8 +300,8 @@ static void tell_unlisted(const struct mr_relation_view *view)
 /* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
  * publication sent besides when the stream was opened were told of then; what comes later, or is renamed, is told of
  * here. A table that is gone can't be asked for its parent. */
-static mr_status find_listed(struct pg_source *source, struct mr_relation_view *view,
-                             struct mr_error *ret_error)
+static mr_status find_listed(struct pg_source *source, const struct mr_transaction *transaction,
+                             struct mr_relation_view *view, struct mr_error *ret_error)
 {
     if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
         return MR_OK;
@@ -310,6 +310,10 @@ static mr_status find_listed(struct pg_source *source, struct mr_relation_view *
     if (kind == MR_PG_UNKNOWN) {
         int stop_fd;
         mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            /* What the transaction itself made is not in the catalog before its end is seen there. */
+            status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
+        }
         if (status == MR_OK) {
             status = mr_pg_captured_read(&source->captured, source->asked, &source->options,
                                          stop_fd, ret_error);
@@ -330,7 +334,7 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
                           struct mr_error *ret_error)
 {
     struct pg_source *source = context;
-    MR_TRY(find_listed(source, view, ret_error));
+    MR_TRY(find_listed(source, transaction, view, ret_error));
     if (view->is_unlisted) {
         view->key_columns = columns;
         return MR_OK; /* nobody needs its key */

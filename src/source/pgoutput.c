@@ -578,8 +578,10 @@ static mr_status decode_message(struct decoding *decoding)
 
 static mr_status decode_other(const struct decoding *decoding)
 {
-    bool streams = memchr("SEcA", decoding->type, 4) != NULL;
-    bool two_phase = memchr("bPKrp", decoding->type, 5) != NULL;
+    static const uint8_t of_streaming[] = {'S', 'E', 'c', 'A'};
+    static const uint8_t of_two_phase[] = {'b', 'P', 'K', 'r', 'p'};
+    bool streams = memchr(of_streaming, decoding->type, sizeof(of_streaming)) != NULL;
+    bool two_phase = memchr(of_two_phase, decoding->type, sizeof(of_two_phase)) != NULL;
     return malformed(decoding, "%s",
                      streams     ? "streaming of running transactions was not enabled"
                      : two_phase ? "two-phase commit was not enabled"
