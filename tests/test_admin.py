@@ -1,14 +1,19 @@
 """What millrace serves over HTTP, to whom, and under attack; and the commands that ask it."""
 
 import concurrent.futures
+import fcntl
 import http.client
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import ssl
 import stat
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -222,6 +227,111 @@ def test_what_is_not_a_dead_socket_stays(database, millrace, tmp_path):
         other.listen()
         assert first.stop() == 0
         assert path.exists()
+
+
+def test_last_event_is_for_those_who_have_the_password(database, streaming, tmp_path):
+    """Off by default; on, one event of each table, and nothing of it in the log or elsewhere."""
+    process = streaming()
+    assert process.get("/api/last-event?table=public.t").status == 404
+    assert process.get("/status").json["last_events"] is False
+    assert process.stop() == 0
+    secret = tmp_path / "password"
+    secret.write_text("open sesame\n")
+    secret.chmod(0o600)
+    process = streaming(http__username='"ann"', http__password_file=f'"{secret}"', http__last_events="true")
+
+    def last(user="ann:open sesame"):
+        return process.get("/api/last-event?table=public.t", user=user)
+    assert (last("ann:no").status, last().status, last().json) == (401, 404, {"event": None})
+    database.run("INSERT INTO t (v) VALUES ('canary-one'); UPDATE t SET v = 'canary-two'; DELETE FROM t")
+    event = eventually(lambda: (found := last()).status == 200 and '"op":"d"' in found.json["event"]["value"]
+                       and found.json["event"], what="the delete, not its tombstone")
+    assert (event["key"], event["cut"]) == ('{"id":1}', False)
+    database.run("INSERT INTO t (v) VALUES (repeat('canary', 5000))")
+    event = eventually(lambda: (found := last().json["event"])["cut"] and found, what="the large one")
+    assert len(event["value"]) == 8192 and event["bytes"] > 30000
+    status = process.get("/status", user="ann:open sesame")
+    assert status.json["last_events"] is True
+    assert process.stop() == 0
+    for text in ("".join(process.lines), status.body):
+        assert "canary" not in text
+
+
+def test_status_says_where_options_were_set_and_names_what_events_are_about(streaming):
+    process = streaming()
+    status = process.get("/status").json
+    origins = status["configuration_origins"]
+    assert re.fullmatch(r"line \d+ of .*config.toml", origins["topic_prefix"])
+    assert "log.level" not in origins and set(origins) <= set(status["configuration"])
+    made = next(event for event in status["events"] if event["event"] == "publication_created")
+    assert f"publication {process.database.publication}" in made["about"]
+    assert process.stop() == 0
+
+
+# ---- top ----
+
+class Screen:
+    """`millrace top` in a terminal of a size."""
+
+    def __init__(self, address, rows=24, columns=80):
+        self.here, there = pty.openpty()
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process = subprocess.Popen([BINARY, "top", "--address", address], stdin=there, stdout=there, stderr=there)
+        os.close(there)
+        os.set_blocking(self.here, False)
+        self.text = ""
+
+    def lines(self):
+        """Those of the last whole drawing, or None."""
+        try:
+            self.text += os.read(self.here, 1 << 16).decode()
+        except BlockingIOError:
+            pass
+        drawings = self.text.split("\x1b[H")
+        whole = [drawing for drawing in drawings if drawing.rstrip("\r\n").endswith("\x1b[J")]
+        return re.sub(r"\x1b\[[KJ]", "", whole[-1]).replace("\r", "").splitlines() if whole else None
+
+    def type(self, key):
+        self.text = ""
+        os.write(self.here, key.encode())
+
+
+def test_top_fits_and_sorts(database, millrace):
+    for name, rows in (("few", 1), ("many", 300), ("a_table_whose_name_is_longer_than_its_column", 20)):
+        database.run(f"CREATE TABLE {name} (id serial PRIMARY KEY)")
+    process = millrace(("few", "many", "a_table_whose_name_is_longer_than_its_column")).start().streaming()
+    for name, rows in (("few", 1), ("many", 300), ("a_table_whose_name_is_longer_than_its_column", 20)):
+        database.run(f"INSERT INTO {name} SELECT FROM generate_series(1, {rows})")
+    acknowledged(process, 321)
+    screen = Screen(process.address())
+
+    def tables():
+        lines = screen.lines() or []
+        heading = next((i for i, line in enumerate(lines) if line.startswith("table ")), None)
+        return heading is not None and [line.split()[0] for line in lines[heading + 1:heading + 4] if line]
+    try:
+        eventually(lambda: len(tables() or []) == 3, what="three tables")
+        screen.type("i")
+        eventually(lambda: (tables() or [""])[0] == "public.many", what="sorted by inserts")
+        screen.type("n")
+        eventually(lambda: (tables() or [""])[-1] == "public.many", what="sorted by name")
+        eventually(lambda: any("█" in line for line in screen.lines() or []), what="bars of the history")
+        shown = screen.lines()
+        assert len(shown) <= 24 and max(map(len, shown)) <= 80
+        assert "q quit" in shown[-1] and "[n] name" in shown[-1]
+        screen.type("q")
+        assert screen.process.wait(30) == 0
+    finally:
+        screen.process.kill()
+        os.close(screen.here)
+    small = Screen(process.address(), rows=10, columns=40)
+    try:
+        shown = eventually(small.lines, what="a drawing")
+        assert len(shown) <= 10 and max(map(len, shown)) <= 40 and "q quit" in shown[-1]
+    finally:
+        small.process.kill()
+        os.close(small.here)
+    assert process.stop() == 0
 
 
 def test_guessing_a_password_takes_time(streaming, tmp_path):

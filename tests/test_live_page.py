@@ -134,6 +134,75 @@ def test_keyboard_and_themes(page, browser):
     assert page.stop() == 0
 
 
+def test_tables_sort_options_have_origins_and_lines_have_gaps(database, millrace, browser, tmp_path):
+    secret = tmp_path / "password"
+    secret.write_text("sesame\n")
+    secret.chmod(0o600)
+    database.run("CREATE TABLE t (id serial PRIMARY KEY, v text); CREATE TABLE u (id serial PRIMARY KEY)")
+    process = millrace(("t", "u"), http__username='"ann"', http__password_file=f'"{secret}"',
+                       http__last_events="true").start().streaming()
+    browser.look(1280)
+    browser.log_in("ann:sesame")
+    browser.driver.get(f"http://{process.address()}/")
+    database.run("INSERT INTO t (v) VALUES ('see me'), ('<b>'); INSERT INTO u DEFAULT VALUES")
+
+    def cells(column):
+        return browser.run("return [...document.querySelectorAll('#tables tbody tr')].map((r) => r.cells[arguments[0]].textContent)",
+                           column)
+
+    def click(selector):
+        browser.run("document.querySelector(arguments[0]).click()", selector)
+    eventually(lambda: sorted(cells(0)) == ["public.t", "public.u"], what="both tables")
+    click("#tables th:nth-child(1) button")
+    assert cells(0) == ["public.t", "public.u"]
+    click("#tables th:nth-child(1) button")
+    assert cells(0) == ["public.u", "public.t"]
+    turned(browser, time.time() * 1000)
+    assert cells(0) == ["public.u", "public.t"]  # it stays sorted
+    click("#tables th:nth-child(2) button")
+    eventually(lambda: cells(1) == ["2", "1"], what="the larger number first")
+    assert browser.run("return document.querySelector('#tables th:nth-child(2)').getAttribute('aria-sort')") == "descending"
+
+    # A click on a table's name shows its last event, as text.
+    assert "see me" not in browser.run("return document.body.textContent")
+    click("#tables tbody tr:nth-child(1) button")
+    event = eventually(lambda: browser.run("return document.getElementById('last-event-text').textContent"), what="the event")
+    assert '"v": "<b>"' in event and '{"id":2}' in event
+
+    # Options: those that are set first, with their place; sizes as people read them.
+    rows = browser.run("return [...document.querySelectorAll('#options tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))")
+    found = {name: (value, origin) for name, value, origin in rows}
+    assert "config.toml" in found["topic_prefix"][1] and rows[0][2] != "default" and rows[-1][2] == "default"
+    assert found["pipeline.memory"] == ("256 MiB", "default")
+    assert any(about for about in browser.run("return [...document.querySelectorAll('#events .about')].map((e) => e.textContent)")
+               if database.publication in about)
+
+    # Flush time is known for the moment of the rows alone: no line leads from them to now.
+    eventually(lambda: browser.run("return rows.length > 6 && rows[rows.length - 1].flush_p99 === null"), what="an idle second")
+    assert browser.run("""const x = (ms) => 1000 + (ms - newest()) / 60, drawn = path('flush_p99', x, () => 0, 100).line;
+        const idle = rows.slice(rows.findLastIndex((row) => known(row.flush_p99)) + 1);
+        return idle.length > 0 && Math.max(...drawn.match(/[ML]\\d+/g).map((p) => Number(p.slice(1)))) < Math.round(x(newest()))""")
+    assert browser.errors() == []
+    assert process.stop() == 0
+
+
+def test_flame_graph_is_dark_where_the_page_is(profiled, browser):
+    process = profiled(endpoints="true", recorder="true")
+    database = process.database
+    browser.look(1280, scheme="dark")
+    browser.driver.get(process.url)
+
+    def busy_and_drawn():
+        database.run("INSERT INTO t (name) SELECT 'x' FROM generate_series(1, 20000)")
+        return browser.run("return Number(document.getElementById('flame').dataset.turn || 0)") > 0
+    eventually(busy_and_drawn, 60, "the flame graph")
+    pixel = """const [done] = arguments, image = document.getElementById('flame'), at = new OffscreenCanvas(image.naturalWidth, image.naturalHeight).getContext('2d');
+        at.drawImage(image, 0, 0); done([...at.getImageData(1, 1, 1, 1).data].slice(0, 3));"""
+    assert max(browser.driver.execute_async_script(pixel)) < 80
+    assert "The profiler has taken" in browser.run("return document.getElementById('flame-note').textContent")
+    assert process.stop() == 0
+
+
 def test_survives_a_restart(database, page, browser):
     database.run("INSERT INTO t (v) VALUES ('x')")
     eventually(lambda: browser.run(READ_FIGURES)["values"].get("millrace_changes_total") == "1", what="the row")

@@ -4,7 +4,7 @@
 
 const MINUTES = [1, 2, 5, 10, 15]; /* a chart's width: the least that holds what there is */
 const KEPT_MS = 15 * 60 * 1000, PERIOD_MS = 1000, HIDDEN_PERIOD_MS = 15000, TIMEOUT_MS = 5000, GAP_MS = 3500;
-const TABLES = 20, EVENTS = 12;
+const TABLES = 200, PARTITIONS = 20, EVENTS = 12;
 const byId = (id) => document.getElementById(id);
 
 /* ---- values as text ---- */
@@ -122,11 +122,18 @@ function path(key, x, y, end) {
     else { line += `L${px} ${y(value)}`; fill += `L${px} ${y(value)}`; }
     pen = px;
   };
-  const lift = () => { if (pen !== null) fill += `L${pen} ${end}Z`; pen = null; };
+  /* A point between two gaps is a dot. */
+  const lift = () => {
+    if (pen === null) return;
+    if (/M[^L]*$/.test(line)) line += 'h0';
+    fill += `L${pen} ${end}Z`;
+    pen = null;
+  };
   let column = null, top = null;
   const flush = () => { if (column !== null) point(column, top); column = null; };
   for (const row of rows) {
-    if (last !== null && row.time_ms - last > GAP_MS) { flush(); lift(); }
+    /* No line where nobody answered, nor across seconds in which nothing was delivered. */
+    if ((last !== null && row.time_ms - last > GAP_MS) || !known(row[key])) { flush(); lift(); }
     last = row.time_ms;
     if (!known(row[key])) continue;
     const px = Math.round(x(row.time_ms));
@@ -277,39 +284,106 @@ function drawFigures(status) {
   ]);
 }
 
-let tablesBefore = null;
+/* ---- tables that a click on a heading sorts ---- */
+
+/* `columns`: [member, as text]; rows are objects. Text sorts from a to z first, numbers from the largest. */
+function makeTable(id, columns, empty) {
+  const table = byId(id), order = {column: null, down: true};
+  let last = [];
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, i) => {
+    const button = element('button', {type: 'button'}, head.textContent);
+    head.replaceChildren(button);
+    button.addEventListener('click', () => {
+      const first = typeof (last[0] || {})[columns[i][0]] !== 'string';
+      order.down = order.column === i ? !order.down : first;
+      order.column = i;
+      draw(last);
+    });
+  });
+  function compare(a, b) {
+    const name = columns[order.column][0], x = a[name], y = b[name];
+    const by = typeof x === 'string' ? x.localeCompare(y) : (known(x) ? x : -1) - (known(y) ? y : -1);
+    return order.down ? -by : by;
+  }
+  function draw(rows) {
+    last = rows;
+    heads.forEach((head, i) => head.setAttribute('aria-sort',
+      order.column !== i ? 'none' : order.down ? 'descending' : 'ascending'));
+    const sorted = order.column === null ? rows : [...rows].sort(compare);
+    const body = sorted.map((row) => element('tr', {}, ...columns.map(([name, shown]) => element('td', {}, shown(row[name], row)))));
+    const none = element('tr', {}, element('td', {colspan: String(columns.length), class: 'empty'}, empty));
+    table.tBodies[0].replaceChildren(...(body.length ? body : [none]));
+  }
+  return draw;
+}
+
+let tablesBefore = null, lastEventsOn = false;
+const tableName = (name) => {
+  if (!lastEventsOn || name === '') return name || '(messages)';
+  const button = element('button', {type: 'button', class: 'link', 'aria-label': `last event of ${name}`}, name);
+  button.addEventListener('click', () => showLastEvent(name));
+  return button;
+};
+const showTables = makeTable('tables', [['table', tableName], ['insert', text.count], ['update', text.count],
+  ['delete', text.count], ['rate', text.short]], 'No change has come yet.');
+const showPartitions = makeTable('partitions', [['topic', String], ['partition', String], ['messages', text.count],
+  ['bytes', text.bytes]], 'Nothing is in flight.');
 
 function drawTables(status) {
   const sum = (table) => table.insert + table.update + table.delete + table.truncate + table.message;
   const seconds = tablesBefore ? (status.time_ms - tablesBefore.time_ms) / 1000 : 0;
-  const body = status.tables.map((table) => {
+  lastEventsOn = status.last_events;
+  if (document.activeElement.closest('#tables tbody') === null) showTables(status.tables.map((table) => {
     const before = tablesBefore && tablesBefore.sums[table.table];
     const rate = seconds > 0 && before !== undefined && sum(table) >= before ? (sum(table) - before) / seconds : null;
-    return element('tr', {}, ...[table.table || '(messages)', text.count(table.insert), text.count(table.update),
-      text.count(table.delete), text.short(rate)].map((cell) => element('td', {}, cell)));
-  });
+    return {...table, rate};
+  }));
   tablesBefore = {time_ms: status.time_ms, sums: Object.fromEntries(status.tables.map((t) => [t.table, sum(t)]))};
-  const empty = element('tr', {}, element('td', {colspan: '5', class: 'empty'}, 'No change has come yet.'));
-  byId('tables').tBodies[0].replaceChildren(...(body.length ? body : [empty]));
   const more = status.table_count - status.tables.length;
   byId('tables-more').hidden = more <= 0;
   say(byId('tables-more'), `and ${more} more; the busiest ${TABLES} are shown`);
 }
 
+/* Rows are shown only when a person asks for them, and only where the configuration allows it. */
+async function showLastEvent(name) {
+  document.activeElement.blur();
+  const answer = await fetch(`api/last-event?table=${encodeURIComponent(name)}`, {cache: 'no-store'});
+  const event = (await answer.json()).event;
+  byId('last-event').hidden = false;
+  say(byId('last-event-title'), event ? `Last event of ${name}, ${clock(event.time_ms)}, ${text.bytes(event.bytes)}` +
+    (event.cut ? ', cut' : '') : `No event of ${name} is kept.`);
+  const pretty = (value) => { try { return JSON.stringify(JSON.parse(value), null, 2); } catch (_) { return value; } };
+  say(byId('last-event-text'), event ? `${event.key}\n${pretty(event.value)}` : '');
+}
+
 function drawPartitions(status) {
-  const list = status.in_flight.partitions;
   byId('partitions-section').hidden = status.sink.type !== 'kafka';
-  const body = list.slice(0, TABLES).map((p) => element('tr', {}, ...[p.topic, String(p.partition),
-    text.count(p.messages), text.bytes(p.bytes)].map((cell) => element('td', {}, cell))));
-  const empty = element('tr', {}, element('td', {colspan: '4', class: 'empty'}, 'Nothing is in flight.'));
-  byId('partitions').tBodies[0].replaceChildren(...(body.length ? body : [empty]));
+  showPartitions(status.in_flight.partitions.slice(0, PARTITIONS));
+}
+
+/* What is set, and where; defaults behind it. It does not change while this millrace runs. */
+const SIZES = /(_size|_max|memory|batch_size|change_max)$/;
+function optionValue(value, name) {
+  if (typeof value === 'number' && SIZES.test(name) && value >= 1024) return text.bytes(value);
+  return typeof value === 'string' ? value || '–' : JSON.stringify(value);
+}
+const showOptions = makeTable('options', [['name', String], ['value', String], ['origin', String]], '');
+
+function drawOptions(status) {
+  if (byId('options').dataset.start === String(status.process.start_time)) return;
+  byId('options').dataset.start = status.process.start_time;
+  const rows = Object.entries(status.configuration).map(([name, value]) =>
+    ({name, value: optionValue(value, name), origin: status.configuration_origins[name] || 'default'}));
+  showOptions([...rows.filter((row) => row.origin !== 'default'), ...rows.filter((row) => row.origin === 'default')]);
 }
 
 function drawEvents(status) {
   const shown = status.events.slice(-EVENTS).reverse();
   byId('events').replaceChildren(...shown.map((event) => element('li', {class: event.level},
     element('time', {}, clock(event.time_ms)),
-    element('p', {}, element('b', {}, words(event.event)), ' ' + event.text))));
+    element('p', {}, element('b', {}, words(event.event)), ' ' + event.text,
+      ...(event.about ? [' ', element('span', {class: 'about'}, event.about)] : [])))));
 }
 
 function drawLinks(status) {
@@ -326,6 +400,13 @@ const FLAME = '/pprof/last-minute/flamegraph';
 const FLAME_PERIOD_MS = 10000;
 let flameAskedMs = 0;
 
+/* Of the CPU time of the whole process since its start. */
+function profilerCost(status) {
+  if (!known(status.profiler_seconds) || !(status.process.cpu_seconds > 0)) return '';
+  const share = 100 * status.profiler_seconds / status.process.cpu_seconds;
+  return ` The profiler has taken ${text.seconds(status.profiler_seconds)} of CPU time, ${share.toFixed(1)} % of the process'.`;
+}
+
 async function showFlame(path) {
   const width = Math.max(300, Math.round(byId('flame-note').clientWidth));
   const answer = await fetch(`${path}?image_width=${width}&min_width=1`, {cache: 'no-store'});
@@ -341,7 +422,7 @@ async function showFlame(path) {
 function drawFlame(status) {
   const on = status.links.some((link) => link.path === FLAME);
   const path = FLAME.slice(1);
-  say(byId('flame-note'), on ? 'Drawn anew every ten seconds. Click it to search and zoom.'
+  say(byId('flame-note'), on ? 'Drawn anew every ten seconds. Click it to search and zoom.' + profilerCost(status)
     : 'Off. Set endpoints = true and recorder = true under [profiling] and start again to see it here.');
   if (!on) byId('flame-link').hidden = true;
   if (!on || document.hidden || Date.now() - flameAskedMs < FLAME_PERIOD_MS) return;
@@ -380,7 +461,7 @@ async function turn() {
       [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
     if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all anew with the next turn
     takeRows(history);
-    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawEvents, drawLinks, drawFlame]) draw(status);
+    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawOptions, drawEvents, drawLinks, drawFlame]) draw(status);
     drawStrip();
     drawCharts();
     lostAt = null;

@@ -40,7 +40,8 @@ static int64_t wall_ms(void)
 
 /* ---- log records ---- */
 
-static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence)
+static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
+                    const struct mr_log_field *fields)
 {
     struct mr_monitor *monitor = context;
     pthread_mutex_lock(&monitor->events_lock);
@@ -49,6 +50,7 @@ static void observe(void *context, enum mr_log_level level, const char *event, c
     kept->level = level;
     snprintf(kept->event, sizeof(kept->event), "%s", event);
     snprintf(kept->text, sizeof(kept->text), "%s", sentence);
+    mr_log_fields_text(fields, kept->about, sizeof(kept->about));
     pthread_mutex_unlock(&monitor->events_lock);
 }
 
@@ -148,6 +150,11 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     now->bottleneck = monitor->bottleneck;
 }
 
+static int64_t highest_ns(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static mr_lsn highest(mr_lsn a, mr_lsn b)
 {
     return a > b ? a : b;
@@ -165,6 +172,27 @@ static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor
     int64_t by_clock_ns = now->time_ms * 1000000 - monitor->commit_us * 1000;
     int64_t passed_ns = now_ns - monitor->commit_confirmed_ns;
     return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
+}
+
+/* WAL that nobody captures (of a vacuum, of other tables) is no lag. What the server had written when it was looked at
+ * has been passed by the stream once that has received as much; when nothing is in flight then, all that was captured
+ * of it is delivered. */
+static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                                 int64_t now_ns)
+{
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    bool delivered = pipeline->source_connected && now->sink.records_in_flight == 0 &&
+                     pipeline->in_flight_batches == 0;
+    if (pipeline->received_lsn < monitor->seen_lsn) {
+        return;
+    }
+    bool passed_all = pipeline->received_lsn >= now->server_lsn;
+    if (delivered && pipeline->received_lsn != 0) {
+        monitor->caught_up_ns =
+            passed_all ? now_ns : highest_ns(monitor->caught_up_ns, monitor->seen_ns);
+    }
+    monitor->seen_lsn = now->server_lsn;
+    monitor->seen_ns = now_ns;
 }
 
 /* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
@@ -187,6 +215,7 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     if (now->lag_bytes == 0 && confirmed != 0) {
         monitor->caught_up_ns = now_ns;
     }
+    look_what_has_passed(monitor, now, now_ns);
     if (now->lag_bytes > 0 && monitor->behind_ns == 0) {
         monitor->behind_ns = now_ns;
     }

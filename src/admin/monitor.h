@@ -61,8 +61,9 @@ struct mr_monitor_sample {
 struct mr_monitor_event {
     int64_t time_ms;
     enum mr_log_level level;
-    char event[40];                 /* "source_lost" */
-    char text[MR_MONITOR_TEXT_MAX]; /* the sentence, cut */
+    char event[40];                  /* "source_lost" */
+    char text[MR_MONITOR_TEXT_MAX];  /* the sentence, cut */
+    char about[MR_MONITOR_TEXT_MAX]; /* the fields, cut: "topic shop.public.orders, partitions 3" */
 };
 
 /* All that /status, /readyz and the live page need, of one moment. */

@@ -39,6 +39,8 @@ struct mr_monitor {
     int64_t state_since_ns;
     enum mr_stage bottleneck;
     int64_t caught_up_ns;        /* when all was confirmed last; 0: not seen yet */
+    mr_lsn seen_lsn;             /* where the server's WAL ended when it was last looked at, */
+    int64_t seen_ns;             /* and when that was */
     int64_t behind_ns;           /* when something was first seen to wait; 0: not yet */
     int64_t commit_us;           /* time of the newest confirmed commit, */
     int64_t commit_confirmed_ns; /* and when it was first seen to be that */

@@ -172,6 +172,34 @@ static void test_lag_grows_from_when_it_is_first_seen(void **state)
     mr_monitor_snapshot_free(now);
 }
 
+/* Vacuum writes and writes, and the stream passes it: there is always WAL that is not confirmed, and nothing waits. What
+ * the stream has not passed yet may hold something, and so does what is not acknowledged. */
+static void test_wal_that_nobody_captures_is_no_lag(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_pipeline *pipeline = fixture->pipeline;
+    struct mr_monitor_snapshot *now = NULL;
+    static const enum mr_handshake_event steps[] = {MR_HANDSHAKE_CLAIM, MR_HANDSHAKE_LOAD,
+                                                    MR_HANDSHAKE_LOADED, MR_HANDSHAKE_OPENED};
+    for (size_t i = 0; i < MR_ARRAY_LEN(steps); i++) {
+        assert_true(mr_handshake_step(&pipeline->handshake, 0, steps[i]));
+    }
+    atomic_store(&pipeline->confirmed, 100);
+    for (mr_lsn received = 200; received < 1000; received += 100) {
+        atomic_store(&pipeline->received, received);
+        now = mr_monitor_snapshot_new(fixture->monitor);
+        assert_int_equal(now->lag_bytes, received - 100);
+        assert_true(now->lag_seconds == 0);
+        mr_monitor_snapshot_free(now);
+        poll(NULL, 0, 2);
+    }
+    assert_true(mr_handshake_step(&pipeline->handshake, 0, MR_HANDSHAKE_LOSE));
+    poll(NULL, 0, 5);
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_true(now->lag_seconds * 1000 >= 4);
+    mr_monitor_snapshot_free(now);
+}
+
 static void test_log_records_are_kept_to_a_number(void **state)
 {
     struct fixture *fixture = *state;
@@ -180,7 +208,8 @@ static void test_log_records_are_kept_to_a_number(void **state)
     for (int i = 0; i < MR_MONITOR_EVENTS + 10; i++) {
         char sentence[32];
         snprintf(sentence, sizeof(sentence), "number %d", i);
-        mr_log(MR_LOG_WARN, "source_lost", sentence);
+        mr_log(MR_LOG_WARN, "source_lost", sentence, MR_LOG_STR("slot", "a"), MR_LOG_INT("n", i),
+               MR_LOG_LSN("at", 0x1600000002));
     }
     mr_log_configure(MR_LOG_INFO, MR_LOG_TEXT);
     struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
@@ -188,6 +217,7 @@ static void test_log_records_are_kept_to_a_number(void **state)
     assert_string_equal(now->events[0].text, "number 10");
     assert_string_equal(now->events[MR_MONITOR_EVENTS - 1].text, "number 73");
     assert_string_equal(now->events[0].event, "source_lost");
+    assert_string_equal(now->events[0].about, "slot a, n 10, at 16/2");
     assert_int_equal(now->events[0].level, MR_LOG_WARN);
     mr_monitor_snapshot_free(now);
 }
@@ -221,6 +251,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_snapshot_tells_state_and_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_wal_that_nobody_captures_is_no_lag, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, setup, teardown),
         cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on, setup,
                                         teardown),

@@ -168,6 +168,39 @@ static void history(void *context, struct mr_http_request *request)
     free(samples);
 }
 
+/* ---- /api/last-event ---- */
+
+static void print_bytes(FILE *out, const uint8_t *bytes, size_t len)
+{
+    uint8_t *quoted = MR_ALLOC(len * 6 + 2);
+    struct mr_buffer buffer = mr_buffer_init(quoted, len * 6 + 2);
+    mr_json_string(&buffer, bytes, len);
+    fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
+    free(quoted);
+}
+
+static void last_event(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    const char *table = mr_http_parameter(request, "table");
+    struct mr_last_event *event = MR_NEW(struct mr_last_event);
+    if (table == NULL || !mr_table_counts_last(pages->last_events, table, event)) {
+        mr_http_status(request, 404);
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"event\":null}\n");
+    } else {
+        FILE *out = mr_http_body(request, JSON_TYPE);
+        fprintf(out, "{\"event\":{\"time_ms\":%" PRId64 ",\"bytes\":%zu,\"key\":",
+                event->time_ns / 1000000, event->value_len);
+        print_bytes(out, event->key, event->key_kept);
+        fputs(",\"value\":", out);
+        print_bytes(out, event->value, event->value_kept);
+        fprintf(out, ",\"cut\":%s}}\n",
+                event->key_kept < event->key_len || event->value_kept < event->value_len ? "true"
+                                                                                         : "false");
+    }
+    free(event);
+}
+
 /* ---- the live page ---- */
 
 /* Nothing from elsewhere, nothing inline, in nobody's frame. */
@@ -225,5 +258,10 @@ void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
                               .context = (void *)(uintptr_t)pages,
                               .open = routes[i].open,
                           });
+    }
+    if (pages->last_events != NULL) {
+        mr_http_add(http, &(struct mr_http_route){.path = "/api/last-event",
+                                                  .handler = last_event,
+                                                  .context = (void *)(uintptr_t)pages});
     }
 }

@@ -13,6 +13,10 @@ struct mr_pages {
     const char *publication;
     const char *sink;          /* "kafka" */
     const char *configuration; /* a JSON object, without secrets */
+    const char *origins; /* a JSON object: of each option that is set, "line 12 of config.toml" */
+    const struct mr_table_counts *last_events; /* NULL: events are nobody's to read */
+    double (*profiler_seconds)(
+        void); /* CPU time that the profiler has taken; NULL: there is none */
 };
 
 /* Adds the routes. `pages` stays the caller's and outlives the server. */

@@ -223,6 +223,7 @@ static void add_events(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         cJSON_AddStringToObject(item, "level", levels[event->level]);
         cJSON_AddStringToObject(item, "event", event->event);
         cJSON_AddStringToObject(item, "text", event->text);
+        cJSON_AddStringToObject(item, "about", event->about);
         cJSON_AddItemToArray(events, item);
     }
 }
@@ -275,6 +276,11 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_process(root, &snapshot->process);
     add_links(root, pages->http);
     cJSON_AddItemToObject(root, "configuration", cJSON_CreateRaw(pages->configuration));
+    cJSON_AddItemToObject(root, "configuration_origins", cJSON_CreateRaw(pages->origins));
+    cJSON_AddBoolToObject(root, "last_events", pages->last_events != NULL);
+    if (pages->profiler_seconds != NULL) {
+        add_number(root, "profiler_seconds", pages->profiler_seconds());
+    }
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     MR_ASSERT(text != NULL);

@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -164,11 +165,31 @@ void mr_log_configure(enum mr_log_level level, enum mr_log_format form)
     mr_log_writer_tell(format_dropped);
 }
 
+void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_t size)
+{
+    size_t len = 0;
+    ret_text[0] = '\0';
+    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END && len < size; fields++) {
+        char number[32] = "";
+        const char *value = number;
+        if (fields->kind == MR_LOG_FIELD_STRING) {
+            value = fields->string;
+        } else if (fields->kind == MR_LOG_FIELD_INT) {
+            snprintf(number, sizeof(number), "%" PRId64, fields->number);
+        } else {
+            snprintf(number, sizeof(number), "%X/%X", (unsigned)(fields->lsn >> 32),
+                     (unsigned)fields->lsn);
+        }
+        len += (size_t)snprintf(ret_text + len, size - len, "%s%s %s", len == 0 ? "" : ", ",
+                                fields->name, value);
+    }
+}
+
 void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
                   const struct mr_log_field *fields)
 {
     if (log_observer != NULL && level >= MR_LOG_INFO) {
-        log_observer(log_observer_context, level, event, sentence);
+        log_observer(log_observer_context, level, event, sentence, fields);
     }
     if (level < log_level) {
         return;

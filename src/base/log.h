@@ -20,10 +20,12 @@ void mr_log_configure(enum mr_log_level level, enum mr_log_format form);
 void mr_log_start(void);
 void mr_log_stop(void);
 
+struct mr_log_field;
+
 /* Gets each record of level info or above, whatever the configured level; on the thread that logs, so it must
  * not wait and must not log. Before the first thread; NULL takes it away again after the last. */
 typedef void (*mr_log_observer_fn)(void *context, enum mr_log_level level, const char *event,
-                                   const char *sentence);
+                                   const char *sentence, const struct mr_log_field *fields);
 void mr_log_observe(mr_log_observer_fn observer, void *context);
 
 /* Records dropped because stderr did not take them. */
@@ -47,6 +49,10 @@ struct mr_log_field {
 /* Printed as PostgreSQL prints it, 16/B374D848. */
 #define MR_LOG_LSN(field_name, value)                                                              \
     ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_LSN, .lsn = (value)})
+
+/* Writes fields for people, "topic shop.public.orders, partitions 3", as far as they fit into `size` bytes; "" when
+ * there are none. */
+void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_t size);
 
 /* `fields` ends with a record of kind MR_LOG_FIELD_END, or is NULL. */
 void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,

@@ -36,6 +36,7 @@ struct app {
     struct mr_http *http; /* NULL: not wanted */
     struct mr_pages pages;
     char *configuration; /* behind `pages` */
+    char *origins;
 };
 
 /* The database's name is known once the source is open. */
@@ -87,6 +88,9 @@ static void app_wire(struct app *app)
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
     app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
+    if (app->config->http.enabled && app->config->values.http_last_events != 0) {
+        mr_table_counts_keep_last(app->table_counts);
+    }
     app->config->encode.counts = app->table_counts;
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
@@ -112,13 +116,18 @@ static void http_wire(struct app *app)
         return;
     }
     app->configuration = mr_config_json(app->config);
+    app->origins = mr_config_origins_json(app->config);
     app->http = mr_http_new(&app->config->http);
-    app->pages = (struct mr_pages){.monitor = app->monitor,
-                                   .http = app->http,
-                                   .slot = app->config->source.slot,
-                                   .publication = app->config->source.publication,
-                                   .sink = app->sink->ops->name,
-                                   .configuration = app->configuration};
+    app->pages = (struct mr_pages){
+        .monitor = app->monitor,
+        .http = app->http,
+        .slot = app->config->source.slot,
+        .publication = app->config->source.publication,
+        .sink = app->sink->ops->name,
+        .configuration = app->configuration,
+        .origins = app->origins,
+        .last_events = app->config->values.http_last_events != 0 ? app->table_counts : NULL,
+        .profiler_seconds = app->config->profiles ? mr_profiling_seconds : NULL};
     mr_pages_add(app->http, &app->pages);
 }
 
@@ -140,6 +149,7 @@ static void watchers_stop(struct app *app)
 static void app_free(struct app *app)
 {
     free(app->configuration);
+    free(app->origins);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
     mr_pipeline_free(app->pipeline);

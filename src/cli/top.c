@@ -1,5 +1,4 @@
-#include "cli/cli.h"
-
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,7 +7,34 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { PERIOD_MS = 1000 };
+#include "cli/cli.h"
+#include "cli/show.h"
+
+enum {
+    PERIOD_MS = 1000,
+    BARS = 38, /* seconds of history */
+    COLUMNS_DEFAULT = 80,
+    ROWS_DEFAULT = 24,
+    TABLES_MIN = 3,
+    EVENTS_SHOWN = 3,
+    TABLES_MAX = 200,
+};
+
+/* What the person at the keys has chosen, and what the last answer was, for the rates of tables. */
+struct top {
+    char sort; /* the key that was typed: one of sorts[] */
+    cJSON *before;
+    unsigned columns, rows; /* of the terminal */
+};
+
+static const struct {
+    char key;
+    const char *name;   /* in the hint */
+    const char *member; /* of a table; NULL: the rate */
+} sorts[] = {
+    {'r', "rate", NULL},        {'n', "name", "table"},     {'i', "inserts", "insert"},
+    {'u', "updates", "update"}, {'d', "deletes", "delete"},
+};
 
 static volatile sig_atomic_t interrupted;
 
@@ -18,33 +44,304 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-/* Lines that don't fit on the screen are left out, and what an earlier drawing left behind is wiped. */
-static void draw(FILE *to, const char *text)
+/* ---- the text ---- */
+
+typedef struct mr_show_text (*show_fn)(double value);
+
+struct column {
+    double values[BARS]; /* oldest first; NaN: nothing was measured */
+};
+
+/* The newest seconds of one column of /api/history. */
+static struct column history_column(const cJSON *history, const char *name)
 {
-    struct winsize window = {0};
-    bool terminal = ioctl(fileno(to), TIOCGWINSZ, &window) == 0 && window.ws_row > 1;
-    size_t columns = terminal ? window.ws_col : SIZE_MAX;
-    size_t rows = terminal ? window.ws_row - 1u : SIZE_MAX;
-    fputs(terminal ? "\033[H" : "", to);
-    for (size_t row = 0; row < rows && *text != '\0'; row++) {
-        size_t len = strcspn(text, "\n");
-        size_t shown = len < columns ? len : columns;
-        while (shown < len && ((unsigned char)text[shown] & 0xc0) == 0x80) {
-            shown--; /* not in the middle of a character */
+    struct column ret;
+    const cJSON *columns = mr_show_at(history, "columns", NULL);
+    const cJSON *rows = mr_show_at(history, "rows", NULL);
+    int at = 0;
+    const cJSON *title;
+    cJSON_ArrayForEach(title, columns)
+    {
+        if (strcmp(mr_show_word(title), name) == 0) {
+            break;
         }
-        fprintf(to, "%.*s%s\n", (int)shown, text, terminal ? "\033[K" : "");
+        at++;
+    }
+    int count = cJSON_GetArraySize(rows);
+    for (int i = 0; i < BARS; i++) {
+        int row = count - BARS + i;
+        const cJSON *values = row < 0 ? NULL : cJSON_GetArrayItem(rows, row);
+        ret.values[i] = mr_show_number(cJSON_GetArrayItem(values, at));
+    }
+    return ret;
+}
+
+static void print_history(const cJSON *history, const char *label, const char *name, show_fn show,
+                          FILE *to)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    struct column column = history_column(history, name);
+    double most = 0;
+    for (int i = 0; i < BARS; i++) {
+        most = column.values[i] > most ? column.values[i] : most;
+    }
+    fprintf(to, "%-14s %11s  ", label, show(column.values[BARS - 1]).bytes);
+    for (int i = 0; i < BARS; i++) {
+        double part = most > 0 ? column.values[i] / most : 0;
+        fputs(isfinite(column.values[i]) ? bars[(int)(part * 7 + 0.5)] : " ", to);
+    }
+    fprintf(to, "  %s\n", show(most).bytes);
+}
+
+static void print_heading(const cJSON *status, FILE *to)
+{
+    double since = (mr_show_number(mr_show_at(status, "time_ms", NULL)) -
+                    mr_show_number(mr_show_at(status, "state_since_ms", NULL))) /
+                   1e3;
+    fprintf(to, "millrace %s  %s for %s  bottleneck: %s\n",
+            mr_show_word(mr_show_at(status, "version", NULL)),
+            mr_show_word(mr_show_at(status, "state", NULL)), mr_show_seconds(since).bytes,
+            mr_show_word(mr_show_at(status, "bottleneck", NULL)));
+    const char *reason = mr_show_word(mr_show_at(status, "reason", NULL));
+    fprintf(to, "%s\n", reason);
+}
+
+static void print_slot(const cJSON *status, FILE *to)
+{
+    const cJSON *slot = mr_show_at(status, "slot", NULL);
+    double forecast = mr_show_number(mr_show_at(slot, "forecast_seconds", NULL));
+    fprintf(to, "slot %s  %s  keeps %s of WAL%s%s\n", mr_show_word(mr_show_at(slot, "name", NULL)),
+            cJSON_IsTrue(mr_show_at(slot, "known", NULL))
+                ? mr_show_word(mr_show_at(slot, "wal_status", NULL))
+                : "not looked at",
+            mr_show_bytes(mr_show_number(mr_show_at(slot, "retained_bytes", NULL))).bytes,
+            isfinite(forecast) ? "  lost in " : "",
+            isfinite(forecast) ? mr_show_seconds(forecast).bytes : "");
+}
+
+static uint64_t changes_of(const cJSON *table)
+{
+    static const char *const members[] = {"insert", "update", "delete", "truncate", "message"};
+    double sum = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(members); i++) {
+        double value = mr_show_number(mr_show_at(table, members[i], NULL));
+        sum += isfinite(value) ? value : 0;
+    }
+    return (uint64_t)sum;
+}
+
+/* Changes a second since the answer before; NaN for a table that was not there. */
+static double rate_of(const struct top *top, const cJSON *status, const cJSON *table)
+{
+    const cJSON *other;
+    double seconds = (mr_show_number(mr_show_at(status, "time_ms", NULL)) -
+                      mr_show_number(mr_show_at(top->before, "time_ms", NULL))) /
+                     1e3;
+    cJSON_ArrayForEach(other, mr_show_at(top->before, "tables", NULL))
+    {
+        if (strcmp(mr_show_word(mr_show_at(other, "table", NULL)),
+                   mr_show_word(mr_show_at(table, "table", NULL))) == 0) {
+            double grown = (double)changes_of(table) - (double)changes_of(other);
+            return seconds > 0 && grown >= 0 ? grown / seconds : NAN;
+        }
+    }
+    return NAN;
+}
+
+struct line {
+    const cJSON *table;
+    double rate;
+    const char *member; /* that is sorted by; NULL: the rate */
+};
+
+static double sort_value(const struct line *line)
+{
+    double value = line->member == NULL
+                       ? line->rate
+                       : mr_show_number(mr_show_at(line->table, line->member, NULL));
+    return isfinite(value) ? value : -1;
+}
+
+static int by_choice(const void *a, const void *b)
+{
+    const struct line *first = a;
+    const struct line *second = b;
+    double x = sort_value(first);
+    double y = sort_value(second);
+    if (x != y) {
+        return x < y ? 1 : -1;
+    }
+    return strcmp(mr_show_word(mr_show_at(first->table, "table", NULL)),
+                  mr_show_word(mr_show_at(second->table, "table", NULL)));
+}
+
+static void print_tables(const struct top *top, const cJSON *status, unsigned shown, FILE *to)
+{
+    static struct line lines[TABLES_MAX];
+    const char *member = NULL;
+    for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
+        member = sorts[i].key == top->sort ? sorts[i].member : member;
+    }
+    unsigned count = 0;
+    const cJSON *table;
+    cJSON_ArrayForEach(table, mr_show_at(status, "tables", NULL))
+    {
+        if (count < TABLES_MAX) {
+            lines[count++] = (struct line){table, rate_of(top, status, table), member};
+        }
+    }
+    qsort(lines, count, sizeof(*lines), by_choice);
+    fprintf(to, "%-30s %11s %11s %11s %11s\n", "table", "inserts", "updates", "deletes",
+            "changes/s");
+    for (unsigned i = 0; i < count && i < shown; i++) {
+        table = lines[i].table;
+        fprintf(to, "%-30.30s %11s %11s %11s %11s\n",
+                mr_show_word(mr_show_at(table, "table", NULL)),
+                mr_show_count(mr_show_number(mr_show_at(table, "insert", NULL))).bytes,
+                mr_show_count(mr_show_number(mr_show_at(table, "update", NULL))).bytes,
+                mr_show_count(mr_show_number(mr_show_at(table, "delete", NULL))).bytes,
+                mr_show_count(lines[i].rate).bytes);
+    }
+}
+
+static void print_events(const cJSON *status, FILE *to)
+{
+    const cJSON *events = mr_show_at(status, "events", NULL);
+    int count = cJSON_GetArraySize(events);
+    for (int i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++) {
+        const cJSON *event = cJSON_GetArrayItem(events, i);
+        fprintf(to, "%s %s: %s  %s\n",
+                mr_show_clock(mr_show_number(mr_show_at(event, "time_ms", NULL))).bytes,
+                mr_show_word(mr_show_at(event, "event", NULL)),
+                mr_show_word(mr_show_at(event, "text", NULL)),
+                mr_show_word(mr_show_at(event, "about", NULL)));
+    }
+}
+
+static void print_hint(const struct top *top, FILE *to)
+{
+    fputs("q quit  sort by", to);
+    for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
+        fprintf(to, sorts[i].key == top->sort ? "  [%c] %s" : "  %c %s", sorts[i].key,
+                sorts[i].name);
+    }
+    fputc('\n', to);
+}
+
+static void print_all(const struct top *top, const cJSON *status, const cJSON *history, FILE *to)
+{
+    print_heading(status, to);
+    print_history(history, "changes/s", "changes_rate", mr_show_count, to);
+    print_history(history, "delivered/s", "records_rate", mr_show_count, to);
+    print_history(history, "bytes/s", "bytes_rate", mr_show_bytes, to);
+    print_history(history, "in flight", "messages_in_flight", mr_show_count, to);
+    print_history(history, "flush p99", "flush_p99", mr_show_seconds, to);
+    print_history(history, "latency p99", "latency_p99", mr_show_seconds, to);
+    print_history(history, "behind", "lag_seconds", mr_show_seconds, to);
+    print_history(history, "not confirmed", "lag_bytes", mr_show_bytes, to);
+    print_history(history, "memory", "resident_bytes", mr_show_bytes, to);
+    print_slot(status, to);
+    /* Above the tables 12 lines and their heading, below them events and hint, and two lines between. */
+    unsigned others = 13 + EVENTS_SHOWN + 1 + 2;
+    unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
+    fputc('\n', to);
+    print_tables(top, status, room, to);
+    fputc('\n', to);
+    print_events(status, to);
+    print_hint(top, to);
+}
+
+/* ---- the terminal ---- */
+
+/* The length of as much of a line as fits into that many columns; each character takes one. */
+static size_t fitting(const char *line, size_t len, unsigned columns)
+{
+    size_t at = 0;
+    while (at < len && columns-- > 0) {
+        do {
+            at++;
+        } while (at < len && ((unsigned char)line[at] & 0xc0) == 0x80);
+    }
+    return at;
+}
+
+/* The last line, the hint, is always there; lines above it that don't fit are left out. What an earlier drawing left
+ * behind is wiped. */
+static void draw(const struct top *top, bool terminal, const char *text, FILE *to)
+{
+    unsigned count = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        count += *c == '\n';
+    }
+    fputs(terminal ? "\033[H" : "", to);
+    for (unsigned row = 0; *text != '\0'; row++) {
+        size_t len = strcspn(text, "\n");
+        bool left_out =
+            terminal && count > top->rows - 1 && row >= top->rows - 2 && row + 1 < count;
+        if (!left_out) {
+            fprintf(to, "%.*s%s\n", (int)fitting(text, len, top->columns), text,
+                    terminal ? "\033[K" : "");
+        }
         text += len + (text[len] == '\n');
     }
     fputs(terminal ? "\033[J" : "\n", to);
     fflush(to);
 }
 
-static bool wants_to_leave(int wait_ms)
+static bool measure(struct top *top, FILE *to)
+{
+    struct winsize window = {0};
+    bool terminal = ioctl(fileno(to), TIOCGWINSZ, &window) == 0 && window.ws_row > 2;
+    top->columns = terminal ? window.ws_col : COLUMNS_DEFAULT;
+    top->rows = terminal ? window.ws_row : ROWS_DEFAULT;
+    return terminal;
+}
+
+static void show(struct top *top, const struct mr_http_options *server, FILE *to)
+{
+    bool terminal = measure(top, to);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *page = open_memstream(&text, &len);
+    MR_ASSERT(page != NULL);
+    struct mr_error error = {0};
+    cJSON *status = NULL;
+    cJSON *history = NULL;
+    mr_status asked = mr_show_ask(server, "/status?tables=200", &status, &error);
+    if (asked == MR_OK) {
+        double newest_ms = mr_show_number(mr_show_at(status, "time_ms", NULL));
+        char path[64];
+        snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
+        asked = mr_show_ask(server, path, &history, &error);
+    }
+    if (asked == MR_OK) {
+        print_all(top, status, history, page);
+    } else {
+        fprintf(page, "%s\nq quit\n", error.text);
+    }
+    fclose(page);
+    draw(top, terminal, text, to);
+    free(text);
+    cJSON_Delete(history);
+    if (status != NULL) {
+        cJSON_Delete(top->before);
+        top->before = status;
+    }
+}
+
+/* Waits a period, or for a key. True: leave. */
+static bool wait_for_key(struct top *top)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
-    bool typed = poll(&input, isatty(STDIN_FILENO) ? 1 : 0, wait_ms) > 0;
-    return interrupted || (typed && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q'));
+    bool typed = poll(&input, isatty(STDIN_FILENO) ? 1 : 0, PERIOD_MS) > 0;
+    if (typed && read(STDIN_FILENO, &key, 1) != 1) {
+        return true;
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
+        top->sort = key == sorts[i].key ? key : top->sort;
+    }
+    return interrupted || key == 'q';
 }
 
 void mr_ask_top(const struct mr_http_options *server, FILE *to)
@@ -59,19 +356,11 @@ void mr_ask_top(const struct mr_http_options *server, FILE *to)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
+    struct top top = {.sort = 'r'};
     do {
-        char *text = NULL;
-        size_t len = 0;
-        FILE *page = open_memstream(&text, &len);
-        MR_ASSERT(page != NULL);
-        struct mr_error error = {0};
-        if (mr_ask_status(server, page, &error) != MR_OK) {
-            fprintf(page, "%s\n", error.text);
-        }
-        fclose(page);
-        draw(to, text);
-        free(text);
-    } while (!wants_to_leave(PERIOD_MS));
+        show(&top, server, to);
+    } while (!wait_for_key(&top));
+    cJSON_Delete(top.before);
     if (terminal) {
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
     }

@@ -61,6 +61,9 @@ void mr_config_print_problems(const struct mr_config *config, FILE *to);
 /* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. */
 char *mr_config_json(const struct mr_config *config);
 
+/* Of each option that is not at its default: where it was set, {"topic_prefix":"line 2 of config.toml"}; malloc'ed. */
+char *mr_config_origins_json(const struct mr_config *config);
+
 /* docs/configuration.md, and the list of `millrace help options`. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_options(FILE *to);

@@ -120,6 +120,9 @@ static void test_http_options(void **state)
         {"http.address = \"[::1]:80\"\nhttp.connections = 4", NULL},
         {"http.enabled = false\nhttp.username = \"ann\"", NULL},
         {"http.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"", NULL},
+        {"http.last_events = true\nhttp.username = \"ann\"\nhttp.password_env = \"TEST_HTTP\"",
+         NULL},
+        {"http.last_events = true", "shows rows"},
         {"http.address = \"nonsense\"", "http.address"},
         {"http.connections = 3", "http.connections"},
         {"http.username = \"ann\"", "belong together"},
@@ -141,6 +144,10 @@ static void test_http_options(void **state)
             assert_non_null(strstr(json, "\"tables\":[\"t\"]"));
             assert_non_null(strstr(json, "\"sink.type\":\"discard\""));
             assert_null(strstr(json, "sesame"));
+            free(json);
+            json = mr_config_origins_json(config);
+            assert_non_null(strstr(json, "\"sink.type\":\"line 2 of "));
+            assert_null(strstr(json, "log.level")); /* a default */
             free(json);
         }
         mr_config_free(config);

@@ -56,6 +56,11 @@ static void build_password(struct mr_config *config)
                 "http.username and http.password_env or password_file belong together; set both "
                 "or none");
     }
+    if (values->http_last_events != 0 && !password_wanted) {
+        PROBLEM(config, LINE(config, http_last_events),
+                "http.last_events shows rows to whoever may ask; set http.username and "
+                "http.password_env or password_file");
+    }
     config->http.username = values->http_username[0] == '\0' ? NULL : values->http_username;
     config->http.password = password;
 }
@@ -121,6 +126,26 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
         break;
     }
     return cJSON_CreateNumber((double)*(const int64_t *)field);
+}
+
+char *mr_config_origins_json(const struct mr_config *config)
+{
+    cJSON *object = cJSON_CreateObject();
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        uint32_t line = config->values.lines[i];
+        char origin[320];
+        snprintf(origin, sizeof(origin), "line %u of %s", line, config->problems.name);
+        if (line != 0) {
+            cJSON_AddStringToObject(object, mr_option_at(i)->path, origin);
+        } else if (i == MR_INDEX_tables && config->values.tables.count > 0) {
+            /* No file. */
+            cJSON_AddStringToObject(object, mr_option_at(i)->path, "MILLRACE_TABLES");
+        }
+    }
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    MR_ASSERT(text != NULL);
+    return text;
 }
 
 char *mr_config_json(const struct mr_config *config)

@@ -204,7 +204,21 @@ void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *rel
     plans_close_gap(encoder, (uint32_t)(slot - encoder->plans));
 }
 
-void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item)
+/* Of several records the last that has a value: not the tombstone. */
+__attribute__((cold)) static void keep_last(const struct mr_encoder *encoder,
+                                            struct mr_table_line *line,
+                                            const struct mr_record *records, uint32_t count)
+{
+    while (count > 1 && records[count - 1].value == NULL) {
+        count--;
+    }
+    const struct mr_record *last = &records[count - 1];
+    mr_table_line_keep(line, encoder->now_ns, (mr_slice){.data = last->key, .len = last->key_len},
+                       (mr_slice){.data = last->value, .len = last->value_len});
+}
+
+void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
+                      const struct mr_record *records, uint32_t count)
 {
     struct mr_table_line *line = encoder->messages;
     if (item->change != NULL) {
@@ -214,6 +228,9 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item)
     }
     if (line != NULL) {
         mr_table_line_count(line, item->change == NULL ? MR_OP_MESSAGE : item->change->op);
+        if (MR_UNLIKELY(line->last != NULL)) {
+            keep_last(encoder, line, records, count);
+        }
     }
 }
 

@@ -117,8 +117,9 @@ size_t mr_item_bytes(const struct mr_item *item);
 
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 
-/* Counts a change or message that was encoded, once its records are kept. */
-void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item);
+/* Counts a change or message that was encoded, once its records are kept: in memory that lasts at least for the call. */
+void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
+                      const struct mr_record *records, uint32_t count);
 
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);

@@ -4,10 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LAST_TABLES_MAX = 64 };
+
+/* Whoever has taken `busy` reads or writes the event. The source thread does not wait for it, readers do. */
+struct mr_last_slot {
+    atomic_bool busy;
+    struct mr_last_event event;
+};
+
 /* Tables, "other" and messages: `lines` is as long as it may get, because readers hold no lock. */
 struct mr_table_counts {
     struct mr_table_line *lines;
     uint32_t tables_max;
+    uint32_t last_max;      /* how many tables' last events are kept */
     _Atomic uint32_t count; /* tables that have a line; published after the line is made */
     struct mr_table_line other;
     struct mr_table_line messages;
@@ -30,6 +39,7 @@ void mr_table_counts_free(struct mr_table_counts *counts)
     }
     for (uint32_t i = 0; i < counts->count; i++) {
         free(counts->lines[i].table);
+        free(counts->lines[i].last);
     }
     free(counts->lines);
     free(counts->other.table);
@@ -52,6 +62,9 @@ struct mr_table_line *mr_table_counts_line(struct mr_table_counts *counts, const
         return &counts->other;
     }
     counts->lines[count].table = MR_STRDUP(name);
+    if (count < counts->last_max) {
+        counts->lines[count].last = MR_NEW(struct mr_last_slot);
+    }
     atomic_store_explicit(&counts->count, count + 1, memory_order_release);
     return &counts->lines[count];
 }
@@ -59,6 +72,54 @@ struct mr_table_line *mr_table_counts_line(struct mr_table_counts *counts, const
 struct mr_table_line *mr_table_counts_messages(struct mr_table_counts *counts)
 {
     return &counts->messages;
+}
+
+void mr_table_counts_keep_last(struct mr_table_counts *counts)
+{
+    MR_ASSERT(atomic_load_explicit(&counts->count, memory_order_relaxed) == 0);
+    counts->last_max = LAST_TABLES_MAX;
+}
+
+static size_t keep(uint8_t *to, size_t size, mr_slice from)
+{
+    size_t len = from.len < size ? from.len : size;
+    if (len > 0) {
+        memcpy(to, from.data, len);
+    }
+    return len;
+}
+
+void mr_table_line_keep(struct mr_table_line *line, int64_t time_ns, mr_slice key, mr_slice value)
+{
+    struct mr_last_slot *last = line->last;
+    if (last == NULL || atomic_exchange_explicit(&last->busy, true, memory_order_acquire)) {
+        return;
+    }
+    struct mr_last_event *event = &last->event;
+    event->time_ns = time_ns;
+    event->key_len = key.len;
+    event->value_len = value.len;
+    event->key_kept = keep(event->key, sizeof(event->key), key);
+    event->value_kept = keep(event->value, sizeof(event->value), value);
+    atomic_store_explicit(&last->busy, false, memory_order_release);
+}
+
+bool mr_table_counts_last(const struct mr_table_counts *counts, const char *table,
+                          struct mr_last_event *ret_event)
+{
+    uint32_t count = atomic_load_explicit(&counts->count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mr_last_slot *last = counts->lines[i].last;
+        if (last != NULL && strcmp(counts->lines[i].table, table) == 0) {
+            while (atomic_exchange_explicit(&last->busy, true, memory_order_acquire)) {
+                /* a copy of some kilobytes is under way */
+            }
+            *ret_event = last->event;
+            atomic_store_explicit(&last->busy, false, memory_order_release);
+            return ret_event->time_ns != 0;
+        }
+    }
+    return false;
 }
 
 uint32_t mr_table_counts_size(const struct mr_table_counts *counts)

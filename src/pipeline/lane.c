@@ -213,7 +213,7 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
             return MR_OK;
         }
         if (status == MR_OK && mr_batch_commit(lane->filling, buffer.at, records, count)) {
-            mr_encoder_count(lane->encoder, item);
+            mr_encoder_count(lane->encoder, item, records, count);
             lane->place = lane->coming;
             if (MR_UNLIKELY(first)) {
                 began_batch(lane, decoded_ns);

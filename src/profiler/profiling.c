@@ -116,6 +116,13 @@ static void expose_stages(struct mr_exposition *out, const struct mr_profiler_st
     expose_counts(out, stats->stage_alloc_bytes);
 }
 
+double mr_profiling_seconds(void)
+{
+    struct mr_profiler_stats stats;
+    mr_profiler_stats(&stats);
+    return (double)(stats.sampler.handler_ns + stats.thread_ns) / 1e9;
+}
+
 void mr_profiling_metrics(struct mr_buffer *to)
 {
     struct mr_exposition exposition = mr_exposition_begin(to);

@@ -17,6 +17,9 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
 /* Writes what is being collected, and ends. After the server's end. Without a begin: no effect. */
 void mr_profiling_end(void);
 
+/* CPU time that sampling has taken of all threads, the profiler's own included; seconds. Any thread. */
+double mr_profiling_seconds(void);
+
 /* The profiler's part of /metrics. Any thread. */
 void mr_profiling_metrics(struct mr_buffer *out);
 

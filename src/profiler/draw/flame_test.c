@@ -148,6 +148,8 @@ static void test_svg_of_nothing_is_a_picture(void **state)
     struct mr_flame *flame = mr_flame_new();
     char *svg = svg_of(flame, (struct mr_flame_drawing){0});
     assert_has(svg, "no samples");
+    assert_has(svg, "@media(prefers-color-scheme:dark){#ground{fill:#182028}");
+    assert_has(svg, "<rect id=\"ground\"");
     assert_has(svg, "</svg>");
     free(svg);
     mr_flame_free(flame);

@@ -8,7 +8,11 @@ const char mr_flame_style[] =
     "#frames g{cursor:pointer}#frames rect{stroke:#fff;stroke-width:.5}"
     "#frames g:hover rect{stroke:#000;stroke-width:1}"
     "#frames text{pointer-events:none}"
-    "g.below{opacity:.5}.off{display:none}";
+    "#ground{fill:#fdfdfb}"
+    "g.below{opacity:.5}.off{display:none}"
+    "@media(prefers-color-scheme:dark){#ground{fill:#182028}text{fill:#e4eaf0}"
+    "#subtitle,#matched,.button{fill:#97a6b4}.button:hover{fill:#fff}"
+    "#frames rect{stroke:#182028}#frames g:hover rect{stroke:#fff}#frames text{fill:#222}}";
 
 /* A frame is a group with data-b (where it begins), data-n (its length) and data-d (its depth), all in
  * values of the profile. Zooming writes x and width anew; searching only changes fills. */

@@ -276,7 +276,7 @@ static void write_head(struct canvas *canvas)
     write_attribute(out, "data-search", drawing->search == NULL ? "" : drawing->search);
     mr_text_format(out,
                    ">\n<style>%s</style>\n"
-                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fdfdfb\"/>\n",
+                   "<rect id=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
                    mr_flame_style);
     write_text(out, "title", canvas->width / 2, 22, "",
                drawing->title == NULL ? "Flame graph" : drawing->title);

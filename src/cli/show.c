@@ -1,0 +1,130 @@
+#include "cli/show.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "admin/client.h"
+
+enum {
+    TIMEOUT_MS = 5000,
+    HTTP_OK = 200,
+};
+
+static mr_status get_ok(const struct mr_http_options *server, const char *path, char **ret_body,
+                        struct mr_error *ret_error)
+{
+    long http_status = 0;
+    char *body = NULL;
+    MR_TRY(mr_client_get(server, path, TIMEOUT_MS, &body, NULL, &http_status, ret_error));
+    if (http_status == HTTP_OK) {
+        *ret_body = body;
+        return MR_OK;
+    }
+    free(body);
+    bool refused = http_status == 401 || http_status == 403;
+    return mr_fail(ret_error, refused ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+                   "millrace answers %s with HTTP status %ld%s", path, http_status,
+                   refused ? "; give its configuration with --config, for user name and password"
+                           : "");
+}
+
+mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
+                      struct mr_error *ret_error)
+{
+    char *body = NULL;
+    MR_TRY(get_ok(server, path, &body, ret_error));
+    cJSON *object = cJSON_Parse(body);
+    free(body);
+    if (object == NULL) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "what answers there is no millrace; set --address or --config");
+    }
+    *ret_object = object;
+    return MR_OK;
+}
+
+const cJSON *mr_show_at(const cJSON *object, const char *first, const char *second)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, first);
+    return second == NULL ? item : cJSON_GetObjectItemCaseSensitive(item, second);
+}
+
+double mr_show_number(const cJSON *item)
+{
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+const char *mr_show_word(const cJSON *item)
+{
+    return cJSON_IsString(item) ? item->valuestring : "unknown";
+}
+
+struct mr_show_text mr_show_count(double value)
+{
+    struct mr_show_text ret = {"-"};
+    if (!isfinite(value) || value < 0 || value > 1e18) {
+        return ret;
+    }
+    char digits[24];
+    int len = snprintf(digits, sizeof(digits), "%.0f", value);
+    char *to = ret.bytes;
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0) {
+            *to++ = ',';
+        }
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return ret;
+}
+
+struct mr_show_text mr_show_bytes(double value)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    struct mr_show_text ret = {"-"};
+    size_t unit = 0;
+    if (!isfinite(value)) {
+        return ret;
+    }
+    while (fabs(value) >= 1024 && unit + 1 < MR_ARRAY_LEN(units)) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(ret.bytes, sizeof(ret.bytes), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
+             units[unit]);
+    return ret;
+}
+
+struct mr_show_text mr_show_seconds(double seconds)
+{
+    struct mr_show_text ret = {"-"};
+    if (!isfinite(seconds)) {
+        return ret;
+    }
+    if (seconds < 0.001) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.0f µs", seconds * 1e6);
+    } else if (seconds < 1) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f ms", seconds * 1e3);
+    } else if (seconds < 120) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f s", seconds);
+    } else if (seconds < 7200) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.0f min", seconds / 60);
+    } else if (seconds < 172800) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f h", seconds / 3600);
+    } else {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f days", seconds / 86400);
+    }
+    return ret;
+}
+
+struct mr_show_text mr_show_clock(double time_ms)
+{
+    time_t when = (time_t)(time_ms / 1e3);
+    struct tm local;
+    struct mr_show_text ret = {"-"};
+    strftime(ret.bytes, sizeof(ret.bytes), "%H:%M:%S", localtime_r(&when, &local));
+    return ret;
+}
