@@ -1,8 +1,10 @@
 """A database, topics and configurations on the stand, for the benchmarks."""
 
+import atexit
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -33,6 +35,7 @@ class Stand:
         self.mix = mix or Inserts(0)
         self.name = "bench_" + uuid.uuid4().hex[:8]
         self.folder = tempfile.mkdtemp(prefix="millrace-drain-")
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.kafka = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
         self.topics = []
 

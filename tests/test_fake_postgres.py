@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from fake_postgres import QUESTIONS, SHAPES, FakePostgres
-from kit import Millrace, eventually
+from kit import Millrace, cpu_seconds, eventually
 
 FLOODS = ("endless_rows", "one_endless_row", "notifications", "notices", "results_without_end")
 OTHERS = ("copy", "error", "nonsense", "hang_up")
@@ -126,11 +126,6 @@ def test_wide_relations_without_end(tmp_path):
         assert SANITIZED or peak < BUDGET_KIB, f"{peak} KiB"
 
 
-def cpu_seconds(process):
-    with open(f"/proc/{process.process.pid}/stat", encoding="ascii") as stat:
-        return sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.parametrize("login", ["scram", "silence", "talk"])
 def test_a_login_without_end_and_sigterm(tmp_path, login):
     """Two thousand million iterations of SCRAM: libpq counts them all, and millrace leaves without it."""
@@ -138,7 +133,7 @@ def test_a_login_without_end_and_sigterm(tmp_path, login):
         process = start(server, tmp_path)
         assert server.lied.wait(20)
         if login == "scram":
-            eventually(lambda: cpu_seconds(process) > 0.5, 20, "the iterations")
+            eventually(lambda: cpu_seconds(process.process.pid) > 0.5, 20, "the iterations")
         code, text = ends(process)
         assert code in ((3,) if login == "scram" else (0, 3, 70)), text
         if login == "scram":

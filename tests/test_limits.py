@@ -10,13 +10,7 @@ import time
 import pytest
 
 from faults.servers import Disk
-from kit import BINARY, Millrace, cannot_try, eventually, http_get
-
-
-def cpu_seconds(process):
-    with open(f"/proc/{process.process.pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+from kit import BINARY, Millrace, cannot_try, cpu_seconds, eventually, http_get
 
 
 def descriptors(process):
@@ -25,9 +19,9 @@ def descriptors(process):
 
 def idle_share(process, seconds=2):
     """Part of a CPU that it takes while there is nothing to do."""
-    cpu, begun = cpu_seconds(process), time.monotonic()
+    cpu, begun = cpu_seconds(process.process.pid), time.monotonic()
     time.sleep(seconds)
-    return (cpu_seconds(process) - cpu) / (time.monotonic() - begun)
+    return (cpu_seconds(process.process.pid) - cpu) / (time.monotonic() - begun)
 
 
 def rows_arrive(database, reader, count=1000):

@@ -55,7 +55,7 @@ def delivered(database):
         [end, database.slot])[0][0], 120, "delivery")
 
 
-def cpu_seconds(pid):
+def cpu_by_thread(pid):
     """CPU time of each thread by name, from the scheduler's nanoseconds."""
     found = {}
     for task in os.listdir(f"/proc/{pid}/task"):
@@ -86,18 +86,18 @@ def profile_under_load(database, process, seconds):
     """A profile with all of the load inside it, and the least and most that each thread may have used during it,
     {name: (s, s)}, by its own clock; None: the load did not end in time, or the machine left the profiler waiting."""
     times = len(process.log("profile_started")) + 1
-    before = cpu_seconds(process.process.pid)
+    before = cpu_by_thread(process.process.pid)
     finish = in_background(lambda: fetch(f"{process.url}/pprof/profile/report?seconds={seconds}&frequency=200", seconds + 60),
                            seconds + 60)
     process.wait_for("profile_started", times=times)
-    began = cpu_seconds(process.process.pid)
+    began = cpu_by_thread(process.process.pid)
     half = time.monotonic() + seconds / 2
     while time.monotonic() < half:
         insert(database, 1000 if SANITIZED else 60000)
     delivered(database)
-    ended, ended_s = cpu_seconds(process.process.pid), time.time()
+    ended, ended_s = cpu_by_thread(process.process.pid), time.time()
     profile = Profile(finish())
-    after = cpu_seconds(process.process.pid)
+    after = cpu_by_thread(process.process.pid)
     counted = profile.counted()
     print(seconds, counted)
     if ended_s > profile.start_s + profile.duration_s or counted["lost"] > counted["samples"] / (2 if SANITIZED else 100):

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "config/config_internal.h"
 #include "config/secrets.h"
 
@@ -99,14 +100,10 @@ void mr_config_build_source(struct mr_config *config)
     }
 }
 
-/* FNV-1a; the NUL belongs to it, so that "a", "b" is not "ab". */
+/* The NUL belongs to it, so that "a", "b" is not "ab". */
 static uint64_t add_to_hash(uint64_t hash, const char *text)
 {
-    const char *end = text + strlen(text) + 1;
-    for (; text < end; text++) {
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    }
-    return hash;
+    return mr_hash_add(hash, text, strlen(text) + 1);
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -152,7 +149,7 @@ void mr_config_name_pipeline(struct mr_config *config)
         is_kafka ? values->state_topic : "",
         is_kafka ? config->kafka.state_name : "",
     };
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = MR_HASH_BEGIN;
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
         hash = add_to_hash(hash, names[i]);
     }

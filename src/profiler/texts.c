@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "profiler/symbols.h"
 
 static struct {
@@ -13,11 +14,7 @@ static struct {
 
 static uint64_t hash_bytes(const void *data, size_t len)
 {
-    const uint8_t *bytes = data;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < len; i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    }
+    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, data, len);
     return hash ^ hash >> 29;
 }
 

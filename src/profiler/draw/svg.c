@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "profiler/draw/script.h"
 #include "profiler/draw/text.h"
 #include "profiler/draw/tree.h"
@@ -60,11 +61,8 @@ static unsigned deepest(const struct canvas *canvas)
 /* A warm tone that depends on the name alone, so that two pictures agree. */
 static void colour_by_text(mr_slice text, unsigned hue, char ret_colour[COLOUR_MAX])
 {
-    uint32_t hash = 2166136261U;
-    for (size_t i = 0; i < text.len; i++) {
-        hash = (hash ^ text.data[i]) * 16777619U;
-    }
-    hash ^= hash >> 15;
+    uint64_t long_hash = mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
+    uint32_t hash = (uint32_t)(long_hash ^ long_hash >> 32);
     snprintf(ret_colour, COLOUR_MAX, "hsl(%u,%u%%,%u%%)", (hue + hash % 40) % 360,
              60 + hash / 64 % 25, 62 + hash / 4096 % 12);
 }

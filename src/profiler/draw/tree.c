@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "profiler/draw/text.h"
 
 /* Far more than a process has; profiles from outside must not take all memory either. */
@@ -19,16 +20,6 @@ static void grow(void **array, size_t *size, size_t need, size_t element)
 
 #define GROW(array, size, need) grow((void **)&(array), &(size), (need), sizeof(*(array)))
 
-/* FNV-1a. */
-static uint64_t hash_bytes(const uint8_t *bytes, size_t len)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < len; i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
 static uint64_t hash_child(uint32_t parent, uint32_t name)
 {
     uint64_t hash = ((uint64_t)parent << 32 | name) * UINT64_C(0x9e3779b97f4a7c15);
@@ -38,7 +29,7 @@ static uint64_t hash_child(uint32_t parent, uint32_t name)
 static uint64_t hash_name(const struct mr_flame *flame, uint32_t name)
 {
     mr_slice text = mr_flame_name_of(flame, name);
-    return hash_bytes(text.data, text.len);
+    return mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
 }
 
 static uint64_t hash_node(const struct mr_flame *flame, uint32_t node)
@@ -91,7 +82,7 @@ static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
         text.len = MR_FLAME_NAME_MAX;
     }
     if (index->size > 0) {
-        size_t at = hash_bytes(text.data, text.len) & (index->size - 1);
+        size_t at = mr_hash_add(MR_HASH_BEGIN, text.data, text.len) & (index->size - 1);
         for (; index->slots[at] != 0; at = (at + 1) & (index->size - 1)) {
             uint32_t name = index->slots[at] - 1;
             if (mr_slice_equal(mr_flame_name_of(flame, name), text)) {

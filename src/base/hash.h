@@ -1,0 +1,21 @@
+/* FNV-1a, 64 bits: for tables in memory, colours, and to tell configurations apart. Not for input that somebody chooses
+ * in order to make hashes equal. */
+#ifndef MR_BASE_HASH_H
+#define MR_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MR_HASH_BEGIN UINT64_C(14695981039346656037)
+
+/* The hash of what `hash` is of, followed by these bytes. */
+static inline uint64_t mr_hash_add(uint64_t hash, const void *data, size_t len)
+{
+    const uint8_t *bytes = (const uint8_t *)data;
+    for (size_t i = 0; i < len; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+#endif
