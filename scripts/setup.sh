@@ -23,7 +23,7 @@ set -euo pipefail
 BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
     librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
-    libdw-dev libprotobuf-c-dev protobuf-c-compiler)
+    libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy

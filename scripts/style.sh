@@ -22,7 +22,8 @@ declare -A MAY_INCLUDE=(
     [config]="base event postgres source encode sink pipeline admin"
     [profiler]="base metrics pipeline admin config profiler/draw profiler/http profiler/tools"
     [profiler/draw]="base"
-    [cli]="base event sink postgres source record metrics pipeline admin config profiler profiler/draw"
+    [confine]="base"
+    [cli]="base confine event sink postgres source record metrics pipeline admin config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

@@ -315,6 +315,9 @@ static mr_status open_server(struct mr_http *http, struct mr_error *ret_error)
                "with http.tls_key, or leave http.address at 127.0.0.1",
                MR_LOG_STR("address", name));
     }
+    if (http->options.listening != NULL) {
+        http->options.listening();
+    }
     return MR_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "admin/monitor.h"
 #include "admin/pages.h"
 #include "cli/cli.h"
+#include "cli/confinement.h"
 #include "cli/versions.h"
 #include "profiler/profiling.h"
 
@@ -250,6 +251,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     if (signal_fd < 0 || done_fd < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
+    struct mr_confinement confinement = mr_confine_process(config);
     mr_log_start();
     app_wire(app);
     http_wire(app);
@@ -260,6 +262,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
            MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
            MR_LOG_STR("librdkafka", versions.librdkafka),
            MR_LOG_STR("allocator", versions.allocator));
+    mr_confinement_log(&confinement);
     mr_status status = mr_profiling_begin(app->config, app->http, app->monitor, ret_error);
     if (status == MR_OK) {
         status = watchers_start(app, ret_error);

@@ -60,6 +60,7 @@ function(millrace_compile_options target)
             $<$<COMPILE_LANGUAGE:CXX>:-D_GLIBCXX_ASSERTIONS>)
     endif()
     if(MILLRACE_COVERAGE)
+        target_compile_definitions(${target} PRIVATE MILLRACE_COVERAGE) # its files are written at the end, beside the objects
         target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
         target_link_options(${target} PRIVATE --coverage)
     endif()

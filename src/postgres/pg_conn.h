@@ -30,6 +30,11 @@ struct mr_pg_options {
     bool insecure_tls; /* a server on another machine need not prove who it is */
 };
 
+/* Calls `take` with each file and folder that libpq may read for this connection string, be it there or not: certificates,
+ * keys, its defaults in the home folder, and what its environment variables name. Any thread. */
+void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const char *path),
+                     void *context);
+
 enum { MR_SQLSTATE_SIZE = 6 };
 
 /* Connects; with `replication`, as a walsender of the database (`replication=database`). Settings that

@@ -1,0 +1,228 @@
+#include "cli/confinement.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "postgres/pg_conn.h"
+
+/* ---- which files ---- */
+
+/* What the C library, OpenSSL, Kerberos and the profiler read of a system. Nothing of users and of other services is
+ * among it. /proc shows of other processes what everybody may see; their memory and variables Landlock itself hides. */
+static const char *const system_folders[] = {
+    "/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/run", "/nix/store", "/var/lib/sss", "/dev",
+};
+
+/* Variables of OpenSSL, Kerberos and the C library whose values are files or folders. */
+static const char *const variables[] = {
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF",       "OPENSSL_MODULES",
+    "KRB5_CONFIG",   "KRB5_KTNAME",  "KRB5_CLIENT_KTNAME", "TZDIR",
+};
+
+/* librdkafka's properties that are files or folders. */
+static const char *const properties[] = {
+    "ssl.ca.location",  "ssl.certificate.location", "ssl.key.location",
+    "ssl.crl.location", "ssl.keystore.location",    "sasl.kerberos.keytab",
+};
+
+struct paths {
+    struct mr_confine_path *items;
+    size_t count;
+};
+
+static void add(struct paths *paths, const char *path, unsigned access)
+{
+    paths->items = MR_REALLOC(paths->items, (paths->count + 1) * sizeof(*paths->items));
+    paths->items[paths->count++] =
+        (struct mr_confine_path){.path = MR_STRDUP(path), .access = access};
+}
+
+/* The folder that a file is in, or will be: the file may be replaced by another one of its name. Of a file in the root
+ * folder, the file. */
+static void add_folder_of(struct paths *paths, const char *path, unsigned access)
+{
+    char *copy = MR_STRDUP(path);
+    const char *folder = dirname(copy);
+    add(paths, strcmp(folder, "/") == 0 ? path : folder, access);
+    free(copy);
+}
+
+static void add_file(struct paths *paths, const char *path, unsigned access)
+{
+    if (path == NULL || path[0] == '\0') {
+        return;
+    }
+    path = strncasecmp(path, "FILE:", 5) == 0 ? path + 5 : path; /* Kerberos */
+    add(paths, path, access);                                    /* a folder is meant as a whole */
+    add_folder_of(paths, path, access);
+    char *real = realpath(path, NULL);
+    if (real != NULL) {
+        add_folder_of(paths, real, access);
+    }
+    free(real);
+}
+
+static void add_read(void *context, const char *path)
+{
+    add_file(context, path, MR_CONFINE_READ);
+}
+
+/* The profiler reads the libraries' symbols, wherever they lie. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *context)
+{
+    (void)size;
+    if (info->dlpi_name[0] == '/') {
+        add_file(context, info->dlpi_name, MR_CONFINE_READ);
+    }
+    return 0;
+}
+
+static void add_readable(struct paths *paths, const struct mr_config *config)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(system_folders); i++) {
+        add(paths, system_folders[i], MR_CONFINE_READ);
+    }
+    add_read(paths, "/proc/self/exe");
+    dl_iterate_phdr(add_library, paths);
+    for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
+        add_read(paths, getenv(variables[i]));
+    }
+    mr_pg_each_file(config->source.connection.conninfo, add_read, paths);
+    for (uint32_t i = 0; i < config->kafka.property_count; i++) {
+        for (size_t j = 0; j < MR_ARRAY_LEN(properties); j++) {
+            if (strcmp(config->kafka.properties[i].name, properties[j]) == 0) {
+                add_read(paths, config->kafka.properties[i].value);
+            }
+        }
+    }
+    const struct mr_strings *more = &config->values.hardening_readable;
+    for (uint32_t i = 0; i < more->count; i++) {
+        add(paths, more->items[i], MR_CONFINE_READ);
+    }
+}
+
+/* Tickets are fetched and kept in the cache, which both libraries write. */
+static void add_kerberos_cache(struct paths *paths)
+{
+    char usual[64];
+    snprintf(usual, sizeof(usual), "/tmp/krb5cc_%u", (unsigned)getuid());
+    const char *cache = getenv("KRB5CCNAME");
+    if (cache != NULL) {
+        add_file(paths, cache, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    } else {
+        add(paths, usual, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    }
+}
+
+/* Only a folder that is there can be allowed. Why it can't be made, the profiler says. */
+static void add_profiles(struct paths *paths, const char *folder)
+{
+    if (folder[0] != '\0') {
+        mkdir(folder, 0750);
+        add(paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    }
+}
+
+static void add_writable(struct paths *paths, const struct mr_config *config)
+{
+    unsigned both = MR_CONFINE_READ | MR_CONFINE_WRITE;
+    add(paths, "/dev/null", both);
+    add_kerberos_cache(paths);
+    add_profiles(paths, config->values.profiling_path);
+    add_profiles(paths, config->values.profiling_capture_path);
+    if (config->sink_kind == MR_SINK_FILE) {
+        add_file(paths, config->file.path, both);
+    }
+    if (config->http.enabled && config->http.address.is_unix) {
+        add_folder_of(paths, config->http.address.path, MR_CONFINE_READ | MR_CONFINE_SOCKET);
+    }
+    if (getenv("MILLRACE_DUMPABLE") != NULL) {
+        add(paths, ".", MR_CONFINE_WRITE); /* the core file */
+    }
+}
+
+static mr_confined confine_files(const struct mr_config *config, bool programs)
+{
+    struct paths paths = {0};
+    add_readable(&paths, config);
+    add_writable(&paths, config);
+    if (programs) {
+        add(&paths, "/usr", MR_CONFINE_EXECUTE);
+        add(&paths, "/bin", MR_CONFINE_EXECUTE);
+        add(&paths, "/lib", MR_CONFINE_EXECUTE);
+        add(&paths, "/lib64", MR_CONFINE_EXECUTE);
+        add(&paths, "/tmp", MR_CONFINE_READ | MR_CONFINE_WRITE); /* kinit's new cache */
+    }
+    mr_confined result = mr_confine_files(paths.items, paths.count);
+    for (size_t i = 0; i < paths.count; i++) {
+        free((char *)paths.items[i].path);
+    }
+    free(paths.items);
+    return result;
+}
+
+/* ---- all of it ---- */
+
+/* librdkafka gets its tickets by the program kinit. */
+static bool needs_programs(const struct mr_config *config)
+{
+    for (uint32_t i = 0; i < config->kafka.property_count; i++) {
+        const struct mr_kafka_property *property = &config->kafka.properties[i];
+        if (strncmp(property->name, "sasl.mechanism", strlen("sasl.mechanism")) == 0 &&
+            strcasecmp(property->value, "GSSAPI") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void confine_listeners(void)
+{
+    (void)mr_confine_listeners();
+}
+
+struct mr_confinement mr_confine_process(struct mr_config *config)
+{
+    struct mr_confinement confinement = {
+        .syscalls_wanted = config->values.hardening_syscalls,
+        .files_wanted = config->values.hardening_files,
+        .programs = config->sink_kind == MR_SINK_KAFKA && needs_programs(config),
+    };
+    if (confinement.files_wanted) {
+        confinement.files = confine_files(config, confinement.programs);
+    }
+    if (confinement.syscalls_wanted) {
+        confinement.syscalls = mr_confine_syscalls(confinement.programs);
+        if (config->http.enabled) {
+            config->http.listening = confine_listeners;
+        } else {
+            confine_listeners();
+        }
+    }
+    return confinement;
+}
+
+static const char *word(bool wanted, mr_confined result)
+{
+    return !wanted                             ? "off"
+           : result == MR_CONFINED             ? "yes"
+           : result == MR_CONFINE_NOT_COMPILED ? "not in this build"
+                                               : "not possible here";
+}
+
+void mr_confinement_log(const struct mr_confinement *confinement)
+{
+    mr_log(MR_LOG_INFO, "confined",
+           confinement->programs
+               ? "system calls and files that are not needed are given up; kinit may be started"
+               : "system calls and files that are not needed are given up",
+           MR_LOG_STR("syscalls", word(confinement->syscalls_wanted, confinement->syscalls)),
+           MR_LOG_STR("files", word(confinement->files_wanted, confinement->files)));
+}

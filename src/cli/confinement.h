@@ -1,0 +1,20 @@
+/* What `millrace run` gives up, worked out from its configuration. */
+#ifndef MR_CLI_CONFINEMENT_H
+#define MR_CLI_CONFINEMENT_H
+
+#include "config/config.h"
+#include "confine/confine.h"
+
+struct mr_confinement {
+    bool syscalls_wanted, files_wanted;
+    bool programs; /* may be started */
+    mr_confined syscalls, files;
+};
+
+/* Gives up files and system calls, and has the HTTP server give up listeners. Before the first thread. */
+struct mr_confinement mr_confine_process(struct mr_config *config);
+
+/* One line that says what is given up, and what could not be. */
+void mr_confinement_log(const struct mr_confinement *confinement);
+
+#endif

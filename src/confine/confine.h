@@ -1,0 +1,48 @@
+/* What the process gives up for good once it knows what it will do: system calls that it never makes, and files that it
+ * has no business with. For the day on which a hole in a library lets somebody in: what they find is a process that
+ * starts no program, looks into no other, opens no port, and reads and writes its own files alone.
+ *
+ * Both are the kernel's, bind the calling thread and all threads that it starts, and can't be taken back. A kernel
+ * without them is no failure: the answer says so. Needs no privilege. Includes base alone.
+ *
+ * A refused call answers EPERM (files: EACCES) and does not kill the process. Somebody who runs code inside could kill
+ * it anyway; what a kill would add is that a new version of a library which tries something and would do without
+ * (io_uring, another socket family) stops the stream.
+ */
+#ifndef MR_CONFINE_CONFINE_H
+#define MR_CONFINE_CONFINE_H
+
+#include "base/status.h"
+
+typedef enum mr_confined {
+    MR_CONFINED,             /* from now on */
+    MR_CONFINE_NOT_HERE,     /* the kernel, or what already confines us, has no such thing */
+    MR_CONFINE_NOT_COMPILED, /* a build for coverage, which writes where it was built */
+} mr_confined;
+
+/* No programs, no processes, no look into others, no mounts, modules, keys, BPF, clocks, users, io_uring, no socket
+ * families but IP, unix and netlink, no memory that is written and run. `programs` (Kerberos calls kinit) leaves
+ * programs and processes alone. The list is in syscalls.c. Before the first thread. */
+mr_confined mr_confine_syscalls(bool programs);
+
+/* For all threads: no new bind and listen; the resolver's netlink sockets excepted. Any thread, after
+ * mr_confine_syscalls. */
+mr_confined mr_confine_listeners(void);
+
+enum mr_confine_access {
+    MR_CONFINE_READ = 1,    /* files, and folders' lists */
+    MR_CONFINE_WRITE = 2,   /* make, write, cut, rename and remove files */
+    MR_CONFINE_SOCKET = 4,  /* make and remove unix sockets */
+    MR_CONFINE_EXECUTE = 8, /* start programs */
+};
+
+/* A file, or a folder with all that is below it. One that does not exist is passed over. */
+struct mr_confine_path {
+    const char *path;
+    unsigned access; /* of enum mr_confine_access */
+};
+
+/* Landlock: nothing but these may be opened any more; what is open stays open. Before the first thread. */
+mr_confined mr_confine_files(const struct mr_confine_path *paths, size_t count);
+
+#endif

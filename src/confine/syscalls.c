@@ -1,0 +1,212 @@
+/* Seccomp, by libseccomp. A list of what is denied and not of what is allowed: libpq, librdkafka, OpenSSL, libcurl, libdw
+ * and two allocators make some 120 different calls together, another set in each version of each distribution. What such
+ * a list would add over this one is mostly harmless; what it would break is a stream at night. systemd's unit and
+ * container runtimes have lists of the other kind, made for all programs. */
+#include <errno.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+
+#include "confine/confine.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MR_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MR_SANITIZED 1
+#endif
+#endif
+
+/* The sanitizers start llvm-symbolizer, and a process of their own that attaches to ours and looks for leaks. */
+#ifdef MR_SANITIZED
+enum { IS_SANITIZED = 1 };
+#else
+enum { IS_SANITIZED = 0 };
+#endif
+
+/* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this machine has. */
+enum { NETLINK_ADDRESS_BYTES = 12 };
+
+static const int programs_denied[] = {
+    SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
+};
+
+static const int denied[] = {
+    /* other processes */
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(process_madvise),
+    SCMP_SYS(kcmp),
+    SCMP_SYS(pidfd_open),
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(pidfd_send_signal),
+    SCMP_SYS(kill),
+    /* namespaces and mounts */
+    SCMP_SYS(unshare),
+    SCMP_SYS(setns),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(chroot),
+    SCMP_SYS(fsopen),
+    SCMP_SYS(fsconfig),
+    SCMP_SYS(fsmount),
+    SCMP_SYS(fspick),
+    SCMP_SYS(move_mount),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(mount_setattr),
+    SCMP_SYS(name_to_handle_at),
+    SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(mknod),
+    SCMP_SYS(mknodat),
+    /* users and rights */
+    SCMP_SYS(setuid),
+    SCMP_SYS(setgid),
+    SCMP_SYS(setreuid),
+    SCMP_SYS(setregid),
+    SCMP_SYS(setresuid),
+    SCMP_SYS(setresgid),
+    SCMP_SYS(setfsuid),
+    SCMP_SYS(setfsgid),
+    SCMP_SYS(setgroups),
+    SCMP_SYS(capset),
+    SCMP_SYS(add_key),
+    SCMP_SYS(request_key),
+    SCMP_SYS(keyctl),
+    /* the kernel itself, and parts of it with many faults behind them */
+    SCMP_SYS(bpf),
+    SCMP_SYS(userfaultfd),
+    SCMP_SYS(io_uring_setup),
+    SCMP_SYS(io_uring_enter),
+    SCMP_SYS(io_uring_register),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(kexec_file_load),
+    SCMP_SYS(reboot),
+    SCMP_SYS(swapon),
+    SCMP_SYS(swapoff),
+    SCMP_SYS(acct),
+    SCMP_SYS(quotactl),
+    SCMP_SYS(syslog),
+    SCMP_SYS(iopl),
+    SCMP_SYS(ioperm),
+    SCMP_SYS(modify_ldt),
+    SCMP_SYS(vhangup),
+    SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime),
+    SCMP_SYS(adjtimex),
+    SCMP_SYS(clock_adjtime),
+    SCMP_SYS(sethostname),
+    SCMP_SYS(setdomainname),
+    SCMP_SYS(vmsplice),
+    SCMP_SYS(migrate_pages),
+    SCMP_SYS(move_pages),
+    SCMP_SYS(lookup_dcookie),
+    SCMP_SYS(nfsservctl),
+    SCMP_SYS(remap_file_pages),
+};
+
+static bool deny(scmp_filter_ctx filter, int call)
+{
+    /* A call that this processor does not have needs no rule. */
+    int failed = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
+    return failed == 0 || failed == -EDOM;
+}
+
+static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condition)
+{
+    int failed = seccomp_rule_add_array(filter, SCMP_ACT_ERRNO(EPERM), call, 1, &condition);
+    return failed == 0 || failed == -EDOM;
+}
+
+/* Threads only. What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C library
+ * takes clone (as behind every container runtime). */
+static bool deny_programs(scmp_filter_ctx filter)
+{
+    bool good = true;
+    for (size_t i = 0; i < MR_ARRAY_LEN(programs_denied); i++) {
+        good = deny(filter, programs_denied[i]) && good;
+    }
+    good = deny_if(filter, SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)) && good;
+    return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;
+}
+
+/* Memory is written or run, never both, neither at once nor one after the other. Libraries that are loaded later (the
+ * resolver's, OpenSSL's) are mapped so from the start. */
+static bool deny_writable_code(scmp_filter_ctx filter)
+{
+    scmp_datum_t both = PROT_WRITE | PROT_EXEC;
+    bool good = deny_if(filter, SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, both, both));
+    good = deny_if(filter, SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) &&
+           good;
+    good = deny_if(filter, SCMP_SYS(pkey_mprotect),
+                   SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) &&
+           good;
+    return deny_if(filter, SCMP_SYS(shmat), SCMP_A2(SCMP_CMP_MASKED_EQ, SHM_EXEC, SHM_EXEC)) &&
+           good;
+}
+
+static bool deny_other_sockets(scmp_filter_ctx filter)
+{
+    bool good = deny_if(filter, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
+    for (int family = AF_INET + 1; family < AF_NETLINK; family++) {
+        if (family != AF_INET6) {
+            good = deny_if(filter, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family)) &&
+                   good;
+        }
+    }
+    return good;
+}
+
+static scmp_filter_ctx filter_new(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    MR_ASSERT(filter != NULL);
+    /* Another processor's numbers (32-bit programs) would go past the list. */
+    seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    /* Kernels before 5.16 would slow down every load behind a store, against code that is not trusted from the start. */
+    seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
+    seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree in place of a list */
+    return filter;
+}
+
+static mr_confined filter_load(scmp_filter_ctx filter)
+{
+    bool loaded = seccomp_load(filter) == 0;
+    seccomp_release(filter);
+    return loaded ? MR_CONFINED : MR_CONFINE_NOT_HERE;
+}
+
+mr_confined mr_confine_syscalls(bool programs)
+{
+    scmp_filter_ctx filter = filter_new();
+    bool good = true;
+    for (size_t i = 0; i < MR_ARRAY_LEN(denied); i++) {
+        good = deny(filter, denied[i]) && good;
+    }
+    if (!programs && !IS_SANITIZED) {
+        good = deny_programs(filter) && good;
+    }
+    good = deny_writable_code(filter) && good;
+    good = deny_other_sockets(filter) && good;
+    /* Puts characters into a terminal's input, where a shell would read them. */
+    good =
+        deny_if(filter, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, TIOCSTI)) && good;
+    MR_ASSERT(good);
+    return filter_load(filter);
+}
+
+mr_confined mr_confine_listeners(void)
+{
+    scmp_filter_ctx filter = filter_new();
+    seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+    bool good = deny(filter, SCMP_SYS(listen)) &&
+                deny_if(filter, SCMP_SYS(bind), SCMP_A2(SCMP_CMP_NE, NETLINK_ADDRESS_BYTES));
+    MR_ASSERT(good);
+    return filter_load(filter);
+}
