@@ -8,10 +8,11 @@ Metric names are those of src/metrics/metrics.def; tool:… are the recording ru
 
 import json
 import os
+import re
 import sys
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dashboards")
-PROMETHEUS = {"type": "prometheus", "uid": "prometheus"}
+PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}  # a variable: dashboards fit any Grafana
 COLUMNS = 24
 MILLRACE = 'job="millrace",instance=~"$instance"'
 
@@ -57,6 +58,15 @@ CPU = f'max(tool:cpu_seconds:rate30s{{tool="millrace"}}) or max({rate("process_c
 
 # ---- panels ----
 
+# What a panel says in place of a line when none of its queries has data.
+WITHOUT_DATA = [
+    (r"millrace_slot_safe_wal_bytes|millrace_slot_forecast_seconds",
+     "No limit: max_slot_wal_keep_size is -1, or the slot is safe"),
+    (r"tool:|pg_\w+_", "Needs the exporters of docker-compose.yml"),
+    (r"millrace_kafka_", "No data: is the sink Kafka?"),
+]
+
+
 def panel(kind, title, text, queries, width, height, unit="short", **more):
     """queries: (legend, query) pairs."""
     made = {
@@ -67,6 +77,9 @@ def panel(kind, title, text, queries, width, height, unit="short", **more):
         "fieldConfig": {"defaults": {"unit": unit, "custom": {}}, "overrides": []},
         "options": {},
     }
+    for pattern, said in WITHOUT_DATA:
+        if all(re.search(pattern, query) for _, query in queries):
+            more.setdefault("noValue", said)
     for key, value in more.items():
         made["fieldConfig"]["defaults"][key] = value
     return made
@@ -128,6 +141,8 @@ def label_variable(name, label, query, **more):
     return made
 
 
+DATASOURCE = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1,
+              "hide": 0, "current": {}, "options": []}
 INSTANCE = label_variable("instance", "Instance", 'label_values(up{job="millrace"}, instance)', multi=True,
                           includeAll=True, allValue=".*", current={"text": "All", "value": "$__all"})
 STAGE = label_variable("stage", "Stage", "label_values(millrace_stage_seconds_bucket, stage)",
@@ -155,7 +170,7 @@ def dashboard(uid, title, text, panels, variables=(), refresh="5s", span="now-15
         "uid": uid, "title": title, "description": text, "tags": ["millrace"], "schemaVersion": 41, "version": 1,
         "editable": True, "graphTooltip": 1, "refresh": refresh, "time": {"from": span, "to": "now"},
         "timepicker": {"refresh_intervals": ["1s", "5s", "10s", "30s", "1m"]}, "timezone": "browser",
-        "annotations": {"list": [LOAD_MARKS, ALERT_MARKS]}, "templating": {"list": list(variables)},
+        "annotations": {"list": [LOAD_MARKS, ALERT_MARKS]}, "templating": {"list": [DATASOURCE, *variables]},
         "links": [{"type": "dashboards", "title": "millrace", "tags": ["millrace"], "keepTime": True}],
         "panels": panels,
     }

@@ -134,7 +134,7 @@ install_venv() {
     rm -rf "$venv"
     mkdir -p "$TOOLS_DIR"
     "$(system_python)" -m venv "$venv"
-    quietly "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" ||
+    quietly "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$list" ||
         die "Python packages can't be fetched: see above"
     stamp_write venv "$key"
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,7 +34,7 @@ static void try_all(int signal_number)
     tell("overwrite", open(getenv("BREAK_OUT_SECRET"), O_WRONLY | O_TRUNC));
     tell("plant", open(getenv("BREAK_OUT_PLANT"), O_WRONLY | O_CREAT, 0755));
     tell("system file", open("/etc/hostname", O_RDONLY));
-    tell("ptrace", ptrace(PTRACE_ATTACH, getppid(), NULL, NULL));
+    tell("another process", syscall(SYS_process_vm_readv, getppid(), NULL, 0UL, NULL, 0UL, 0UL));
     tell("keyctl", syscall(SYS_keyctl, 0, -3, 0));
     void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tell("writable code", code == MAP_FAILED ? -1 : 0);

@@ -70,6 +70,9 @@ function(millrace_compile_options target)
                         $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-Wl,-z,shstk> -Wl,--as-needed)
 endfunction()
 
+# What reads and writes bytes of others converts no number silently. (Includes of libraries are system's, and not judged.)
+set(MILLRACE_EXACT_FOLDERS base confine event encode metrics postgres record sink source)
+
 # add_millrace_module(FOLDER [NAME name] [ONLY sources...] [LINK targets...]): src/FOLDER/*.c, without its tests, or
 # only these sources, as library mr_FOLDER or mr_name.
 function(add_millrace_module folder)
@@ -85,6 +88,9 @@ function(add_millrace_module folder)
     endif()
     add_library(mr_${arg_NAME} STATIC ${sources})
     millrace_compile_options(mr_${arg_NAME})
+    if(folder IN_LIST MILLRACE_EXACT_FOLDERS)
+        target_compile_options(mr_${arg_NAME} PRIVATE -Wconversion -Wsign-conversion)
+    endif()
     target_link_libraries(mr_${arg_NAME} PUBLIC ${arg_LINK})
 endfunction()
 

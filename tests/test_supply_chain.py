@@ -1,0 +1,118 @@
+"""What the repository itself promises: its workflows, the packages of its tests, and what a release is made of."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from kit import BINARY
+from prometheus import ROOT
+
+WORKFLOWS = os.path.join(ROOT, ".github", "workflows")
+# Who may write what, and why it is safe: none of these runs a pull request's code.
+MAY_WRITE = {
+    "codeql.yml": {"security-events"},  # GitHub gives requests from forks no such token
+    "scorecard.yml": {"security-events", "id-token"},
+    "pr-comment.yml": {"pull-requests"},
+    "release.yml": {"contents", "packages", "id-token", "attestations"},
+}
+
+
+def read(*parts):
+    with open(os.path.join(ROOT, *parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def workflows():
+    return {name: read(WORKFLOWS, name) for name in sorted(os.listdir(WORKFLOWS))}
+
+
+def test_actions_are_pinned_by_digest():
+    for name, text in workflows().items():
+        used = re.findall(r"uses: *(.+)", text)
+        assert used, name
+        for action in used:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (name, action)
+
+
+def test_one_version_of_each_action():
+    used = {}
+    for text in workflows().values():
+        for action, digest in re.findall(r"uses: *([\w-]+/[\w-]+)[\w/-]*@([0-9a-f]{40})", text):
+            used.setdefault(action, set()).add(digest)
+    assert not {action: digests for action, digests in used.items() if len(digests) > 1}
+
+
+def test_nothing_is_written_that_is_not_listed():
+    for name, text in workflows().items():
+        granted = set(re.findall(r"^\s+([\w-]+): *write", text, re.MULTILINE))
+        assert granted == MAY_WRITE.get(name, set()), name
+        assert "write-all" not in text, name
+        before_jobs = text.split("\njobs:")[0]
+        assert re.search(r"^permissions:( \{\}|\n  contents: read\n)", before_jobs, re.MULTILINE), name
+        assert "write" not in before_jobs.split("\npermissions:")[1].split("\n\n")[0], name
+
+
+def test_no_code_of_a_pull_request_runs_where_something_can_be_written():
+    """Neither a token that writes nor pull_request_target; what comments runs nothing that it was given."""
+    for name, text in workflows().items():
+        assert "pull_request_target" not in text, name
+        if re.search(r"^  pull_request:", text, re.MULTILINE):
+            assert MAY_WRITE.get(name, set()) <= {"security-events"}, name
+        if "workflow_run:" in text:
+            assert "checkout" not in text and "run: " not in text, name
+        # What others may write (titles, branches) never becomes part of a script.
+        for script in re.findall(r"run: (\|(?:\n {10,}.*)+|.*)", text):
+            assert not re.search(r"\$\{\{ *github\.(event|head_ref)", script), (name, script)
+
+
+def test_checkouts_leave_no_token_behind():
+    for name, text in workflows().items():
+        assert text.count("actions/checkout@") == text.count("persist-credentials: false"), name
+
+
+def test_releases_are_signed_and_say_what_they_are_made_of():
+    text = read(WORKFLOWS, "release.yml")
+    assert text.count("uses: actions/attest-build-provenance@") == 2  # files, image
+    assert "subject-path: out/*" in text and "subject-digest:" in text
+    assert "scripts/sbom.py" in text and "SHA256SUMS" in text
+    assert "arm64" in text and "amd64" in text
+    assert "pull_request" not in text
+
+
+def test_python_packages_have_hashes():
+    lines = [line for line in read("tests", "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
+    assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\\\", line) for line in lines)
+    assert "--require-hashes" in read("scripts", "setup.sh")
+
+
+def sbom():
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "sbom.py"), BINARY], capture_output=True, text=True,
+                          check=True, timeout=120)
+    return done.stdout
+
+
+@pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ, reason="a sanitizer's build is not what users run")
+def test_sbom():
+    text = sbom()
+    bom = json.loads(text)
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
+    components = bom["components"]
+    files = {file["name"]: file for component in components for file in component.get("components", [])}
+    needed = re.findall(r"\(NEEDED\) .*\[(.+)\]", subprocess.run(["readelf", "-dW", BINARY], capture_output=True, text=True,
+                                                                   check=True).stdout)
+    assert len(needed) > 10
+    for library in needed:
+        assert any(os.path.basename(path) == library for path in files), library
+    for file in files.values():
+        assert re.fullmatch(r"[0-9a-f]{64}", file["hashes"][0]["content"])
+    by_name = {component["name"]: component for component in components}
+    assert {"librdkafka1", "libpq5", "libseccomp2", "libtoml11-dev"} <= set(by_name)
+    installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libpq5"], capture_output=True, text=True, check=True)
+    assert by_name["libpq5"]["version"] == installed.stdout
+    references = [component["bom-ref"] for component in components]
+    assert len(set(references)) == len(references) and set(bom["dependencies"][0]["dependsOn"]) == set(references)
+    assert sbom() == text, "the same program, other bytes"
