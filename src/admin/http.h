@@ -39,7 +39,8 @@ struct mr_http_options {
     const char *const
         *host_names; /* names of this server, for requests by name and without a password */
     uint32_t host_name_count;
-    void (*listening)(void); /* called once the address is listened on, by whoever did it; NULL: nobody */
+    void (*listening)(
+        void); /* called once the address is listened on, by whoever did it; NULL: nobody */
 };
 
 /* Fills the answer. Quick handlers run on the server's thread and must not block; slow ones on a thread of
