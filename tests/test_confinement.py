@@ -33,7 +33,7 @@ def intruder(tmp_path_factory):
                            "the attempts being made").splitlines()
         return {name: int(number) for name, number in (line.rsplit(" ", 1) for line in lines)}
     return {"LD_PRELOAD": str(library), "BREAK_OUT_RESULT": str(result), "BREAK_OUT_SECRET": str(secret),
-            "BREAK_OUT_PLANT": str(folder / "plant")}, attempt
+            "BREAK_OUT_PLANT": str(folder / "plant"), "HOME": str(folder)}, attempt
 
 
 def confined(process):

@@ -1,7 +1,6 @@
 #include "cli/confinement.h"
 
 #include <libgen.h>
-#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +13,18 @@
 
 /* ---- which files ---- */
 
-/* What the C library, OpenSSL, Kerberos and the profiler read of a system. Nothing of users and of other services is
- * among it. /proc shows of other processes what everybody may see; their memory and variables Landlock itself hides. */
+/* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
+ * /root, /var, /srv, /tmp). /proc shows of other processes what everybody may see; their memory and variables Landlock
+ * itself hides. */
 static const char *const system_folders[] = {
     "/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/run", "/nix/store", "/var/lib/sss", "/dev",
 };
 
-/* Variables of OpenSSL, Kerberos and the C library whose values are files or folders. */
-static const char *const variables[] = {
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF",       "OPENSSL_MODULES",
-    "KRB5_CONFIG",   "KRB5_KTNAME",  "KRB5_CLIENT_KTNAME", "TZDIR",
-};
+/* Variables of OpenSSL and the C library whose values are files or folders. */
+static const char *const variables[] = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF",
+                                        "OPENSSL_MODULES", "TZDIR"};
+static const char *const kerberos_variables[] = {"KRB5_CONFIG", "KRB5_KTNAME",
+                                                 "KRB5_CLIENT_KTNAME"};
 
 /* librdkafka's properties that are files or folders. */
 static const char *const properties[] = {
@@ -44,29 +44,53 @@ static void add(struct paths *paths, const char *path, unsigned access)
         (struct mr_confine_path){.path = MR_STRDUP(path), .access = access};
 }
 
-/* The folder that a file is in, or will be: the file may be replaced by another one of its name. Of a file in the root
- * folder, the file. */
+/* Folders that hold more than what one file in them is for. */
+static bool is_broad(const char *folder)
+{
+    const char *home = getenv("HOME");
+    return strcmp(folder, "/") == 0 || strcmp(folder, "/tmp") == 0 ||
+           (home != NULL && strcmp(folder, home) == 0);
+}
+
+/* The folder that a file is in, or will be: the file may be replaced by another one of its name. What may only be read
+ * opens no broad folder. */
 static void add_folder_of(struct paths *paths, const char *path, unsigned access)
 {
     char *copy = MR_STRDUP(path);
     const char *folder = dirname(copy);
-    add(paths, strcmp(folder, "/") == 0 ? path : folder, access);
+    if (strcmp(folder, "/") != 0 && (access != MR_CONFINE_READ || !is_broad(folder))) {
+        add(paths, folder, access);
+    }
     free(copy);
 }
 
+/* "probe" (librdkafka) and "system" (libpq) are no files. */
 static void add_file(struct paths *paths, const char *path, unsigned access)
 {
-    if (path == NULL || path[0] == '\0') {
+    if (path == NULL || path[0] == '\0' || strcmp(path, "probe") == 0 ||
+        strcmp(path, "system") == 0) {
         return;
     }
-    path = strncasecmp(path, "FILE:", 5) == 0 ? path + 5 : path; /* Kerberos */
-    add(paths, path, access);                                    /* a folder is meant as a whole */
+    add(paths, path, access); /* a folder is meant as a whole */
     add_folder_of(paths, path, access);
     char *real = realpath(path, NULL);
     if (real != NULL) {
+        add(paths, real, access);
         add_folder_of(paths, real, access);
     }
     free(real);
+}
+
+/* As Kerberos names files: with their kind in front, and others (KEYRING:, MEMORY:) are no files. */
+static void add_kerberos(struct paths *paths, const char *variable, unsigned access)
+{
+    const char *path = getenv(variable);
+    if (path != NULL && (strncmp(path, "FILE:", 5) == 0 || strncmp(path, "DIR:", 4) == 0)) {
+        path = strchr(path, ':') + 1;
+    }
+    if (path != NULL && path[0] == '/') {
+        add_file(paths, path, access);
+    }
 }
 
 static void add_read(void *context, const char *path)
@@ -94,6 +118,9 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
     for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
         add_read(paths, getenv(variables[i]));
     }
+    for (size_t i = 0; i < MR_ARRAY_LEN(kerberos_variables); i++) {
+        add_kerberos(paths, kerberos_variables[i], MR_CONFINE_READ);
+    }
     mr_pg_each_file(config->source.connection.conninfo, add_read, paths);
     for (uint32_t i = 0; i < config->kafka.property_count; i++) {
         for (size_t j = 0; j < MR_ARRAY_LEN(properties); j++) {
@@ -113,12 +140,8 @@ static void add_kerberos_cache(struct paths *paths)
 {
     char usual[64];
     snprintf(usual, sizeof(usual), "/tmp/krb5cc_%u", (unsigned)getuid());
-    const char *cache = getenv("KRB5CCNAME");
-    if (cache != NULL) {
-        add_file(paths, cache, MR_CONFINE_READ | MR_CONFINE_WRITE);
-    } else {
-        add(paths, usual, MR_CONFINE_READ | MR_CONFINE_WRITE);
-    }
+    add(paths, usual, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    add_kerberos(paths, "KRB5CCNAME", MR_CONFINE_READ | MR_CONFINE_WRITE);
 }
 
 /* Only a folder that is there can be allowed. Why it can't be made, the profiler says. */
@@ -138,7 +161,7 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     add_profiles(paths, config->values.profiling_path);
     add_profiles(paths, config->values.profiling_capture_path);
     if (config->sink_kind == MR_SINK_FILE) {
-        add_file(paths, config->file.path, both);
+        add_file(paths, config->file.path, both); /* in the root folder it must be there before */
     }
     if (config->http.enabled && config->http.address.is_unix) {
         add_folder_of(paths, config->http.address.path, MR_CONFINE_READ | MR_CONFINE_SOCKET);
