@@ -4,7 +4,6 @@
 What a program is made of, as CycloneDX 1.5: the shared libraries that it loads, each with its Debian package, version, source
 and digest, and what is compiled in. Run it where the program was built: dpkg is asked. The same input gives the same bytes."""
 
-import functools
 import hashlib
 import json
 import os
@@ -31,15 +30,16 @@ def libraries(program):
     return sorted(set(re.findall(r"(/\S+) \(0x", output("ldd", program))))
 
 
-@functools.cache
-def package_of(path):
-    """dpkg knows a file by its place before or after /lib became /usr/lib."""
-    real = os.path.realpath(path)
-    for name in (path, real, "/usr" + path, real.removeprefix("/usr")):
-        found = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(": ")[0].split(",")[0].split(":")[0]
-    sys.exit(f"sbom.py: no package owns {path}")
+def packages_of(paths):
+    """Package of each library. dpkg knows a file by its place before or after /lib became /usr/lib; one question for all."""
+    places = {path: (path, os.path.realpath(path), "/usr" + path, os.path.realpath(path).removeprefix("/usr")) for path in paths}
+    found = subprocess.run(["dpkg-query", "-S", *sorted({name for names in places.values() for name in names})],
+                           capture_output=True, text=True).stdout
+    owners = {path: packages.split(",")[0].split(":")[0] for packages, path in
+              (line.split(": ", 1) for line in found.splitlines() if ": " in line)}
+    for path, names in places.items():
+        owner = next((owners[name] for name in names if name in owners), None)
+        yield path, owner or sys.exit(f"sbom.py: no package owns {path}")
 
 
 def distribution():
@@ -64,8 +64,8 @@ def package_component(package, files):
 def bom(program):
     packages = {name: [] for name in COMPILED_IN
                 if subprocess.run(["dpkg-query", "-s", name], capture_output=True).returncode == 0}
-    for path in libraries(program):
-        packages.setdefault(package_of(path), []).append(path)
+    for path, package in packages_of(libraries(program)):
+        packages.setdefault(package, []).append(path)
     components = [package_component(package, files) for package, files in sorted(packages.items())]
     version = output(program, "--version").split()[1]
     digest = sha256(program)

@@ -85,7 +85,7 @@ def test_releases_are_signed_and_say_what_they_are_made_of():
 
 def test_python_packages_have_hashes():
     lines = [line for line in read("tests", "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
-    assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\\\", line) for line in lines)
+    assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
     assert "--require-hashes" in read("scripts", "setup.sh")
 
 
