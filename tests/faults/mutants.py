@@ -38,8 +38,8 @@ MUTANTS = [
            "            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n"),
     Mutant("confirms what is reported inside an open transaction", DELIVERY,
-           "        *mark_of(delivery, mark.sequence) = mark;\n",
-           "        *mark_of(delivery, mark.sequence) = mark;\n        if (batch->confirm_lsn != 0)\n"
+           "        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;\n",
+           "        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;\n        if (batch->confirm_lsn != 0)\n"
            "            atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n",
            "unit stored_position_test"),
     Mutant("confirms a transaction at its begin", EVENTS,
