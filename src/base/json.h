@@ -1,7 +1,7 @@
 /* JSON pieces written into a buffer: strings with escapes, numbers, hexadecimal and base64.
  *
  * What a string can't hold as it is gets escaped as Jackson does it (two-character escapes, else \u00XX in
- * upper case), other UTF-8 stays raw, and bytes that are no UTF-8 become U+FFFD, so that the output is
+ * upper case), other UTF-8 stays raw (above U+FFFF only without the buffer's splits_astral; Jackson has it set), and bytes that are no UTF-8 become U+FFFD, so that the output is
  * always valid JSON. Any thread.
  */
 #ifndef MR_BASE_JSON_H

@@ -337,6 +337,7 @@ void mr_config_build_encode(struct mr_config *config)
     bool outboxx = LINE(config, metadata_version) != 0 || values->stream_count > 0;
     bool flat = LINE(config, format) == 0 ? outboxx : values->format == MR_FORMAT_FLAT;
     config->encode.format = flat ? MR_FORMAT_FLAT : MR_FORMAT_DEBEZIUM;
+    config->encode.types = (enum mr_types)values->types;
     config->encode.topic_prefix = values->topic_prefix;
     config->encode.tombstones = values->tombstones != 0;
     const char *fallback = flat ? "__outboxx_unknown_value__" : "__debezium_unavailable_value";

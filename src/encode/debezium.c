@@ -1,6 +1,6 @@
 /* Debezium's change events, without schemas: `before, after, source, transaction, op, ts_ms, ts_us, ts_ns`.
  *
- * The order of fields and the form of each are those of Debezium 3.6 for PostgreSQL with Kafka Connect's
+ * The order of fields and the form of each are those of Debezium 3.7 for PostgreSQL with Kafka Connect's
  * JsonConverter and schemas.enable=false. */
 #include <inttypes.h>
 
@@ -90,6 +90,7 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
         1024 + encoder->prefix.len + encoder->database.len +
         6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
     struct mr_buffer out = mr_text_begin(&plan->rendered, size);
+    out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     const uint8_t *begin = out.at;
     source_head(&out, encoder, transaction->commit_time_us, transaction->last_commit_lsn);
     plan->head = text_since(&out, begin);
@@ -142,6 +143,7 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
     write_row(out, encoder, plan, before, NULL);
     MR_BUFFER_LITERAL(out, ",\"after\":");
     write_row(out, encoder, plan, after, &change->before);
+    mr_row_missing(out, encoder, plan);
     mr_buffer_slice(out, plan->head);
     const uint8_t *lsn_begin = out->at;
     mr_json_u64(out, change->lsn);
@@ -201,20 +203,41 @@ static bool key_changed(const struct mr_plan *plan, const struct mr_change *chan
     return false;
 }
 
-/* A delete and, if wanted, its tombstone. */
+/* The key of the row as it was (`old`) or is, and if the key changed and that is to be told, the other one behind it. */
+static mr_slice write_keys(struct mr_buffer *out, struct mr_encoder *encoder,
+                           const struct mr_plan *plan, const struct mr_change *change, bool old,
+                           bool changed)
+{
+    const struct mr_tuple *before = &change->before;
+    mr_slice key = old ? write_key(out, encoder, plan, before, NULL)
+                       : write_key(out, encoder, plan, &change->after, before);
+    if (changed && old) {
+        write_key(out, encoder, plan, &change->after, before);
+    } else if (changed) {
+        write_key(out, encoder, plan, before, NULL);
+    }
+    if (changed) {
+        mr_buffer_append(out, "", 1);
+    }
+    return key;
+}
+
+/* A delete and, if wanted, its tombstone. `moved`: the row goes on under another key, which is told. */
 static uint32_t write_delete(struct mr_encoder *encoder, struct mr_plan *plan,
-                             const struct mr_change *change, struct mr_buffer *out,
+                             const struct mr_change *change, bool moved, struct mr_buffer *out,
                              struct mr_record *ret_records)
 {
-    mr_slice key = write_key(out, encoder, plan, &change->before, NULL);
+    mr_slice key = write_keys(out, encoder, plan, change, true, moved);
     const uint8_t *value = out->at;
     write_envelope(out, encoder, plan, change, MR_OP_DELETE, &change->before, &no_tuple);
     ret_records[0] = record_with(plan, change, 0, key, value, out);
+    ret_records[0].kind = moved ? MR_RECORD_OLD_KEY : MR_RECORD_EVENT;
     /* A tombstone without a key means nothing, and a compacted topic refuses it. */
     if (!encoder->options.tombstones || key.data == NULL) {
         return 1;
     }
     ret_records[1] = record_with(plan, change, 1, key, NULL, out);
+    ret_records[1].kind = ret_records[0].kind;
     return 2;
 }
 
@@ -226,21 +249,24 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
         render_transaction(encoder, plan, change->transaction);
     }
     if (change->op == MR_OP_DELETE) {
-        return write_delete(encoder, plan, change, out, ret_records);
+        return write_delete(encoder, plan, change, false, out, ret_records);
     }
     enum mr_op op = change->op;
     const struct mr_tuple *before = &change->before;
     uint32_t count = 0;
+    bool moved = false;
     if (op == MR_OP_UPDATE && key_changed(plan, change)) {
         /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
-        count = write_delete(encoder, plan, change, out, ret_records);
+        moved = encoder->options.types == MR_TYPES_DEBEZIUM;
+        count = write_delete(encoder, plan, change, moved, out, ret_records);
         op = MR_OP_INSERT;
         before = &no_tuple;
     }
-    mr_slice key = write_key(out, encoder, plan, &change->after, &change->before);
+    mr_slice key = write_keys(out, encoder, plan, change, false, moved);
     const uint8_t *value = out->at;
     write_envelope(out, encoder, plan, change, op, before, &change->after);
     ret_records[count] = record_with(plan, change, count, key, value, out);
+    ret_records[count].kind = moved ? MR_RECORD_NEW_KEY : MR_RECORD_EVENT;
     return count + 1;
 }
 

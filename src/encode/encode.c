@@ -12,15 +12,12 @@ enum { PLANS_MIN = 64 };
 /* Messages that are dropped are told of once a second. */
 #define DROPPED_TELL_NS INT64_C(1000000000)
 
-static void text_set_escaped(struct mr_text *text, const char *value, bool quoted)
+static void text_set_escaped(struct mr_encoder *encoder, struct mr_text *text, const char *value)
 {
     size_t len = strlen(value);
     struct mr_buffer out = mr_text_begin(text, 6 * len + 2);
-    if (quoted) {
-        mr_json_string(&out, (const uint8_t *)value, len);
-    } else {
-        mr_json_escaped(&out, (const uint8_t *)value, len);
-    }
+    out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    mr_json_escaped(&out, (const uint8_t *)value, len);
     MR_ASSERT(!out.full);
     text->len = (size_t)(out.at - text->data);
 }
@@ -35,8 +32,8 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     }
     encoder->plan_capacity = PLANS_MIN;
     encoder->plans = MR_NEW_ARRAY(struct mr_plan *, encoder->plan_capacity);
-    text_set_escaped(&encoder->prefix, options->topic_prefix, false);
-    text_set_escaped(&encoder->unavailable, options->unavailable_value, true);
+    text_set_escaped(encoder, &encoder->prefix, options->topic_prefix);
+    encoder->missing = MR_NEW_ARRAY(uint32_t, MR_COLUMNS_MAX);
     char *message_topic = mr_topic_name(options->topic_prefix, "", "message");
     encoder->message_topic = mr_topics_intern(topics, message_topic);
     free(message_topic);
@@ -59,7 +56,8 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder->plans);
     free(encoder->database.data);
     free(encoder->prefix.data);
-    free(encoder->unavailable.data);
+    free(encoder->missing);
+    mr_scratch_done(&encoder->scratch);
     free(encoder->clock.data);
     free(encoder);
 }
@@ -71,7 +69,7 @@ const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *enco
 
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
 {
-    text_set_escaped(&encoder->database, database, false);
+    text_set_escaped(encoder, &encoder->database, database);
     for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
         if (encoder->plans[i] != NULL) {
             encoder->plans[i]->rendered_commit_lsn = 0; /* it holds the old name */
@@ -255,6 +253,8 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
         return MR_OK;
     }
     encoder->wrong = NULL;
+    encoder->missing_count = 0;
+    buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t count = encoder->options.format == MR_FORMAT_FLAT
                          ? mr_flat_change(encoder, plan, change, buffer, ret_records)
                          : mr_debezium_change(encoder, plan, change, buffer, ret_records);
@@ -313,6 +313,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         *ret_count = 0;
         return MR_OK;
     }
+    buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t count = mr_debezium_message(encoder, message, buffer, ret_records);
     if (buffer->full) {
         return MR_FULL;

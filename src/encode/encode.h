@@ -4,7 +4,7 @@
  * escaped, how each type is written), so that a row costs copies and escapes and nothing else. Keys and
  * values are written once, straight into the batch. Source thread; knows neither libpq nor librdkafka.
  *
- * The form of `debezium` events is that of Debezium 3.6 for PostgreSQL without schemas; `flat` is Outboxx's.
+ * The form of `debezium` events is that of Debezium 3.7 for PostgreSQL without schemas; `flat` is Outboxx's.
  */
 #ifndef MR_ENCODE_ENCODE_H
 #define MR_ENCODE_ENCODE_H
@@ -17,6 +17,13 @@
 enum mr_format {
     MR_FORMAT_DEBEZIUM,
     MR_FORMAT_FLAT,
+};
+
+/* Forms of values; docs/events.md has the table. */
+enum mr_types {
+    MR_TYPES_TEXT, /* numbers and booleans, and PostgreSQL's text of everything else: Outboxx's */
+    MR_TYPES_DEBEZIUM,
+    MR_TYPES_PLAIN,
 };
 
 /* Bits of `operations` and `skipped_operations`: 1 << enum mr_op. */
@@ -42,6 +49,7 @@ enum mr_oversize {
 
 struct mr_encode_options {
     enum mr_format format;
+    enum mr_types types;
     const char *topic_prefix;      /* also the `name` of the source block */
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
     bool tombstones;               /* a null value after each delete (debezium) */

@@ -57,18 +57,14 @@ static mr_slice write_flat_key(struct mr_buffer *out, struct mr_encoder *encoder
 static void write_identity(struct mr_buffer *out, struct mr_encoder *encoder,
                            const struct mr_plan *plan, const struct mr_tuple *row)
 {
-    bool first = true;
+    uint8_t *begin = out->at;
     for (uint32_t i = 0; i < plan->relation->column_count; i++) {
-        if (!plan->relation->columns[i].in_identity) {
-            continue;
+        if (plan->relation->columns[i].in_identity) {
+            mr_buffer_slice(out, plan->columns[i].prefix);
+            mr_row_value(out, encoder, plan, i, row, NULL);
         }
-        mr_slice prefix = plan->columns[i].prefix;
-        mr_buffer_append(out, first ? "{" : ",", 1);
-        mr_buffer_append(out, prefix.data + 1, prefix.len - 1);
-        mr_row_value(out, encoder, plan, i, row, NULL);
-        first = false;
     }
-    mr_buffer_slice(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
+    mr_row_close(out, begin);
 }
 
 static mr_slice op_text(enum mr_op op)
@@ -122,6 +118,7 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
     } else {
         mr_row_object(out, encoder, plan, row, &change->before);
     }
+    mr_row_missing(out, encoder, plan);
     mr_buffer_slice(out, plan->head);
     append_lsn(out, change->lsn);
     ret_records[0] = mr_record_of(plan, change, 0);

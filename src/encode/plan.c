@@ -4,39 +4,13 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "encode/types.h"
 
 /* Kafka refuses longer topic names. */
 enum { TOPIC_NAME_MAX = 249 };
 
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
-
-enum mr_writer mr_plan_writer(uint32_t type_oid)
-{
-    /* Type OIDs are fixed: src/include/catalog/pg_type.dat of PostgreSQL. */
-    switch (type_oid) {
-    case 16: /* bool */
-        return MR_WRITE_BOOL;
-    case 20: /* int8 */
-    case 21: /* int2 */
-    case 23: /* int4 */
-    case 26: /* oid */
-        return MR_WRITE_NUMBER;
-    case 700: /* float4 */
-    case 701: /* float8 */
-        return MR_WRITE_FLOAT;
-    case 1082: /* date */
-    case 1083: /* time */
-    case 1114: /* timestamp */
-    case 1184: /* timestamptz */
-    case 1266: /* timetz */
-    case 1700: /* numeric */
-    case 2950: /* uuid */
-        return MR_WRITE_PLAIN;
-    default:
-        return MR_WRITE_STRING;
-    }
-}
 
 char *mr_topic_name(const char *prefix, const char *schema, const char *table)
 {
@@ -121,31 +95,54 @@ static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool firs
 }
 
 /* What it takes, which is mostly far from the most that it could. */
-static size_t prefix_size(const char *name)
+static size_t prefix_size(const char *name, bool splits_astral)
 {
     uint8_t bytes[PREFIX_MAX];
     struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
+    out.splits_astral = splits_astral;
     return render_prefix(&out, name, true).len;
 }
 
-static void plan_columns(struct mr_plan *plan)
+/* How the values of each column are written. Only what needs a conversion has one: most columns don't. */
+static void plan_forms(struct mr_plan *plan, const struct mr_encode_options *options)
 {
     const struct mr_relation *relation = plan->relation;
+    plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        plan->columns[i].writer = mr_type_form(options->types, &relation->columns[i]).writer;
+        count += plan->columns[i].writer == MR_WRITE_CONVERT;
+    }
+    plan->forms = MR_NEW_ARRAY(struct mr_type_form, count);
+    struct mr_type_form *form = plan->forms;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        if (plan->columns[i].writer == MR_WRITE_CONVERT) {
+            *form = mr_type_form(options->types, &relation->columns[i]);
+            form->conversion.element = &form->element;
+            plan->columns[i].form = form++;
+        }
+    }
+}
+
+static void plan_columns(struct mr_plan *plan, const struct mr_encode_options *options)
+{
+    const struct mr_relation *relation = plan->relation;
+    bool splits_astral = options->types == MR_TYPES_DEBEZIUM;
     size_t size = 0;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        size += prefix_size(relation->columns[i].name);
+        size += prefix_size(relation->columns[i].name, splits_astral);
     }
     for (uint32_t i = 0; i < plan->key_count; i++) {
-        size += prefix_size(relation->columns[plan->key_columns[i]].name);
+        size += prefix_size(relation->columns[plan->key_columns[i]].name, splits_astral);
     }
+    plan_forms(plan, options);
     plan->names = MR_ALLOC(size);
     struct mr_buffer names = mr_buffer_init(plan->names, size);
-    plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
+    names.splits_astral = splits_astral;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        plan->columns[i] = (struct mr_plan_column){
-            .prefix = render_prefix(&names, relation->columns[i].name, i == 0),
-            .writer = mr_plan_writer(relation->columns[i].type_oid),
-        };
+        if (plan->columns[i].writer != MR_WRITE_ABSENT) {
+            plan->columns[i].prefix = render_prefix(&names, relation->columns[i].name, i == 0);
+        }
     }
     plan->key_prefixes = MR_NEW_ARRAY(mr_slice, plan->key_count);
     for (uint32_t i = 0; i < plan->key_count; i++) {
@@ -203,7 +200,7 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
         mr_plan_free(plan);
         return NULL;
     }
-    plan_columns(plan);
+    plan_columns(plan, options);
     return plan;
 }
 
@@ -213,6 +210,7 @@ void mr_plan_free(struct mr_plan *plan)
         return;
     }
     free(plan->columns);
+    free(plan->forms);
     free(plan->key_prefixes);
     free(plan->names);
     free(plan->rendered.data);

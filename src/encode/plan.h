@@ -14,16 +14,22 @@ struct mr_text {
 
 /* How a value's text becomes JSON. */
 enum mr_writer {
-    MR_WRITE_STRING, /* quoted and escaped */
-    MR_WRITE_PLAIN,  /* quoted; the type's text can't hold anything to escape */
-    MR_WRITE_NUMBER, /* as it is, once it is seen to be one */
-    MR_WRITE_FLOAT,  /* as it is, but NaN and the infinities quoted */
-    MR_WRITE_BOOL,   /* t, f */
+    MR_WRITE_STRING,  /* quoted and escaped */
+    MR_WRITE_PLAIN,   /* quoted; the type's text can't hold anything to escape */
+    MR_WRITE_NUMBER,  /* as it is, once it is seen to be one */
+    MR_WRITE_FLOAT,   /* as it is, but NaN and the infinities quoted */
+    MR_WRITE_BOOL,    /* t, f */
+    MR_WRITE_CONVERT, /* by the column's conversion */
+    MR_WRITE_ABSENT,  /* the column is left out */
 };
 
+struct mr_type_form;
+
 struct mr_plan_column {
-    mr_slice prefix; /* `{"name":` of the first column, `,"name":` of the others */
+    mr_slice
+        prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
     enum mr_writer writer;
+    const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
 };
 
 struct mr_plan {
@@ -33,6 +39,7 @@ struct mr_plan {
     uint32_t operations;          /* bits that are passed on */
     struct mr_table_line *line;   /* where its events are counted; NULL: nowhere */
     struct mr_plan_column *columns;
+    struct mr_type_form *forms;  /* of the columns that have one */
     const uint32_t *key_columns; /* the relation's, or routing_column */
     mr_slice *key_prefixes;
     uint32_t key_count;
@@ -52,9 +59,6 @@ struct mr_plan {
 struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
                             const struct mr_relation *relation, struct mr_error *ret_error);
 void mr_plan_free(struct mr_plan *plan);
-
-/* How text of that type is written. */
-enum mr_writer mr_plan_writer(uint32_t type_oid);
 
 /* An empty buffer over `text` with at least `size` bytes, and its end. */
 struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);

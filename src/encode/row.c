@@ -81,7 +81,8 @@ static bool is_no_number(const struct mr_datum *value)
 static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
 {
-    enum mr_writer writer = plan->columns[column].writer;
+    const struct mr_plan_column *planned = &plan->columns[column];
+    enum mr_writer writer = planned->writer;
     if (writer == MR_WRITE_STRING || (writer == MR_WRITE_FLOAT && is_no_number(value))) {
         mr_json_string(out, value->data, value->len);
     } else if (writer == MR_WRITE_PLAIN) {
@@ -92,6 +93,14 @@ static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
             latch(encoder, column, "the server sent a boolean that is neither t nor f");
         }
         mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
+    } else if (writer == MR_WRITE_CONVERT) {
+        const struct mr_conversion *how = &planned->form->conversion;
+        mr_slice text = {.data = value->data, .len = value->len};
+        if (MR_UNLIKELY(!how->write(out, how, text, &encoder->scratch))) {
+            latch(encoder, column, "the server sent a text that its type does not have");
+        }
+    } else if (MR_UNLIKELY(writer == MR_WRITE_ABSENT)) {
+        return;
     } else if (writer == MR_WRITE_NUMBER ? !write_integer(out, value) : !is_float(value)) {
         latch(encoder, column, "the server sent something else than a number");
     } else if (writer == MR_WRITE_FLOAT) {
@@ -108,6 +117,42 @@ static const struct mr_datum *old_value(const struct mr_plan *plan, uint32_t col
         old != NULL && (old->kind == MR_TUPLE_FULL ||
                         (old->kind == MR_TUPLE_KEY && plan->relation->columns[column].in_identity));
     return has_it ? &old->values[column] : NULL;
+}
+
+/* A value that is not known: what stands for it, or the column is left out again, name and all, and listed. */
+__attribute__((cold)) static void write_unknown(struct mr_buffer *out, struct mr_encoder *encoder,
+                                                const struct mr_plan *plan, uint32_t column)
+{
+    const struct mr_plan_column *planned = &plan->columns[column];
+    if (planned->writer == MR_WRITE_ABSENT) {
+        return;
+    }
+    if (encoder->options.types != MR_TYPES_PLAIN) {
+        mr_type_unavailable(out, planned->form, encoder->options.unavailable_value);
+    } else if (!out->full) {
+        out->at -= planned->prefix.len;
+        for (uint32_t i = 0; i < encoder->missing_count; i++) {
+            if (encoder->missing[i] == column) {
+                return;
+            }
+        }
+        encoder->missing[encoder->missing_count++] = column;
+    }
+}
+
+void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan)
+{
+    if (MR_LIKELY(encoder->missing_count == 0)) {
+        return;
+    }
+    MR_BUFFER_LITERAL(out, ",\"unavailable\":");
+    for (uint32_t i = 0; i < encoder->missing_count; i++) {
+        mr_slice prefix = plan->columns[encoder->missing[i]].prefix;
+        mr_buffer_append(out, i == 0 ? "[" : ",", 1);
+        mr_buffer_append(out, prefix.data + 1, prefix.len - 2); /* the name in quotes */
+    }
+    MR_BUFFER_LITERAL(out, "]");
+    encoder->missing_count = 0;
 }
 
 void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -128,31 +173,40 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
         break;
     case MR_DATUM_UNCHANGED:
     case MR_DATUM_CUT:
-        mr_buffer_append(out, encoder->unavailable.data, encoder->unavailable.len);
+        write_unknown(out, encoder, plan, column);
         break;
     case MR_DATUM_BINARY:
         latch(encoder, column, "the server sent it in binary form, which was not asked for");
         break;
     case MR_DATUM_NULL:
-        MR_BUFFER_LITERAL(out, "null");
+        if (plan->columns[column].writer != MR_WRITE_ABSENT) {
+            MR_BUFFER_LITERAL(out, "null");
+        }
         break;
     }
+}
+
+void mr_row_close(struct mr_buffer *out, uint8_t *begin)
+{
+    if (MR_UNLIKELY(out->at == begin)) {
+        MR_BUFFER_LITERAL(out, "{}");
+        return;
+    }
+    *begin = '{'; /* it is a comma when the first columns were left out */
+    MR_BUFFER_LITERAL(out, "}");
 }
 
 void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                    const struct mr_tuple *row, const struct mr_tuple *old)
 {
     uint32_t count = plan->relation->column_count;
-    if (count == 0) {
-        MR_BUFFER_LITERAL(out, "{}");
-        return;
-    }
+    uint8_t *begin = out->at;
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_plan_column *column = &plan->columns[i];
         mr_buffer_append(out, column->prefix.data, column->prefix.len);
         mr_row_value(out, encoder, plan, i, row, old);
     }
-    MR_BUFFER_LITERAL(out, "}");
+    mr_row_close(out, begin);
 }
 
 const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -210,7 +264,8 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
         mr_buffer_append(out, plan->key_prefixes[i].data, plan->key_prefixes[i].len);
         if (MR_UNLIKELY(value->kind != MR_DATUM_TEXT)) {
             MR_BUFFER_LITERAL(out, "null");
-        } else if (plan->columns[plan->key_columns[i]].writer == MR_WRITE_STRING) {
+        } else if (plan->columns[plan->key_columns[i]].writer == MR_WRITE_STRING ||
+                   plan->columns[plan->key_columns[i]].writer == MR_WRITE_ABSENT) {
             mr_row_key_text(out, value->data, value->len);
         } else {
             write_text(out, encoder, plan, plan->key_columns[i], value);

@@ -2,7 +2,7 @@
 #ifndef MR_ENCODE_ROW_H
 #define MR_ENCODE_ROW_H
 
-#include "encode/plan.h"
+#include "encode/types.h"
 
 struct mr_encoder {
     struct mr_encode_options options;
@@ -13,9 +13,11 @@ struct mr_encoder {
     uint32_t plan_count;
     struct mr_plan *last_plan; /* found last: rows of one table tend to come together */
 
-    struct mr_text database;    /* escaped */
-    struct mr_text prefix;      /* topic prefix, escaped */
-    struct mr_text unavailable; /* placeholder as a JSON string */
+    struct mr_text database; /* escaped */
+    struct mr_text prefix;   /* topic prefix, escaped */
+    struct mr_scratch scratch;
+    uint32_t *missing; /* columns of the row at hand whose values are not known (plain types) */
+    uint32_t missing_count;
     struct mr_text clock; /* `"ts_ms":…,"ts_us":…,"ts_ns":…}` of the time the event is made */
     int64_t now_ns;
     int64_t commit_ns; /* of the transaction at hand: no event was made before it */
@@ -37,6 +39,12 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
 /* `{"a":1,…}` with every column of the relation. `old` may supply unchanged values. */
 void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                    const struct mr_tuple *row, const struct mr_tuple *old);
+
+/* The end of an object whose columns, each with its prefix, were written from `begin` on. */
+void mr_row_close(struct mr_buffer *out, uint8_t *begin);
+
+/* `,"unavailable":["a",…]` with the columns that the row at hand lacks, or nothing. */
+void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan);
 
 /* The value of the key's `n`th column, which must be there: never the placeholder, and null only if it was chosen. */
 const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,

@@ -40,13 +40,19 @@ const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *nam
                                        const char *table, const char **ret_other);
 void mr_topics_done(struct mr_topics *topics);
 
-/* What a record is, when it is no ordinary event: it stands for one that was too large. Its value is followed by two
- * texts, each with its NUL: the original's bytes in decimal, and the columns that were left out as a JSON list (empty
- * for a letter). */
+/* What a record is, when it is no ordinary event.
+ *
+ * It stands for one that was too large. Its value is followed by two texts, each with its NUL: the original's bytes in
+ * decimal, and the columns that were left out as a JSON list (empty for a letter).
+ *
+ * Or it is one of the records that a changed key makes, and they tell of each other. Its key is followed by the other key and
+ * a NUL. */
 enum mr_record_kind {
     MR_RECORD_EVENT,
     MR_RECORD_PLACEHOLDER, /* the event without its large values */
     MR_RECORD_LETTER,      /* in the dead-letter topic: where the event is to be found */
+    MR_RECORD_OLD_KEY,     /* the row goes on under the other key */
+    MR_RECORD_NEW_KEY,     /* the row comes from the other key */
 };
 
 struct mr_batch;

@@ -66,10 +66,31 @@ struct mr_transaction {
     mr_lsn origin_lsn;
 };
 
+/* FirstNormalObjectId (access/transam.h): types from here on are not built in. */
+#define MR_FIRST_USER_OID UINT32_C(16384)
+
+enum mr_type_kind {
+    MR_TYPE_UNKNOWN,  /* nobody looked it up */
+    MR_TYPE_BUILT_IN, /* `oid` says it */
+    MR_TYPE_TEXT,     /* enums, and types of extensions that are text */
+    MR_TYPE_HSTORE,
+    MR_TYPE_OPAQUE, /* composites, and what else has a text that only PostgreSQL reads */
+};
+
+/* What a column's type is in the end: a domain is what it is over. */
+struct mr_type {
+    uint32_t oid; /* of an array that is not built in: its elements' */
+    int32_t modifier;
+    enum mr_type_kind kind;
+    bool is_array;     /* of an array that is not built in */
+    bool is_of_domain; /* its elements are of a domain */
+};
+
 struct mr_column {
     char *name;
     uint32_t type_oid;
     int32_t type_modifier;
+    struct mr_type type;
     bool in_identity; /* flagged by the server as part of the replica identity */
 };
 

@@ -213,13 +213,21 @@ static void add_note(rd_kafka_headers_t *headers, const struct mr_record *record
     }
 }
 
+static void add_other_key(rd_kafka_headers_t *headers, const struct mr_record *record)
+{
+    const char *name = record->kind == MR_RECORD_OLD_KEY ? MR_HEADER_NEW_KEY : MR_HEADER_OLD_KEY;
+    rd_kafka_header_add(headers, name, -1, (const char *)record->key + record->key_len, -1);
+}
+
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
 static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
     struct mr_record_headers *text = &kafka->headers;
     mr_record_headers_format(record, text);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
-    if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
+    if (record->kind == MR_RECORD_OLD_KEY || record->kind == MR_RECORD_NEW_KEY) {
+        add_other_key(headers, record);
+    } else if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
         add_note(headers, record);
     }
     if (!kafka->options.headers) {

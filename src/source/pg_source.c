@@ -11,6 +11,7 @@
 #include "source/pg_captured.h"
 #include "source/pg_keys.h"
 #include "source/pg_payload.h"
+#include "source/pg_types.h"
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
@@ -28,6 +29,7 @@ struct pg_source {
     const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
     struct mr_pg_keys keys;
     struct mr_pg_captured captured;
+    struct mr_pg_types types;
     struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
     int64_t asked_ns;         /* the last time */
     int stop_fd;              /* of the last open */
@@ -66,6 +68,8 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     }
     MR_TRY(mr_pg_keys_read(&source->keys, source->conn, stop_fd, options->publication, ret_error));
     MR_TRY(mr_pg_captured_read(&source->captured, source->conn, options, stop_fd, ret_error));
+    MR_TRY(
+        mr_pg_types_read(&source->types, source->conn, stop_fd, options->publication, ret_error));
     remember_database(source);
     return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
                                    options->messages, start, ret_error);
@@ -361,6 +365,38 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
     return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
 }
 
+/* ---- types ---- */
+
+static mr_status ask_type(struct pg_source *source, const struct mr_relation_view *view,
+                          uint32_t oid, struct mr_error *ret_error)
+{
+    int stop_fd;
+    mr_status status = begin_asking(source, &stop_fd, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_types_ask(&source->types, source->asked, stop_fd, oid, ret_error);
+    }
+    return status == MR_OK ? MR_OK : asked_in_vain(source, view, "types", status, ret_error);
+}
+
+static mr_status find_types(void *context, const struct mr_relation_view *view,
+                            struct mr_column_view *columns, struct mr_error *ret_error)
+{
+    struct pg_source *source = context;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        struct mr_column_view *column = &columns[i];
+        if (!mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
+                              &column->type)) {
+            MR_TRY(ask_type(source, view, column->type_oid, ret_error));
+            bool found = mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
+                                          &column->type);
+            if (!found) { /* it was dropped while it was read */
+                column->type = (struct mr_type){.kind = MR_TYPE_OPAQUE};
+            }
+        }
+    }
+    return MR_OK;
+}
+
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
 {
     static const struct mr_source_ops ops = {
@@ -380,6 +416,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     if (options->relation_bytes_max != 0) {
         mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
     }
+    mr_pgoutput_set_types(source->decoder, find_types, source);
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;
@@ -396,6 +433,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_close(source->asked);
     mr_pg_keys_done(&source->keys);
     mr_pg_captured_done(&source->captured);
+    mr_pg_types_done(&source->types);
     free(source->database);
     free(source);
 }

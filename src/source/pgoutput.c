@@ -24,6 +24,8 @@ struct mr_pgoutput {
     mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
     void *keys_context;
     size_t relation_bytes_max;
+    mr_pgoutput_types_fn types; /* NULL: unknown */
+    void *types_context;
     bool in_transaction;
     uint64_t ordinal;        /* of the last change that the handler took */
     struct mr_position last; /* the end of what came last; positions only grow */
@@ -64,6 +66,12 @@ void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys,
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max)
 {
     decoder->relation_bytes_max = bytes_max;
+}
+
+void mr_pgoutput_set_types(struct mr_pgoutput *decoder, mr_pgoutput_types_fn types, void *context)
+{
+    decoder->types = types;
+    decoder->types_context = context;
 }
 
 void mr_pgoutput_free(struct mr_pgoutput *decoder)
@@ -312,12 +320,22 @@ static mr_status find_key(struct decoding *decoding, struct mr_relation_view *vi
                          decoding->ret_error);
 }
 
+static mr_status find_types(struct decoding *decoding, const struct mr_relation_view *view)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    if (decoder->types == NULL || view->is_unlisted) {
+        return MR_OK;
+    }
+    return decoder->types(decoder->types_context, view, decoder->columns, decoding->ret_error);
+}
+
 static mr_status decode_relation(struct decoding *decoding)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
     struct mr_relation_view view = read_relation(decoding);
     MR_TRY(expect_end(decoding));
     MR_TRY(find_key(decoding, &view));
+    MR_TRY(find_types(decoding, &view));
     const struct mr_relation *known = mr_relation_cache_find(cache, view.oid);
     if (known != NULL && mr_relation_matches(known, &view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
@@ -344,7 +362,7 @@ static mr_status decode_relation(struct decoding *decoding)
     return MR_OK;
 }
 
-/* Type: Byte1('Y') Int32(OID) String(schema) String(name). Types we know by OID; all others are text. */
+/* Type: Byte1('Y') Int32(OID) String(schema) String(name). An OID tells all we need; the catalog has the rest. */
 static mr_status decode_type(struct decoding *decoding)
 {
     mr_reader_u32(&decoding->reader);

@@ -27,6 +27,15 @@ void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys,
 /* Relations may take so many bytes of memory; without it there is no limit but their number. */
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 
+/* Tells what the type of each column is in the end; `columns` are the view's. Any status but MR_OK is what decoding the message
+ * then answers; it may come again. */
+typedef mr_status (*mr_pgoutput_types_fn)(void *context, const struct mr_relation_view *view,
+                                          struct mr_column_view *columns,
+                                          struct mr_error *ret_error);
+
+/* Without one, the types of columns stay unknown. Asked behind the keys. */
+void mr_pgoutput_set_types(struct mr_pgoutput *decoder, mr_pgoutput_types_fn types, void *context);
+
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);
 

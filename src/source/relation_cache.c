@@ -126,6 +126,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
             .name = copy_name(&names, view->columns[i].name),
             .type_oid = view->columns[i].type_oid,
             .type_modifier = view->columns[i].type_modifier,
+            .type = view->columns[i].type,
             .in_identity = view->columns[i].in_identity,
         };
     }
@@ -142,10 +143,17 @@ static bool name_matches(const char *name, mr_slice view)
     return mr_slice_equal(mr_slice_of(name), view);
 }
 
+static bool type_matches(const struct mr_type *a, const struct mr_type *b)
+{
+    return a->oid == b->oid && a->modifier == b->modifier && a->kind == b->kind &&
+           a->is_array == b->is_array && a->is_of_domain == b->is_of_domain;
+}
+
 static bool column_matches(const struct mr_column *column, const struct mr_column_view *view)
 {
     return name_matches(column->name, view->name) && column->type_oid == view->type_oid &&
-           column->type_modifier == view->type_modifier && column->in_identity == view->in_identity;
+           column->type_modifier == view->type_modifier &&
+           type_matches(&column->type, &view->type) && column->in_identity == view->in_identity;
 }
 
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view)

@@ -17,6 +17,7 @@ struct mr_column_view {
     mr_slice name;
     uint32_t type_oid;
     int32_t type_modifier;
+    struct mr_type type; /* not of the message: see mr_pgoutput_types_fn */
     bool in_identity;
 };
 

@@ -1,0 +1,150 @@
+/* How a value's text becomes JSON where that takes more than quotes: numbers of other forms, times, arrays, shapes.
+ *
+ * A conversion is chosen once for each column of a relation version (types.def), and is a function with what it needs to know
+ * of the type. It gets the text that PostgreSQL prints under the settings of pg_conn_open.c (DateStyle ISO, UTC, …), the same
+ * for a row of the stream, of a snapshot and for a key. Source thread; inside encode/ only.
+ */
+#ifndef MR_ENCODE_CONVERT_H
+#define MR_ENCODE_CONVERT_H
+
+#include "base/buffer.h"
+#include "encode/plan.h"
+
+/* Memory of conversions that grows to the largest value seen, and stays. */
+struct mr_scratch {
+    struct mr_text number;
+    struct mr_text element;
+    struct mr_text part;
+};
+
+struct mr_conversion;
+
+/* Appends the value as JSON. False: the text is not one that the type has; what was appended is of no use then. */
+typedef bool (*mr_convert_fn)(struct mr_buffer *out, const struct mr_conversion *how, mr_slice text,
+                              struct mr_scratch *scratch);
+
+struct mr_conversion {
+    mr_convert_fn write;
+    int32_t detail; /* digits behind the point, or what else the function says */
+    const struct mr_conversion *element; /* of an array */
+};
+
+/* Declares the functions of a conversion. */
+#define MR_CONVERT(name)                                                                           \
+    bool mr_convert_##name(struct mr_buffer *out, const struct mr_conversion *how, mr_slice text,  \
+                           struct mr_scratch *scratch)
+
+/* Any text, in quotes. */
+MR_CONVERT(string);
+/* t, f */
+MR_CONVERT(bool);
+/* `detail`: bytes; the integer itself. */
+MR_CONVERT(integer);
+/* As PostgreSQL prints it, the three that are not numbers quoted. */
+MR_CONVERT(float);
+/* As Java prints it; `detail` 4 or 8 bytes. */
+MR_CONVERT(java_float);
+
+/* Base64 of the number without its point, `detail` digits behind it; not-a-number is null. */
+MR_CONVERT(decimal);
+/* `{"scale":…,"value":…}` of the same. */
+MR_CONVERT(scaled_decimal);
+/* `detail` as for decimal, the text that the server has for money. */
+MR_CONVERT(money);
+/* The same as an exact decimal in quotes. */
+MR_CONVERT(plain_money);
+
+/* Hexadecimal to base64. */
+MR_CONVERT(bytes);
+/* One bit: true, false. */
+MR_CONVERT(bit);
+/* More bits: base64, least significant byte first, without the zeros at its end. */
+MR_CONVERT(bits);
+
+/* Days, or micro- or milliseconds (`detail` 6 or 3), since 1970 or midnight. */
+MR_CONVERT(days);
+MR_CONVERT(epoch);
+MR_CONVERT(clock);
+/* ISO 8601 in UTC, seconds and zone always told; `detail` digits behind the second. */
+MR_CONVERT(zoned_epoch);
+MR_CONVERT(zoned_clock);
+/* Microseconds, a month being a twelfth of 365.25 days. */
+MR_CONVERT(interval);
+
+/* ISO 8601: date, timestamp with and without zone, timetz, interval. */
+MR_CONVERT(iso_date);
+MR_CONVERT(iso_stamp);
+MR_CONVERT(iso_clock);
+MR_CONVERT(iso_interval);
+
+/* The value of a json or jsonb column as JSON, without white space between its parts. */
+MR_CONVERT(json);
+/* `{"key":"value",…}`; as text in a string, in the order of Java's HashMap (string), or as it is (object). */
+MR_CONVERT(hstore_string);
+MR_CONVERT(hstore_object);
+
+/* A list of the elements' conversions; lists of lists for more dimensions. */
+MR_CONVERT(array);
+
+/* Well-known binary in base64, with what the type has besides. */
+MR_CONVERT(point);
+MR_CONVERT(circle);
+MR_CONVERT(line);
+MR_CONVERT(lseg);
+MR_CONVERT(path);
+MR_CONVERT(box);
+MR_CONVERT(polygon);
+
+/* The value can't be told: null. */
+MR_CONVERT(null);
+
+void mr_scratch_done(struct mr_scratch *scratch);
+
+/* A place in a text that is being read. */
+struct mr_cursor {
+    const uint8_t *at;
+    const uint8_t *end;
+};
+
+static inline struct mr_cursor mr_cursor_of(mr_slice text)
+{
+    return (struct mr_cursor){.at = text.data, .end = text.data + text.len};
+}
+
+static inline bool mr_cursor_is_at(const struct mr_cursor *cursor, char byte)
+{
+    return cursor->at < cursor->end && *cursor->at == (uint8_t)byte;
+}
+
+/* Passes over the byte if it is next. */
+static inline bool mr_cursor_take(struct mr_cursor *cursor, char byte)
+{
+    bool found = mr_cursor_is_at(cursor, byte);
+    cursor->at += found;
+    return found;
+}
+
+static inline bool mr_cursor_digit(const struct mr_cursor *cursor)
+{
+    return cursor->at < cursor->end && (uint8_t)(*cursor->at - '0') <= 9;
+}
+
+/* At least `least` and at most `most` (18 or fewer) digits. */
+static inline bool mr_cursor_number(struct mr_cursor *cursor, unsigned least, unsigned most,
+                                    int64_t *ret)
+{
+    unsigned count = 0;
+    int64_t value = 0;
+    for (; count < most && mr_cursor_digit(cursor); count++) {
+        value = 10 * value + (*cursor->at++ - '0');
+    }
+    *ret = value;
+    return count >= least;
+}
+
+static inline bool mr_cursor_ended(const struct mr_cursor *cursor)
+{
+    return cursor->at == cursor->end;
+}
+
+#endif

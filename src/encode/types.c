@@ -1,0 +1,297 @@
+#include "encode/types.h"
+
+#include <string.h>
+
+#include "base/json.h"
+
+enum rule {
+    RULE_ABSENT,
+    RULE_STRING,
+    RULE_ASCII, /* a string that can't hold anything to escape */
+    RULE_BOOL,
+    RULE_INTEGER,
+    RULE_FLOAT,
+    RULE_JAVA_FLOAT,
+    RULE_JAVA_DOUBLE,
+    RULE_DECIMAL,
+    RULE_MONEY,
+    RULE_PLAIN_MONEY,
+    RULE_BYTES,
+    RULE_BITS,
+    RULE_DAYS,
+    RULE_CLOCK,
+    RULE_EPOCH,
+    RULE_ZONED_CLOCK,
+    RULE_ZONED_EPOCH,
+    RULE_INTERVAL,
+    RULE_ISO_DATE,
+    RULE_ISO_CLOCK,
+    RULE_ISO_STAMP,
+    RULE_ISO_INTERVAL,
+    RULE_JSON,
+    RULE_POINT,
+    RULE_LSEG,
+    RULE_PATH,
+    RULE_BOX,
+    RULE_POLYGON,
+    RULE_LINE,
+    RULE_CIRCLE,
+    RULE_LIST, /* of the rule of the element */
+};
+
+struct type {
+    uint32_t oid;
+    uint32_t array_oid;
+    enum rule debezium;
+    enum rule debezium_array;
+    enum rule plain;
+};
+
+static const struct type types[] = {
+#define MR_TYPE(name, oid, array_oid, debezium, debezium_array, plain)                             \
+    {oid, array_oid, RULE_##debezium, RULE_##debezium_array, RULE_##plain},
+#include "encode/types.def"
+#undef MR_TYPE
+};
+
+enum { TYPE_COUNT = sizeof(types) / sizeof(types[0]), MONEY_DIGITS = 2, BOX_OID = 603 };
+
+/* numeric.c: numeric_typmod_scale. Eleven bits with a sign; below zero, digits before the point are zero. */
+static int32_t numeric_scale(int32_t modifier)
+{
+    int32_t scale = (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400;
+    return scale < 0 ? 0 : scale;
+}
+
+/* Milliseconds where the type has no more, else microseconds. */
+static int32_t time_digits(int32_t modifier)
+{
+    return modifier >= 0 && modifier <= 3 ? 3 : 6;
+}
+
+static struct mr_conversion conversion_of(enum rule rule, int32_t modifier)
+{
+    switch (rule) {
+    case RULE_BOOL:
+        return (struct mr_conversion){.write = mr_convert_bool};
+    case RULE_INTEGER:
+        return (struct mr_conversion){.write = mr_convert_integer};
+    case RULE_FLOAT:
+        return (struct mr_conversion){.write = mr_convert_float};
+    case RULE_JAVA_FLOAT:
+        return (struct mr_conversion){.write = mr_convert_java_float, .detail = 4};
+    case RULE_JAVA_DOUBLE:
+        return (struct mr_conversion){.write = mr_convert_java_float, .detail = 8};
+    case RULE_DECIMAL:
+        if (modifier < 0) {
+            return (struct mr_conversion){.write = mr_convert_scaled_decimal};
+        }
+        return (struct mr_conversion){.write = mr_convert_decimal,
+                                      .detail = numeric_scale(modifier)};
+    case RULE_MONEY:
+        return (struct mr_conversion){.write = mr_convert_money, .detail = MONEY_DIGITS};
+    case RULE_PLAIN_MONEY:
+        return (struct mr_conversion){.write = mr_convert_plain_money};
+    case RULE_BYTES:
+        return (struct mr_conversion){.write = mr_convert_bytes};
+    case RULE_BITS:
+        return (struct mr_conversion){.write = modifier == 1 ? mr_convert_bit : mr_convert_bits};
+    case RULE_DAYS:
+        return (struct mr_conversion){.write = mr_convert_days};
+    case RULE_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_clock, .detail = time_digits(modifier)};
+    case RULE_EPOCH:
+        return (struct mr_conversion){.write = mr_convert_epoch, .detail = time_digits(modifier)};
+    case RULE_ZONED_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_zoned_clock};
+    case RULE_ZONED_EPOCH:
+        return (struct mr_conversion){.write = mr_convert_zoned_epoch,
+                                      .detail = modifier < 0 ? 6 : modifier};
+    case RULE_INTERVAL:
+        return (struct mr_conversion){.write = mr_convert_interval};
+    case RULE_ISO_DATE:
+        return (struct mr_conversion){.write = mr_convert_iso_date};
+    case RULE_ISO_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_iso_clock};
+    case RULE_ISO_STAMP:
+        return (struct mr_conversion){.write = mr_convert_iso_stamp};
+    case RULE_ISO_INTERVAL:
+        return (struct mr_conversion){.write = mr_convert_iso_interval};
+    case RULE_JSON:
+        return (struct mr_conversion){.write = mr_convert_json};
+    case RULE_POINT:
+        return (struct mr_conversion){.write = mr_convert_point};
+    case RULE_LSEG:
+        return (struct mr_conversion){.write = mr_convert_lseg};
+    case RULE_PATH:
+        return (struct mr_conversion){.write = mr_convert_path};
+    case RULE_BOX:
+        return (struct mr_conversion){.write = mr_convert_box};
+    case RULE_POLYGON:
+        return (struct mr_conversion){.write = mr_convert_polygon};
+    case RULE_LINE:
+        return (struct mr_conversion){.write = mr_convert_line};
+    case RULE_CIRCLE:
+        return (struct mr_conversion){.write = mr_convert_circle};
+    case RULE_STRING:
+    case RULE_ASCII:
+    case RULE_ABSENT:
+    case RULE_LIST:
+        break;
+    }
+    return (struct mr_conversion){.write = mr_convert_string};
+}
+
+/* Scalars that need no function of their own have the shorter way of row.c. */
+static enum mr_writer writer_of(enum rule rule)
+{
+    switch (rule) {
+    case RULE_ABSENT:
+        return MR_WRITE_ABSENT;
+    case RULE_STRING:
+        return MR_WRITE_STRING;
+    case RULE_ASCII:
+        return MR_WRITE_PLAIN;
+    case RULE_BOOL:
+        return MR_WRITE_BOOL;
+    case RULE_INTEGER:
+        return MR_WRITE_NUMBER;
+    case RULE_FLOAT:
+        return MR_WRITE_FLOAT;
+    default:
+        return MR_WRITE_CONVERT;
+    }
+}
+
+static const struct type *find_type(uint32_t oid, bool *ret_is_array)
+{
+    for (uint32_t i = 0; i < TYPE_COUNT; i++) {
+        if (types[i].oid == oid || types[i].array_oid == oid) {
+            *ret_is_array = types[i].array_oid == oid;
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
+{
+    return (struct mr_type_form){.writer = MR_WRITE_CONVERT,
+                                 .conversion = {.write = mr_convert_array, .detail = delimiter},
+                                 .element = element};
+}
+
+static struct mr_type_form family_form(enum mr_types family, const struct type *type, bool is_array,
+                                       int32_t modifier)
+{
+    enum rule rule = family == MR_TYPES_DEBEZIUM ? type->debezium : type->plain;
+    if (!is_array) {
+        return (struct mr_type_form){.writer = writer_of(rule),
+                                     .conversion = conversion_of(rule, modifier)};
+    }
+    if (family == MR_TYPES_DEBEZIUM && type->debezium_array == RULE_ABSENT) {
+        return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+    }
+    return list_of(conversion_of(rule, modifier), type->oid == BOX_OID ? ';' : ',');
+}
+
+/* Outboxx's: numbers and booleans, and PostgreSQL's text of everything else. */
+static enum mr_writer text_writer(const struct type *type, bool is_array)
+{
+    if (is_array) {
+        return MR_WRITE_STRING;
+    }
+    switch (type->plain) {
+    case RULE_BOOL:
+    case RULE_FLOAT:
+    case RULE_INTEGER:
+        return type->debezium == RULE_ABSENT ? MR_WRITE_STRING : writer_of(type->plain);
+    case RULE_ISO_DATE:
+    case RULE_ISO_CLOCK:
+    case RULE_ISO_STAMP:
+    case RULE_ASCII:
+        return MR_WRITE_PLAIN;
+    default:
+        return MR_WRITE_STRING;
+    }
+}
+
+/* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays of domains. */
+static struct mr_type_form user_form(enum mr_types family, const struct mr_type *type)
+{
+    bool debezium = family == MR_TYPES_DEBEZIUM;
+    struct mr_conversion element = {.write = mr_convert_string};
+    if (debezium && (type->kind == MR_TYPE_OPAQUE || type->is_of_domain)) {
+        return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+    }
+    if (type->kind == MR_TYPE_HSTORE) {
+        element.write = debezium ? mr_convert_hstore_string : mr_convert_hstore_object;
+    } else if (type->kind == MR_TYPE_BUILT_IN) { /* an array of a domain */
+        bool is_array = false;
+        const struct type *base = find_type(type->oid, &is_array);
+        element = base == NULL || is_array ? element : conversion_of(base->plain, type->modifier);
+    }
+    if (type->is_array) {
+        return list_of(element, ',');
+    }
+    bool is_text = element.write == mr_convert_string;
+    return (struct mr_type_form){.writer = is_text ? MR_WRITE_STRING : MR_WRITE_CONVERT,
+                                 .conversion = element};
+}
+
+struct mr_type_form mr_type_form(enum mr_types family, const struct mr_column *column)
+{
+    bool is_array = false;
+    const struct type *type = find_type(column->type_oid, &is_array);
+    if (family == MR_TYPES_TEXT) {
+        return (struct mr_type_form){.writer = type == NULL ? MR_WRITE_STRING
+                                                            : text_writer(type, is_array)};
+    }
+    int32_t modifier = column->type_modifier;
+    if (column->type.kind != MR_TYPE_UNKNOWN) {
+        if (column->type.is_array || column->type.kind != MR_TYPE_BUILT_IN) {
+            return user_form(family, &column->type);
+        }
+        type = find_type(column->type.oid, &is_array);
+        modifier = column->type.modifier;
+    }
+    return type == NULL ? (struct mr_type_form){.writer = MR_WRITE_STRING}
+                        : family_form(family, type, is_array, modifier);
+}
+
+/* ---- what stands for a value that is not known ---- */
+
+static void write_codes(struct mr_buffer *out, const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        mr_buffer_append(out, at == text ? "[" : ",", 1);
+        mr_json_u64(out, (uint8_t)*at);
+    }
+    mr_buffer_slice(out, *text == '\0' ? MR_SLICE("[]") : MR_SLICE("]"));
+}
+
+void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text)
+{
+    size_t len = strlen(text);
+    if (form == NULL || form->writer != MR_WRITE_CONVERT) {
+        mr_json_string(out, (const uint8_t *)text, len);
+        return;
+    }
+    bool is_array = form->conversion.write == mr_convert_array;
+    mr_convert_fn write = is_array ? form->element.write : form->conversion.write;
+    if (is_array && (write == mr_convert_integer || write == mr_convert_days)) {
+        write_codes(out, text);
+        return;
+    }
+    if (is_array) {
+        MR_BUFFER_LITERAL(out, "[");
+    }
+    if (write == mr_convert_bytes) {
+        mr_json_base64(out, (const uint8_t *)text, len);
+    } else {
+        mr_json_string(out, (const uint8_t *)text, len);
+    }
+    if (is_array) {
+        MR_BUFFER_LITERAL(out, "]");
+    }
+}

@@ -1,0 +1,22 @@
+/* Which form a type's values have: the families of types, and the rule of each type. Inside encode/ only. */
+#ifndef MR_ENCODE_TYPES_H
+#define MR_ENCODE_TYPES_H
+
+#include "encode/convert.h"
+
+/* What a column's values become. */
+struct mr_type_form {
+    enum mr_writer writer;
+    /* With MR_WRITE_CONVERT: of the value, and of an array's elements. */
+    struct mr_conversion conversion;
+    struct mr_conversion element;
+};
+
+/* The form of a column's type; a type that is not built in is text. */
+struct mr_type_form mr_type_form(enum mr_types family, const struct mr_column *column);
+
+/* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
+ * a string. */
+void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text);
+
+#endif

@@ -1,0 +1,186 @@
+#include "source/pg_types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "postgres/pg_sql.h"
+
+/* A domain over a domain over …: more than anybody has. */
+enum { DOMAINS_MAX = 64 };
+
+struct mr_pg_type {
+    uint32_t oid;
+    uint32_t base_oid;    /* of a domain, else 0 */
+    int32_t modifier;     /* that a domain puts on its base */
+    uint32_t element_oid; /* of an array, else 0 */
+    enum mr_type_kind kind;
+};
+
+enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
+
+static const struct mr_pg_shape types_shape = {"the columns' types", "nnSnss", 0, UINT32_MAX};
+
+/* What a type has come from: a column, the base of a domain, the element of an array. */
+static void add_query(struct mr_text *sql, const char *publication, uint32_t oid)
+{
+    mr_text_string(sql, "WITH RECURSIVE used(oid) AS (");
+    if (oid != 0) {
+        mr_text_format(sql, "SELECT %u::oid", oid);
+    } else {
+        mr_text_format(sql,
+                       "SELECT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
+                       " AND atttypid >= %u AND attrelid IN"
+                       " (SELECT relid FROM pg_get_publication_tables(",
+                       MR_FIRST_USER_OID);
+        mr_sql_add_literal(sql, publication);
+        mr_text_string(sql, "))");
+    }
+    mr_text_format(
+        sql,
+        " UNION SELECT m.oid FROM used u JOIN pg_type t ON t.oid = u.oid CROSS JOIN LATERAL"
+        " (VALUES (t.typbasetype), (t.typelem)) m(oid) WHERE m.oid >= %u)"
+        " SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND t.typlen = -1"
+        " THEN t.typelem ELSE 0 END, t.typtype, t.typname FROM used u JOIN pg_type t ON"
+        " t.oid = u.oid ORDER BY t.oid",
+        MR_FIRST_USER_OID);
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(name, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Types of extensions are known by their names, wherever they are installed. */
+static enum mr_type_kind kind_of(char letter, const char *name)
+{
+    static const char *const texts[] = {"citext", "ltree",  "isbn",  "isbn13", "issn", "issn13",
+                                        "ismn",   "ismn13", "ean13", "upc",    NULL};
+    if (letter == 'e' || (letter == 'b' && is_one_of(name, texts))) {
+        return MR_TYPE_TEXT;
+    }
+    return letter == 'b' && strcmp(name, "hstore") == 0 ? MR_TYPE_HSTORE : MR_TYPE_OPAQUE;
+}
+
+static uint32_t place_of(const struct mr_pg_types *types, uint32_t oid)
+{
+    uint32_t low = 0;
+    uint32_t high = types->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (types->types[middle].oid < oid) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static const struct mr_pg_type *type_of(const struct mr_pg_types *types, uint32_t oid)
+{
+    uint32_t place = place_of(types, oid);
+    return place < types->count && types->types[place].oid == oid ? &types->types[place] : NULL;
+}
+
+static void keep(struct mr_pg_types *types, struct mr_pg_type type)
+{
+    uint32_t place = place_of(types, type.oid);
+    if (place == types->count || types->types[place].oid != type.oid) {
+        types->types = MR_REALLOC(types->types, (types->count + 1) * sizeof(*types->types));
+        memmove(types->types + place + 1, types->types + place,
+                (types->count - place) * sizeof(*types->types));
+        types->count++;
+    }
+    types->types[place] = type;
+}
+
+static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                            const char *publication, uint32_t oid, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_query(&sql, publication, oid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &types_shape, &result, ret_error));
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+        const char *letter = mr_pg_result_value(result, row, TYPE_LETTER);
+        const char *name = mr_pg_result_value(result, row, TYPE_NAME);
+        const char *modifier = mr_pg_result_value(result, row, TYPE_MODIFIER);
+        keep(types, (struct mr_pg_type){
+                        .oid = (uint32_t)mr_pg_result_number(result, row, TYPE_OID),
+                        .base_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_BASE),
+                        .modifier = modifier == NULL ? -1 : (int32_t)strtol(modifier, NULL, 10),
+                        .element_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_ELEMENT),
+                        .kind = kind_of(letter[0], name),
+                    });
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                           const char *publication, struct mr_error *ret_error)
+{
+    return read_types(types, conn, stop_fd, publication, 0, ret_error);
+}
+
+mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                          uint32_t oid, struct mr_error *ret_error)
+{
+    MR_TRY(read_types(types, conn, stop_fd, NULL, oid, ret_error));
+    if (type_of(types, oid) == NULL) {
+        keep(types, (struct mr_pg_type){.oid = oid, .modifier = -1, .kind = MR_TYPE_OPAQUE});
+    }
+    return MR_OK;
+}
+
+/* Domains followed to what they are over. False: something on the way was not read. */
+static bool follow_domains(const struct mr_pg_types *types, struct mr_type *type, bool *ret_domain)
+{
+    for (int i = 0; type->oid >= MR_FIRST_USER_OID && i < DOMAINS_MAX; i++) {
+        const struct mr_pg_type *known = type_of(types, type->oid);
+        if (known == NULL) {
+            return false;
+        }
+        if (known->base_oid == 0) {
+            break;
+        }
+        *ret_domain = true;
+        type->oid = known->base_oid;
+        type->modifier = known->modifier >= 0 ? known->modifier : type->modifier;
+    }
+    return true;
+}
+
+bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t modifier,
+                      struct mr_type *ret_type)
+{
+    struct mr_type type = {.oid = oid, .modifier = modifier, .kind = MR_TYPE_BUILT_IN};
+    bool is_domain = false;
+    if (!follow_domains(types, &type, &is_domain)) {
+        return false;
+    }
+    const struct mr_pg_type *known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+    if (known != NULL && known->element_oid != 0) {
+        type.oid = known->element_oid;
+        type.is_array = true;
+        if (!follow_domains(types, &type, &type.is_of_domain)) {
+            return false;
+        }
+        known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+    }
+    type.kind = known == NULL ? MR_TYPE_BUILT_IN : known->kind;
+    *ret_type = type;
+    return true;
+}
+
+void mr_pg_types_done(struct mr_pg_types *types)
+{
+    free(types->types);
+    *types = (struct mr_pg_types){0};
+}

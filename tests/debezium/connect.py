@@ -1,0 +1,73 @@
+"""Kafka Connect, standalone, with Debezium's PostgreSQL connector: the judge of `types = "debezium"`."""
+
+import glob
+import os
+import re
+import subprocess
+
+from kit import BOOTSTRAP, dsn
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def jars():
+    """The class path; scripts/setup.sh --all fetches what benchmarks/debezium/pom.xml lists."""
+    libs = os.path.join(os.environ["MILLRACE_TOOLS_DIR"], "debezium", "libs")
+    assert glob.glob(os.path.join(libs, "debezium-connector-postgres-*.jar")), f"no jars in {libs}: scripts/setup.sh --all"
+    return os.path.join(libs, "*")
+
+
+class Connect:
+    """A worker with one connector. It reads from now on: its slot is made when it starts."""
+
+    def __init__(self, database, folder, prefix, options=None):
+        self.database, self.folder = database, str(folder)
+        self.slot = database.name + "_dbz"
+        self.log_path = os.path.join(self.folder, "connect.log")
+        self.process = None
+        server = re.fullmatch(r"postgres(?:ql)?://([^:@]+):([^@]*)@([^:/]+):(\d+)/.*", dsn("postgres"))
+        self._write("worker.properties", {
+            "bootstrap.servers": BOOTSTRAP, "listeners": "HTTP://127.0.0.1:0", "plugin.discovery": "service_load",
+            "key.converter": CONVERTER, "key.converter.schemas.enable": "false",
+            "value.converter": CONVERTER, "value.converter.schemas.enable": "false",
+            "header.converter": CONVERTER, "header.converter.schemas.enable": "false",
+            "offset.storage.file.filename": os.path.join(self.folder, "offsets"),
+        })
+        self._write("connector.properties", {
+            "name": "judge", "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": 1,
+            "database.hostname": server[3], "database.port": server[4], "database.user": server[1],
+            "database.password": server[2], "database.dbname": database.name, "plugin.name": "pgoutput",
+            "slot.name": self.slot, "publication.name": database.publication, "publication.autocreate.mode": "disabled",
+            "topic.prefix": prefix, "snapshot.mode": "no_data", "poll.interval.ms": 20,
+            "topic.creation.default.partitions": 1, "topic.creation.default.replication.factor": 1,
+            **(options or {}),
+        })
+
+    def _write(self, name, values):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.writelines(f"{key}={value}\n" for key, value in values.items())
+
+    def start(self):
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                ["java", "-Xms128M", "-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+                 f"-Dlog4j2.configurationFile={ROOT}/scripts/kafka/log4j2.properties", "-cp", jars(),
+                 "org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.properties"],
+                cwd=self.folder, stdout=log, stderr=log)
+
+    def streams(self):
+        """Whether it reads from its slot by now."""
+        assert self.process.poll() is None, self.said()
+        return self.database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [self.slot],
+                                 database="postgres")
+
+    def said(self, most=4000):
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()[-most:]
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
