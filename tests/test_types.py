@@ -48,7 +48,8 @@ def refuse(word):
 
 
 def strict(text):
-    return json.loads(text, parse_constant=refuse, object_pairs_hook=members)
+    # Numbers stay texts: Python would take -0 for 0.
+    return json.loads(text, parse_constant=refuse, parse_int=str, parse_float=str, object_pairs_hook=members)
 
 
 def quoted(text):
