@@ -99,6 +99,8 @@ def test_types_restore_rows(database, millrace, topic):
                         continue
                     if form in ("json[]", "jsonb[]"):
                         continue  # as json, in a list
+                    if form.endswith("[]") and text is not None:
+                        text = re.sub(r"^[][0-9:]+=", "", text)  # a list has no bounds of its own
                     given = written_back(value, form)
                     again = connection.execute(f"SELECT (%s::{form})::text", [given]).fetchone()[0]
                     assert again == text, f"{group} {row['id']} {name} {form}: {value!r}, {text!r}"
