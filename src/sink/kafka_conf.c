@@ -47,6 +47,9 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
         {"linger.ms", "5"},
         {"batch.num.messages", "10000"}, /* MR_KAFKA_REQUEST_RECORDS */
+        /* A response is in memory as a whole, and librdkafka would take one of 100 MB. This is the metadata of more than
+         * a hundred thousand partitions. */
+        {"receive.message.max.bytes", "16777216"},
         {"reconnect.backoff.ms", "100"},
         {"reconnect.backoff.max.ms", "2000"},
         {"topic.metadata.refresh.fast.interval.ms", "100"},

@@ -14,7 +14,7 @@
 
 enum {
     STATE_VERSION = 1,
-    ANSWER_TIMEOUT_MS = 2000,
+    ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
     TAIL_FACTOR = 32, /* and by how much more each time */
@@ -113,10 +113,14 @@ static mr_status consumer_new(const struct loader *loader, const char *isolation
 {
     const struct mr_kafka_property fixed[] = {
         {"group.id", "millrace-state"}, /* asked for by the library; nothing is joined or stored */
-        {"enable.auto.commit", "false"},      {"isolation.level", isolation},
-        {"enable.partition.eof", "true"},     {"auto.offset.reset", "error"},
-        {"fetch.wait.max.ms", "10"},          {"queued.max.messages.kbytes", "1024"},
+        {"enable.auto.commit", "false"},
+        {"isolation.level", isolation},
+        {"enable.partition.eof", "true"},
+        {"auto.offset.reset", "error"},
+        {"fetch.wait.max.ms", "10"},
+        {"queued.max.messages.kbytes", "1024"},
         {"fetch.message.max.bytes", "65536"},
+        {"message.max.bytes", "1000000"}, /* what is fetched may be as large */
     };
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     struct mr_kafka_options plain = *loader->options;
@@ -204,13 +208,26 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
     return status;
 }
 
-/* Asks the broker for the topic's ends; an error is what stands in the way now. The producer asks, because it is told
- * the real end: a reader of committed records is told where the oldest open transaction begins, and our newest record
- * may lie behind that of another pipeline. */
+/* One end of the topic; an error is what stands in the way now. The producer asks, because it is told the real end: a
+ * reader of committed records is told where the oldest open transaction begins, and our newest record may lie behind that
+ * of another pipeline. (rd_kafka_query_watermark_offsets would wait for a silent broker beyond its limit.) */
+static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t *ret_offset)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = which;
+    rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(loader->producer, part, ANSWER_TIMEOUT_MS);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err = part->elems[0].err;
+        *ret_offset = part->elems[0].offset;
+    }
+    rd_kafka_topic_partition_list_destroy(part);
+    return err;
+}
+
 static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
 {
-    return rd_kafka_query_watermark_offsets(loader->producer, loader->options->state_topic, 0,
-                                            ret_low, ret_high, ANSWER_TIMEOUT_MS);
+    rd_kafka_resp_err_t err = ask_end(loader, RD_KAFKA_OFFSET_BEGINNING, ret_low);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR ? ask_end(loader, RD_KAFKA_OFFSET_END, ret_high) : err;
 }
 
 static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+import traceback
 
 
 def serve(control):
@@ -33,8 +34,9 @@ class Launcher:
             self.control.close()
             try:
                 serve(other)
-            finally:
-                os._exit(0)
+            except BaseException:  # pylint: disable=broad-exception-caught
+                traceback.print_exc()
+            os._exit(0)
         other.close()
         self.said = self.control.makefile()
 

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # pylint: disable=wrong-import-position
@@ -25,6 +26,14 @@ OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
 FRESH = {"state": [["logical", "UTF8"] + [None] * 16], "keys": [["f", "0/2000"] + [None] * 10]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
+# What `millrace check` asks besides.
+CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
+           "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
+           "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t"]])}
+# What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
+RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
+BACK = {"slot": (r"^SELECT confirmed_flush_lsn", [["0/1000"]]),
+        "history": (r"^TIMELINE_HISTORY", [["00000002.history", "1\t0/1F00\tpromoted\n"]])}
 NOTICE = b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0"
 NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
 
@@ -179,10 +188,6 @@ COPY_BOTH = of("copy both", "W", Field("u8", 0, "format"), Field("count16", 0, "
 SSL = Message("ssl", [Field("char", b"N", "answer")], lambda body, length=None: body)
 
 
-def rows_of(name, fresh):
-    return FRESH.get(name, QUESTIONS.get(name, (None, []))[1]) if fresh else QUESTIONS[name][1]
-
-
 def scram_messages(nonce, salt, signature):
     return (of("scram challenge", "R", Field("u32", 11, "kind"), Field("bytes", f"r={nonce}", "nonce"),
                Field("bytes", f",s={salt}", "salt"), Field("bytes", ",i=4096", "iterations")),
@@ -190,21 +195,26 @@ def scram_messages(nonce, salt, signature):
 
 
 def all_messages():
-    """Every message there is, with the login and the state of the server that it takes: [(message, login, fresh)]."""
-    found = [(SSL, "trust", False)]
+    """Every message there is, with the login and the state of the server that it takes: [(message, login, state)]; a state
+    is "", "fresh" (no slot and no publication yet), "check" (`millrace check` asks), or "resumed" (a position is stored)."""
+    found = [(SSL, "trust", "")]
     for how in ("cleartext", "md5", "scram"):
-        found += [(message, how, False) for message in login(how)]
-    found += [(message, "scram", False) for message in scram_messages("nonce", "c2FsdA==", "c2lnbmF0dXJl")]
-    found += [(message, "trust", False) for message in greeting()]
+        found += [(message, how, "") for message in login(how)]
+    found += [(message, "scram", "") for message in scram_messages("nonce", "c2FsdA==", "c2lnbmF0dXJl")]
+    found += [(message, "trust", "") for message in greeting()]
     for name, (_, rows) in QUESTIONS.items():
-        found += [(message, "trust", False) for message in answer(name, rows, len(rows[0]))]
+        found += [(message, "trust", "") for message in answer(name, rows, len(rows[0]))]
     for name in COMMANDS:
-        found += [(message, "trust", True)
+        found += [(message, "trust", "fresh")
                   for message in (of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))]
-    found.append((COPY_BOTH, "trust", False))
+    for name, (_, rows) in CHECKED.items():
+        found += [(message, "trust", "check") for message in answer(name, rows, len(rows[0]))]
+    for name, (_, rows) in BACK.items():
+        found += [(message, "trust", "resumed") for message in answer(name, rows, len(rows[0]))]
+    found.append((COPY_BOTH, "trust", ""))
     for _, messages in STREAM:
-        found += [(message, "trust", False) for message in messages]
-    return found + [(message, "trust", False) for message in ENDING]
+        found += [(message, "trust", "") for message in messages]
+    return found + [(message, "trust", "") for message in ENDING]
 
 
 # ---- lies about a message as a whole ----
@@ -272,25 +282,27 @@ def lies_of(message):
 # ---- the server ----
 
 class Lie:
-    def __init__(self, target, how, make, way_in="trust", fresh=False, always=False):
+    def __init__(self, target, how, make, way_in="trust", state="", always=False):
         self.target, self.how, self.make = target, how, make
-        self.login, self.fresh, self.always = way_in, fresh, always
+        self.login, self.state, self.always = way_in, state, always
         self.name = f"{target} | {how}" + (" | always" if always else "")
 
 
 def all_lies():
     """Every lie there is. A message that is sent to every connection of a process is now and then spoilt in all."""
-    for message, way_in, fresh in all_messages():
+    for message, way_in, state in all_messages():
         for i, (how, make) in enumerate(lies_of(message)):
-            yield Lie(message.name, how, make, way_in, fresh, always=i % 5 == 4)
+            yield Lie(message.name, how, make, way_in, state, always=i % 5 == 4)
 
 
 class LyingPostgres:
     """`lie` None: an honest one. `told`: that it was told. `confirmed`: the highest position that the other side says is
     safe; `faults`: what it may not have said."""
 
-    def __init__(self, lie=None, sends_stream=STREAM):
-        self.lie, self.stream = lie, sends_stream
+    def __init__(self, lie=None, stream=STREAM, patience_s=0):
+        self.lie, self.stream = lie, stream
+        self.patience_s = patience_s  # how long it waits for each transaction's confirmation before it sends the next
+        self.end = stream[-1][0]
         self.told = threading.Event()
         self.finished = threading.Event()  # everything was confirmed
         self.gone = threading.Event()      # behind the lie, the other side closed a connection or asked anew
@@ -346,7 +358,7 @@ class LyingPostgres:
         if self.on_confirm is not None:
             self.on_confirm(flushed)
         self.confirmed = max(self.confirmed, flushed)
-        if flushed >= END:
+        if flushed >= self.end:
             self.finished.set()
 
 
@@ -444,7 +456,8 @@ class Session:
         self.say(scram_messages(nonce, "", base64.b64encode(signed).decode())[1])
 
     def answer(self, text):
-        fresh = self.server.lie is not None and self.server.lie.fresh
+        state = self.server.lie.state if self.server.lie else ""
+        other = {"fresh": FRESH, "resumed": RESUMED}.get(state, {})
         if text.startswith("START_REPLICATION"):
             self.replicate(text)
             return
@@ -452,9 +465,9 @@ class Session:
             if re.search(pattern, text):
                 self.say(of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))
                 return
-        for name, (pattern, rows) in QUESTIONS.items():
+        for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **BACK}.items():
             if re.search(pattern, text):
-                self.say(*answer(name, rows_of(name, fresh), len(rows[0])))
+                self.say(*answer(name, other.get(name, rows), len(rows[0])))
                 return
         self.send(framed(b"C")(b"SET\0") + framed(b"Z")(b"I"))
 
@@ -467,8 +480,11 @@ class Session:
                 for message in messages:
                     self.say(message)
                     self.hear(0)
+                until = time.monotonic() + self.server.patience_s
+                while self.server.confirmed < end and time.monotonic() < until:
+                    self.hear(0.01)
         while self.hear(0.02):
-            self.send(keepalive("end", END, 1).encode())
+            self.send(keepalive("end", self.server.end, 1).encode())
 
     def hear(self, limit_s):
         """What the other side says meanwhile. False once the stream has ended."""

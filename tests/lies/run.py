@@ -1,4 +1,4 @@
-"""Many lies, each told to a millrace of its own: python lies/run.py postgres [--lies N|all] [--only TEXT] [--seed N]
+"""Many lies, each told to a millrace of its own: python lies/run.py postgres|kafka [--lies N|all] [--only TEXT] [--seed N]
 
 Prints one line a lie that was not borne, and sums up. Exit status 1: there were some, or a lie was never told."""
 
@@ -10,11 +10,13 @@ import random
 import sys
 import time
 
+import kafka_trial
 import postgres_trial
 import trial
 from launcher import Launcher
 
-SIDES = {"postgres": postgres_trial}
+TRIES = 3
+SIDES = {"postgres": postgres_trial, "kafka": kafka_trial}
 
 
 def choose(lies, count, seed):
@@ -53,7 +55,12 @@ def work(side, lies, launchers):
 
 
 def attempt(number):
-    return TRY(LIES[number])
+    """What only a starved machine may explain is tried again; what hangs, hangs each time."""
+    for _ in range(TRIES):
+        verdict = TRY(LIES[number])
+        if verdict.told and not set(verdict.faults) & set(trial.LATE):
+            break
+    return verdict
 
 
 def main():
@@ -68,6 +75,7 @@ def main():
     options = parser.parse_args()
     # The first thing of all, while this process is small.
     launchers = Launchers(options.jobs)
+    trial.LAUNCHER = Launcher()
     lies = [lie for lie in SIDES[options.side].all_lies() if options.only in lie.name]
     known = len(lies)
     if options.lies != "all":

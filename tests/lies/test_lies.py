@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.mark.timeout(7200 if LIES == "all" else 1200)
-@pytest.mark.parametrize("side", ["postgres"])
+@pytest.mark.parametrize("side", ["postgres", "kafka"])
 def test_lies_are_borne(side):
     done = subprocess.run([sys.executable, os.path.join(HERE, "run.py"), side, "--lies", LIES], capture_output=True,
                           text=True, check=False)
@@ -53,7 +53,7 @@ def test_the_judge_says_no(judged, script, fault):
 
 
 def test_the_judge_waits_for_nobody(judged, monkeypatch):
-    monkeypatch.setattr(trial, "WAIT_S", 1)
+    monkeypatch.setattr(postgres_trial, "WAIT_S", 1)
     monkeypatch.setattr(trial, "LEAVE_MS", 0)
     monkeypatch.setattr(trial, "SLACK_S", 0)
     assert "SIGTERM is not obeyed" in judged("trap '' TERM\nwhile :; do read x < /dev/zero; done").faults
