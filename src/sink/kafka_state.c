@@ -220,6 +220,10 @@ static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t
         err = part->elems[0].err;
         *ret_offset = part->elems[0].offset;
     }
+    /* No place in a topic; librdkafka would refuse to read there. */
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR && *ret_offset < 0) {
+        err = RD_KAFKA_RESP_ERR__BAD_MSG;
+    }
     rd_kafka_topic_partition_list_destroy(part);
     return err;
 }
