@@ -113,6 +113,19 @@ static const int denied[] = {
     SCMP_SYS(remap_file_pages),
 };
 
+/* libseccomp's own macros leave a field out, which Clang warns of. */
+static struct scmp_arg_cmp compared(unsigned argument, enum scmp_compare how, scmp_datum_t with)
+{
+    return (struct scmp_arg_cmp){.arg = argument, .op = how, .datum_a = with};
+}
+
+/* The bits of `mask` are `bits`. */
+static struct scmp_arg_cmp masked(unsigned argument, scmp_datum_t mask, scmp_datum_t bits)
+{
+    return (struct scmp_arg_cmp){
+        .arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = bits};
+}
+
 static bool deny(scmp_filter_ctx filter, int call)
 {
     /* A call that this processor does not have needs no rule. */
@@ -134,7 +147,7 @@ static bool deny_programs(scmp_filter_ctx filter)
     for (size_t i = 0; i < MR_ARRAY_LEN(programs_denied); i++) {
         good = deny(filter, programs_denied[i]) && good;
     }
-    good = deny_if(filter, SCMP_SYS(clone), SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)) && good;
+    good = deny_if(filter, SCMP_SYS(clone), masked(0, CLONE_THREAD, 0)) && good;
     return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;
 }
 
@@ -143,23 +156,20 @@ static bool deny_programs(scmp_filter_ctx filter)
 static bool deny_writable_code(scmp_filter_ctx filter)
 {
     scmp_datum_t both = PROT_WRITE | PROT_EXEC;
-    bool good = deny_if(filter, SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, both, both));
-    good = deny_if(filter, SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) &&
-           good;
-    good = deny_if(filter, SCMP_SYS(pkey_mprotect),
-                   SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC)) &&
-           good;
-    return deny_if(filter, SCMP_SYS(shmat), SCMP_A2(SCMP_CMP_MASKED_EQ, SHM_EXEC, SHM_EXEC)) &&
-           good;
+    bool good = deny_if(filter, SCMP_SYS(mmap), masked(2, both, both));
+    good = deny_if(filter, SCMP_SYS(mprotect), masked(2, PROT_EXEC, PROT_EXEC)) && good;
+    good = deny_if(filter, SCMP_SYS(pkey_mprotect), masked(2, PROT_EXEC, PROT_EXEC)) && good;
+    return deny_if(filter, SCMP_SYS(shmat), masked(2, SHM_EXEC, SHM_EXEC)) && good;
 }
 
 static bool deny_other_sockets(scmp_filter_ctx filter)
 {
-    bool good = deny_if(filter, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
+    bool good = deny_if(filter, SCMP_SYS(socket), compared(0, SCMP_CMP_GT, AF_NETLINK));
     for (int family = AF_INET + 1; family < AF_NETLINK; family++) {
         if (family != AF_INET6) {
-            good = deny_if(filter, SCMP_SYS(socket), SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)family)) &&
-                   good;
+            good =
+                deny_if(filter, SCMP_SYS(socket), compared(0, SCMP_CMP_EQ, (scmp_datum_t)family)) &&
+                good;
         }
     }
     return good;
@@ -207,8 +217,7 @@ mr_confined mr_confine_syscalls(bool programs)
     good = deny_writable_code(filter) && good;
     good = deny_other_sockets(filter) && good;
     /* Puts characters into a terminal's input, where a shell would read them. */
-    good =
-        deny_if(filter, SCMP_SYS(ioctl), SCMP_A1(SCMP_CMP_MASKED_EQ, UINT32_MAX, TIOCSTI)) && good;
+    good = deny_if(filter, SCMP_SYS(ioctl), masked(1, UINT32_MAX, TIOCSTI)) && good;
     MR_ASSERT(good);
     return filter_load(filter);
 }
@@ -218,7 +227,7 @@ mr_confined mr_confine_listeners(void)
     scmp_filter_ctx filter = filter_new();
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
     bool good = deny(filter, SCMP_SYS(listen)) &&
-                deny_if(filter, SCMP_SYS(bind), SCMP_A2(SCMP_CMP_NE, NETLINK_ADDRESS_BYTES));
+                deny_if(filter, SCMP_SYS(bind), compared(2, SCMP_CMP_NE, NETLINK_ADDRESS_BYTES));
     MR_ASSERT(good);
     return filter_load(filter);
 }
