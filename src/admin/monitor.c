@@ -19,6 +19,8 @@ enum {
     BEHIND_BYTES = 1024 * 1024,
 };
 
+#define MEMORY_EVENT "memory"
+
 const char *mr_state_name(enum mr_state state)
 {
     static const char *const names[] = {
@@ -44,6 +46,9 @@ static void observe(void *context, enum mr_log_level level, const char *event, c
                     const struct mr_log_field *fields)
 {
     struct mr_monitor *monitor = context;
+    if (strcmp(event, MEMORY_EVENT) == 0) {
+        return; /* the page draws memory; a line a minute would push out what happened */
+    }
     pthread_mutex_lock(&monitor->events_lock);
     struct mr_monitor_event *kept = &monitor->events[monitor->event_count++ % MR_MONITOR_EVENTS];
     kept->time_ms = wall_ms();
@@ -381,6 +386,25 @@ static void sample(struct mr_monitor *monitor)
     pthread_mutex_unlock(&monitor->lock);
 }
 
+/* One line every `log_ms`, so that a log alone shows whether memory grew. Returns when the next is due. */
+static int64_t log_memory(struct mr_monitor *monitor, int64_t due_ns)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (monitor->options.log_ms == 0 || now_ns < due_ns) {
+        return due_ns;
+    }
+    pthread_mutex_lock(&monitor->lock);
+    struct mr_process process = monitor->now->process;
+    uint64_t used = monitor->now->pipeline.memory_used_bytes;
+    uint64_t limit = monitor->now->pipeline.memory_limit_bytes;
+    pthread_mutex_unlock(&monitor->lock);
+    mr_log(MR_LOG_INFO, MEMORY_EVENT, "memory of the process and of its batches",
+           MR_LOG_INT("resident_bytes", process.resident_bytes),
+           MR_LOG_INT("resident_peak_bytes", process.resident_peak_bytes),
+           MR_LOG_INT("batches_bytes", used), MR_LOG_INT("batches_limit_bytes", limit));
+    return now_ns + (int64_t)monitor->options.log_ms * 1000000;
+}
+
 static void *monitor_main(void *context)
 {
     struct mr_monitor *monitor = context;
@@ -388,8 +412,10 @@ static void *monitor_main(void *context)
     mr_alloc_leave_out();
     mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
+    int64_t log_due_ns = mr_monotonic_ns() + (int64_t)monitor->options.log_ms * 1000000;
     do {
         sample(monitor);
+        log_due_ns = log_memory(monitor, log_due_ns);
     } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
     mr_thread_end();
     return NULL;

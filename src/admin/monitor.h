@@ -102,6 +102,7 @@ struct mr_monitor_snapshot {
 
 struct mr_monitor_options {
     uint32_t sample_ms; /* 1000; tests take less */
+    uint32_t log_ms;    /* how often memory is logged at info; 0: never */
     /* All of these are the caller's and outlive the monitor. `slot` may be NULL. */
     struct mr_pipeline *pipeline;
     struct mr_sink *sink;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "metrics/metrics.h"
@@ -243,6 +244,43 @@ static void test_history_grows_and_is_told_from_a_moment_on(void **state)
     assert_int_equal(mr_monitor_history(fixture->monitor, 0, samples, 2), 2);
 }
 
+/* A log alone shows whether memory grew; the page's list of what happened is not filled with it. */
+static void test_memory_is_logged_from_time_to_time(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_monitor *monitor = mr_monitor_new(&(struct mr_monitor_options){
+        .sample_ms = 1, .log_ms = 1, .pipeline = fixture->pipeline, .sink = fixture->sink});
+    struct mr_error error = {0};
+    int ends[2], before = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    mr_log_configure(MR_LOG_INFO, MR_LOG_TEXT);
+    assert_int_equal(mr_monitor_start(monitor, &error), MR_OK);
+    char text[4096] = "";
+    size_t len = 0;
+    while (strchr(text, '\n') == NULL) { /* ends at the test's time limit at the latest */
+        ssize_t got = read(ends[0], text + len, sizeof(text) - 1 - len);
+        if (got <= 0) {
+            break;
+        }
+        len += (size_t)got;
+        text[len] = '\0';
+    }
+    mr_monitor_stop(monitor);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(ends[0]);
+    assert_non_null(strstr(text, "memory: "));
+    const char *at = strstr(text, "resident_bytes=");
+    assert_true(at != NULL && strtoull(at + strlen("resident_bytes="), NULL, 10) > 100000);
+    assert_non_null(strstr(text, "batches_limit_bytes="));
+    struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(monitor);
+    assert_int_equal(snapshot->event_count, 0);
+    mr_monitor_snapshot_free(snapshot);
+    mr_monitor_free(monitor);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +291,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wal_that_nobody_captures_is_no_lag, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory_is_logged_from_time_to_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on, setup,
                                         teardown),
     };

@@ -19,6 +19,7 @@
 enum {
     MONITOR_SAMPLE_MS = 1000,
     TELL_MS = 1000,
+    MEMORY_LOG_MS = 60000,
     LEAVE_MS = 5000, /* after its deadline, a stop waits for nobody */
 };
 
@@ -104,6 +105,7 @@ static void app_wire(struct app *app)
                                                     .context = app});
     app->monitor =
         mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
+                                                    .log_ms = MEMORY_LOG_MS,
                                                     .pipeline = app->pipeline,
                                                     .sink = app->sink,
                                                     .tables = app->table_counts,
