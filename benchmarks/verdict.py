@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 SAME, DIFFERENT, INCONCLUSIVE = "same", "different", "inconclusive"
 MARGIN, LEAST, LEVEL, ALPHA = 0.03, 0.01, 0.90, 0.002
-EXACT_LEAST, EXACT_SPREADS = 0.005, 3
+EXACT_LEAST = 0.005
 PAIRS_FEWEST, PAIRS_MOST = 6, 400
 EXCHANGES, RESAMPLES = (1000, 20000), 1000
 
@@ -39,6 +39,7 @@ class Witness:
     exact: bool = False       # repeats; `before` may hold several runs of one build, for the spread
     least: float = 0.005      # of an exact one: less is no difference
     floor: float = 0.0        # likewise, in the witness' own unit
+    spreads: float = 3        # likewise, of the larger spread between two runs of one build
 
 
 @dataclass
@@ -147,10 +148,10 @@ def judge_exact(witness):
     before, after = statistics.median(witness.before), statistics.median(witness.after)
     spread = max(max(side) - min(side) for side in (witness.before, witness.after))
     if before == 0:
-        change = 0.0 if after == 0 else math.inf
+        change = 0.0 if after <= witness.floor else math.inf
     else:
         change, spread = after / before - 1, spread / before
-    limit = max(witness.least, EXACT_SPREADS * spread, witness.floor / before if before else 0.0)
+    limit = max(witness.least, witness.spreads * spread, witness.floor / before if before else 0.0)
     verdict = DIFFERENT if abs(change) > limit else SAME if limit <= witness.margin else INCONCLUSIVE
     return Judgement(witness, verdict, before, after, change, change - limit, change + limit, 0.0,
                      2 if verdict == INCONCLUSIVE else 0)

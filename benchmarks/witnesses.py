@@ -2,8 +2,9 @@
 
   python witnesses.py BASE HEAD --out FOLDER [--pairs N] [--rows N] [--no-instructions]      (witnesses.sh)
 
-- Instructions by stage and allocations (those that millrace's own code asks for) an event, by callgrind, of a small backlog; twice for each build, so that the spread
-  is known. The parts of the flow that run row by row repeat to a thousandth.
+- By callgrind, of a small backlog: instructions by stage and allocations an event, wake-ups and sleeps a batch, of the last
+  three those that millrace's own code asks for. Twice for each build, so that the spread is known. The parts of the flow that
+  run row by row repeat to a thousandth.
 - CPU by thread, system calls, wake-ups, bytes and memory of whole drains that take turns (base, head, head, base, …). CPU is
   told in parts of what the walsender used in the same drain: a noisy neighbour slows both.
 
@@ -25,7 +26,7 @@ from mixes import Inserts
 from processes import threads
 
 EVENTS_COUNTED = 3000
-DRAIN_LIMIT_S = 300
+DRAIN_LIMIT_S, COUNT_LIMIT_S = 300, 180
 
 # Which source file belongs to which stage or thread; the first match counts.
 PLACES = (("decode", r"/src/source/(pgoutput|relation_cache|pg_payload)"), ("receive", r"/src/(source|postgres)/"),
@@ -34,8 +35,12 @@ PLACES = (("decode", r"/src/source/(pgoutput|relation_cache|pg_payload)"), ("rec
           ("sink thread", r"/src/pipeline/delivery|/src/base/ring"), ("librdkafka", r"/rdkafka|/rd[a-z]*\.c"))
 # What tests/placed_faults.c puts over a function is part of that function's stage.
 WRAPPED = {"mr_pg_payload_take": "decode", "mr_encode_change": "encode", "mr_record_headers_format": "produce",
-           "mr_sink_counts_acked": "acknowledge", "mr_batch_commit": "source thread", "mr_ring_pop": "sink thread"}
-ALLOCATE = re.compile(r"(malloc|calloc|realloc|posix_memalign|aligned_alloc|operator new.*)$")
+           "mr_sink_counts_acked": "acknowledge", "mr_batch_commit": "source thread", "mr_ack_add": "sink thread"}
+# What millrace's own code asks the C library for, by kind. Allocations are told of an event, the others of a batch.
+KINDS = {"allocations": r"malloc|calloc|realloc|posix_memalign|aligned_alloc|operator new.*",
+         "wake-ups": r"write|eventfd_write|pthread_cond_signal|pthread_cond_broadcast|sem_post|pthread_kill",
+         "sleeps": r"nanosleep|clock_nanosleep|usleep|sleep|thrd_sleep|sched_yield"}
+BATCH = "mr_ack_add"  # is called once a batch
 
 
 # ---- instructions ----
@@ -47,7 +52,8 @@ def place_of(file, function):
 
 
 def read_callgrind(path):
-    """({(place, function): instructions without callees}, allocations) of a callgrind.out with uncompressed names."""
+    """({(place, function): instructions without callees}, {kind: calls}, batches) of a callgrind.out with uncompressed
+    names."""
     costs, asked, file_name, name, called = {}, {}, "", None, None
     # A call of a library goes through a stub without a name: what that calls is what was meant.
     stubs, calls = {}, 0
@@ -71,7 +77,12 @@ def read_callgrind(path):
                 else:
                     key = (place_of(file_name, name), name)
                     costs[key] = costs.get(key, 0) + int(line.split()[1])
-    return costs, sum(calls for called, calls in asked.items() if ALLOCATE.match(stubs.get(called, called)))
+    by_name = {}
+    for called, calls in asked.items():
+        name = stubs.get(called, called).split("@")[0]
+        by_name[name] = by_name.get(name, 0) + calls
+    return costs, {kind: sum(calls for name, calls in by_name.items() if re.fullmatch(pattern, name))
+                   for kind, pattern in KINDS.items()}, by_name.get(BATCH, 0)
 
 
 class Drains(Stand):
@@ -93,10 +104,10 @@ class Drains(Stand):
         self.sql("SELECT pg_copy_logical_replication_slot(%s, %s)", [slot, copied])
         return copied, end
 
-    def start(self, command, slot, environment):
+    def start(self, command, slot, environment, **more):
         topic = self.make_topic(slot)
         environment = {**os.environ, "BENCH_URL": dsn(self.name), **environment}
-        process = subprocess.Popen([*command, "--config", self.write_config(slot, slot)], stdout=subprocess.DEVNULL,
+        process = subprocess.Popen([*command, "--config", self.write_config(slot, slot, **more)], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True, env=environment)
         return process, topic
 
@@ -108,7 +119,7 @@ class Drains(Stand):
 
     def instructions(self, binary, folder, environment):
         """One run under callgrind: what it cost an event, by place and function, and allocations an event. A run that lost
-        a connection read rows twice: it is done again."""
+        a connection read rows twice, or finds none any more (the machine is too busy): it is done again."""
         for _ in range(5):
             counted, whole = self._instructions(binary, folder, environment)
             if whole:
@@ -120,15 +131,24 @@ class Drains(Stand):
         out = os.path.join(folder, "callgrind.out")
         command = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no",
                    "--compress-pos=no", "--fair-sched=yes", binary, "--stop-after", str(EVENTS_COUNTED)]
-        process, topic = self.start(command, slot, environment)
-        _, errors = process.communicate(timeout=DRAIN_LIMIT_S)
+        # Valgrind is slow, and a busy machine makes it slower.
+        process, topic = self.start(command, slot, environment, **{"source.postgres.connect_timeout": '"120s"'})
+        try:
+            _, errors = process.communicate(timeout=COUNT_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            self.drop_slot(slot)
+            self.drop_topic(topic)
+            return None, False
         if process.returncode != 0:
             raise SystemExit(f"witnesses: error: under callgrind, millrace ended with {process.returncode}:\n{errors}")
         self.gone(process, slot, topic)
-        costs, allocations = read_callgrind(out)
+        costs, kinds, batches = read_callgrind(out)
         os.remove(out)
         return {"functions": [[place, name, cost / EVENTS_COUNTED] for (place, name), cost in sorted(costs.items())],
-                "allocations": allocations / EVENTS_COUNTED}, f'"changes":{EVENTS_COUNTED},' in errors
+                "allocations": kinds["allocations"] / EVENTS_COUNTED, "batches": batches,
+                **{kind: kinds[kind] / (batches or 1) for kind in ("wake-ups", "sleeps")}}, f'"changes":{EVENTS_COUNTED},' in errors
 
     def confirmed(self, connection, slot, end):
         return connection.execute("SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",

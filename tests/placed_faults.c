@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/ring.h"
 #include "encode/encode.h"
 #include "event/batch.h"
+#include "pipeline/ack.h"
 #include "sink/record_headers.h"
 #include "sink/sink_counts.h"
 #include "source/pg_payload.h"
@@ -108,9 +108,10 @@ bool __wrap_mr_batch_commit(struct mr_batch *batch, uint8_t *bytes_at,
     return __real_mr_batch_commit(batch, bytes_at, records, count);
 }
 
+/* Threads have one each: what one writes, another must not read. */
 static void wake_up(void)
 {
-    static int fd = -1;
+    static _Thread_local int fd = -1;
     fd = fd < 0 ? eventfd(0, EFD_CLOEXEC) : fd;
     eventfd_t value;
     if (eventfd_write(fd, 1) != 0 || eventfd_read(fd, &value) != 0) {
@@ -118,20 +119,17 @@ static void wake_up(void)
     }
 }
 
-void *__real_mr_ring_pop(struct mr_ring *ring);
-void *__wrap_mr_ring_pop(struct mr_ring *ring);
-void *__wrap_mr_ring_pop(struct mr_ring *ring)
+void __real_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn);
+void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn);
+void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn)
 {
-    void *item = __real_mr_ring_pop(ring);
-    if (item != NULL) {
-        NEEDLESS_TURNS("sink")
-        for (int i = 0; i < amount("wake"); i++) {
-            wake_up();
-        }
-        int us = amount("sleep");
-        if (us > 0) {
-            nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL);
-        }
+    NEEDLESS_TURNS("sink")
+    for (int i = 0; i < amount("wake"); i++) {
+        wake_up();
     }
-    return item;
+    int us = amount("sleep");
+    if (us > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL);
+    }
+    __real_mr_ack_add(ack, sequence, confirm_lsn);
 }

@@ -1,10 +1,11 @@
 """The witnesses of pr-check.sh against faults that were placed on purpose (placed_faults.c): each is found and named.
 
-Counts are judged here, for a busy machine does not change them. What needs a quiet one is judged when
-MILLRACE_TEST_VERDICT_PAIRS says how many pairs of drains there may be."""
+Counts are judged here, for a busy machine does not change them. MILLRACE_TEST_VERDICT_CYCLES=20 runs the trial of
+benchmarks/verdict_trial.py too: so many comparisons of a build with itself, and a slow-down in each cycle (5 to 40 minutes)."""
 
 import argparse
 import io
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,12 @@ sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
 
 # pylint: disable=wrong-import-position
 import profile_tools
+import verdict_trial
 import witnesses
 
 BUILD = os.path.join(ROOT, "build", "profile")
-PAIRS = int(os.environ.get("MILLRACE_TEST_VERDICT_PAIRS", "0"))
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ, reason="counts of a release")]
+CYCLES = int(os.environ.get("MILLRACE_TEST_VERDICT_CYCLES", "0"))
+pytestmark = [pytest.mark.timeout(7200 if CYCLES else 1800), pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ, reason="counts of a release")]
 
 
 class Builds:
@@ -37,28 +39,15 @@ class Builds:
         self.stand.make_table()
         self.stand.backlog("counted", witnesses.EVENTS_COUNTED)
         self.sound = self.counts("")
-        # A drain's rows would be read by who counts, too: they have a database of their own.
-        self.drains = witnesses.Drains(argparse.Namespace(rows=30000, option=[], keep=False))
-        if PAIRS:
-            self.drains.make_table()
-            self.drains.backlog("drained", 30000)
 
     def counts(self, fault):
         return [self.stand.instructions(self.binary, self.folder, {"MILLRACE_FAULT": fault}) for _ in range(2)]
 
-    def place(self, place):
-        return sum(cost for at, _, cost in self.sound[0]["functions"] if at == place)
-
-    def verdict(self, fault, counted=True):
+    def verdict(self, fault):
         """(exit code, text) of the build with this fault against the one without."""
         about = {**witnesses.describe(self.binary), **witnesses.machine(), "scenario": "drain", "options": {}}
         found = {"sides": {"base": about, "head": about},
-                 "instructions": {"base": self.sound if counted else [], "head": self.counts(fault) if counted else []},
-                 "runs": {"base": [], "head": []}}
-        for pair in range(0 if counted else PAIRS):
-            for side in ("base", "head") if pair % 2 == 0 else ("head", "base"):
-                environment = {"MILLRACE_FAULT": fault if side == "head" else ""}
-                found["runs"][side].append(self.drains.drain(self.binary, environment))
+                 "instructions": {"base": self.sound, "head": self.counts(fault)}, "runs": {"base": [], "head": []}}
         witnesses.write_json(os.path.join(self.folder, "witnesses.json"), found)
         text = io.StringIO()
         with redirect_stdout(text):
@@ -72,35 +61,27 @@ def builds(tmp_path_factory):
     builds = Builds(tmp_path_factory.mktemp("verdict"))
     yield builds
     builds.stand.close()
-    if PAIRS:
-        builds.drains.close()
-
-
-# Instructions of one turn of the loop of placed_faults.c, at the least.
-TURN = 4
 
 
 @pytest.mark.parametrize("fault, place, function", [
     ("decode", "decode", "mr_pg_payload_take"), ("encode", "encode", "mr_encode_change"),
     ("produce", "produce", "mr_record_headers_format"), ("acknowledge", "acknowledge", "mr_sink_counts_acked"),
-    ("source", "source thread", "mr_batch_commit")])
-def test_three_percent_of_a_stage_are_found_and_named(builds, fault, place, function):
-    turns = max(1, round(builds.place(place) * 0.03 / TURN))
-    code, text = builds.verdict(f"{fault}:{turns}")
+    ("source", "source thread", "mr_batch_commit"), ("sink", "sink thread", "mr_ack_add")])
+def test_three_percent_of_a_stage_or_thread_are_found_and_named(builds, fault, place, function):
+    code, text = builds.verdict(f"{fault}:{verdict_trial.turns_of(fault, builds.sound[0])}")
     said = text.split("# Verdict")[1].split("|")[0]
     assert code == 3 and f"instructions in {place} +" in said and f"`__wrap_{function}` +" in said, text
     others = [other for other in profile_tools.ROW_BY_ROW if other != place and f"instructions in {other} " in said]
     assert not others, f"also named: {others}"
 
 
-def test_a_loop_of_each_batch_in_the_sink_thread_is_found(builds):
-    code, text = builds.verdict("sink:20000")
-    assert code == 3 and "instructions in sink thread +" in text and "`__wrap_mr_ring_pop` +" in text, text
-
-
-def test_one_allocation_an_event_is_found(builds):
-    code, text = builds.verdict("allocation:1")
-    assert code == 3 and "allocations +" in text.split("|")[0], text
+@pytest.mark.parametrize("kind", verdict_trial.OTHERS)
+def test_one_more_allocation_wake_up_or_sleep_is_found_and_named(builds, kind):
+    fault, words = verdict_trial.OTHERS[kind]
+    code, text = builds.verdict(fault)
+    said = text.split("|")[0]
+    assert code == 3 and words in said, text
+    assert not [other for _, other in verdict_trial.OTHERS.values() if other != words and other in said], text
 
 
 def test_a_build_is_not_different_from_itself(builds):
@@ -124,8 +105,16 @@ def test_flags_and_allocator_are_read_from_the_program(builds):
     assert about["allocator"].startswith(("jemalloc", "libc")) and "(static)" in about["librdkafka"]
 
 
-@pytest.mark.skipif(PAIRS < 8, reason="needs a quiet machine and MILLRACE_TEST_VERDICT_PAIRS=12")
-@pytest.mark.parametrize("fault, kind", [("wake:1", "system calls (write)"), ("sleep:1000", "system calls (clock_nanosleep)")])
-def test_wake_ups_and_sleeps_of_each_batch_are_found_and_named(builds, fault, kind):
-    code, text = builds.verdict(fault, counted=False)
-    assert code == 3 and kind in text.split("|")[0], text
+@pytest.mark.skipif(not CYCLES, reason="MILLRACE_TEST_VERDICT_CYCLES=20 takes minutes")
+def test_the_trial(builds, tmp_path):
+    runs, judged = str(tmp_path / "runs.jsonl"), str(tmp_path / "judged.json")
+    trial = [sys.executable, os.path.join(ROOT, "benchmarks", "verdict_trial.py")]
+    subprocess.run([*trial, "collect", runs, "--binary", builds.binary, "--cycles", str(CYCLES), "--faults", str(CYCLES)],
+                   check=True)
+    subprocess.run([*trial, "judge", runs, "--json", judged], check=True)
+    with open(judged, encoding="utf-8") as file:
+        found = json.load(file)["judgements"]
+    same = [one for one in found if one["comparison"] == "none"]
+    slow = [one for one in found if one["comparison"] in verdict_trial.SHARE]
+    assert len(same) == len(slow) == CYCLES and all(one["good"] for one in same)
+    assert sum(one["good"] for one in slow) >= 0.9 * CYCLES

@@ -123,7 +123,7 @@ endfunction()
 function(millrace_place_faults target)
     target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/placed_faults.c)
     foreach(function mr_pg_payload_take mr_encode_change mr_record_headers_format mr_sink_counts_acked mr_batch_commit
-                     mr_ring_pop)
+                     mr_ack_add)
         target_link_options(${target} PRIVATE -Wl,--wrap=${function})
     endforeach()
 endfunction()
