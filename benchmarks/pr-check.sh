@@ -3,14 +3,16 @@
 #
 # What .github/workflows/pr-checks.yml runs: base revision and working tree, built alike, on one machine: the
 # witnesses of witnesses.sh (instructions, drains that take turns), burst profiles that take turns, and one
-# verdict. Leaves DIR/witnesses.json, DIR/{base,head}/ (flame.svg, runs.json, …) and DIR/compare/
-# (comparison.md, diff-flame.svg, perf-diff.txt).
+# verdict. Leaves DIR/witnesses.json, DIR/verdict.md (of the witnesses alone), DIR/{base,head}/ (flame.svg,
+# flame-floor.svg, runs.json, …) and DIR/compare/ (comparison.md with the verdict, diff-flame.svg, perf-diff.txt).
 #
 #   BASE         revision to compare with (default: where this branch left origin/main or main)
 #   --out DIR    default results/<timestamp>-pr
 #   --rounds N   burst profiles of each (default 2)
 #   --pairs N    drains of each (default 12)
 #   --rows N     rows of a drain (default 100000)
+#   --head-env NAME=VALUE  a variable for the drains of HEAD
+#   --built DIR  builds nothing: DIR/base and DIR/head are two build folders (with millrace, millrace-load, millrace-flame)
 #   -h, --help   this text
 #
 # Exit code: 0 whatever the verdict is (comparison.md says it); other: it could not compare.
@@ -19,14 +21,15 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../scripts/lib.sh"
 . "$here/../load/common.sh"
 
-base="" out="" rounds=2 drains=() arguments=()
+base="" out="" built="" rounds=2 drains=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$(absolute_path "$2") && shift ;;
         --rounds) rounds=$2 && shift ;;
-        --pairs | --rows) drains+=("$1" "$2") && shift ;;
+        --built) built=$(absolute_path "$2") && shift ;;
+        --pairs | --rows | --head-env) drains+=("$1" "$2") && shift ;;
         -h | --help) print_help "$0" && exit 0 ;;
-        --seconds | --rate | --burst-events | --row-bytes | --transaction | --mix) arguments+=("$1" "$2") && shift ;;
+        --bursts | --frequency | --seconds | --rate | --burst-events | --row-bytes | --transaction | --mix) arguments+=("$1" "$2") && shift ;;
         --quiet) arguments+=("$1") ;;
         -*) die "unknown option $1; try --help" ;;
         *) base=$1 ;;
@@ -34,9 +37,11 @@ while [ $# -gt 0 ]; do
     shift
 done
 cd "$REPO_ROOT"
-[ -n "$base" ] || base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main) ||
-    die "no main to compare with; name a revision"
-base=$(git rev-parse --verify -q "$base^{commit}") || die "there is no such revision"
+if [ -z "$built" ]; then
+    [ -n "$base" ] || base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main) ||
+        die "no main to compare with; name a revision"
+    base=$(git rev-parse --verify -q "$base^{commit}") || die "there is no such revision"
+fi
 out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-pr}
 mkdir -p "$out"
 tree=$out/base-tree
@@ -54,11 +59,15 @@ build() {
     fi
 }
 
-if [ -d "$REPO_ROOT/.git" ] || [ -f "$REPO_ROOT/.git" ]; then git worktree prune; fi
-git worktree add -q --detach "$tree" "$base"
-build "$tree" "$out/base-build"
-build "$REPO_ROOT" "$out/head-build"
-rm -f "$out/build.log"
+if [ -n "$built" ]; then
+    for side in base head; do ln -sfn "$built/$side" "$out/$side-build"; done
+else
+    if [ -d "$REPO_ROOT/.git" ] || [ -f "$REPO_ROOT/.git" ]; then git worktree prune; fi
+    git worktree add -q --detach "$tree" "$base"
+    build "$tree" "$out/base-build"
+    build "$REPO_ROOT" "$out/head-build"
+    rm -f "$out/build.log"
+fi
 export MILLRACE_BUILD_DIR=$out/head-build
 code=0
 "$here/witnesses.sh" "$out/base-build/millrace" "$out/head-build/millrace" --out "$out" "${drains[@]}" >/dev/null || code=$?
@@ -83,6 +92,7 @@ for side in base head; do
             "$out/$side/folded$part.txt" >"$out/$side/flame$part.svg"
     done
     "$(tools_python)" "$here/profile_tools.py" add "$out/$side" "${runs[@]}"
+    "$(tools_python)" "$here/profile_tools.py" summary "$out/$side" >"$out/$side/summary.md"
     rm -r "$out/$side/all.txt" "${runs[@]}"
 done
 rm -rf "$out/base-build"

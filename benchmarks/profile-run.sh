@@ -4,13 +4,15 @@
 #
 # Starts millrace on the private stand, attaches perf to it, puts load on it until everything has
 # arrived in Kafka, and writes results/<timestamp>-<scenario>/:
-#   perf.data  perf-report.txt  folded.txt  flame.svg  profile.json
+#   perf.data  perf-report.txt  folded.txt  flame.svg  profile.json   (perf-2.data and load-2.json are a second burst's)
 #   load.json  load.txt  metrics.json  env.txt  summary.md  runs.json
 # Of a burst, these are of the burst alone, from its first row due to its last record acknowledged; the floor
 # around it is in folded-floor.txt, flame-floor.svg and profile-floor.json.
 #
 #   --out DIR        folder of the results
 #   --docker         on the compose stack (docker-compose.yml) instead
+#   --bursts N       a burst that leaves fewer than 2,000 samples is repeated, until there are so many or N bursts (8);
+#                    the load's options are of each
 #   --frequency N    samples a second of CPU time (default: burst 1999, else 199)
 #   --tables N       tables of the load (default 1)
 #   --option K=V     a line of millrace's configuration
@@ -30,11 +32,14 @@ case "${1:-}" in
     -* | "") scenario=burst ;;
     *) die "the first word is burst, ramp or steady; try --help" ;;
 esac
-out="" docker=no tables=1 options=() arguments=()
+# A few more than SAMPLES_FEWEST of profile_tools.py: a sample without a stack is not drawn.
+SAMPLES_WANTED=2100
+out="" docker=no tables=1 bursts=8 options=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$(absolute_path "$2") && shift ;;
         --docker) docker=yes ;;
+        --bursts) bursts=$2 && shift ;;
         --frequency) PERF_FREQUENCY=$2 && shift ;;
         --tables) tables=$2 && shift ;;
         --option) options+=("$2") && shift ;;
@@ -84,23 +89,31 @@ wait_for_load() {
 either_start "$docker" "$out" "$tables" "${options[@]}"
 describe_environment >"$out/env.txt"
 walsender_before=$(walsender_cpu)
-progress "perf attaches to process $LOAD_PID ($PERF_EVENT, ${PERF_FREQUENCY:-199} Hz)"
-perf_attach "$out/perf.data" "$LOAD_PID"
 annotate "profile $scenario begins"
-# In a process group of its own: Ctrl-C reaches this script, which ends the load first and perf then.
-code=0
-setsid "$LOAD_PROGRAM" "$scenario" "${LOAD_ARGUMENTS[@]}" "${arguments[@]}" --json "$out/load.json" >"$out/load.txt" &
-load=$!
-wait_for_load || code=$?
+code=0 samples=0 number=1 part=""
+while :; do
+    progress "perf attaches to process $LOAD_PID ($PERF_EVENT, ${PERF_FREQUENCY:-199} Hz)"
+    perf_attach "$out/perf$part.data" "$LOAD_PID"
+    # In a process group of its own: Ctrl-C reaches this script, which ends the load first and perf then.
+    setsid "$LOAD_PROGRAM" "$scenario" "${LOAD_ARGUMENTS[@]}" "${arguments[@]}" --json "$out/load$part.json" >"$out/load$part.txt" &
+    load=$!
+    wait_for_load || code=$?
+    perf_detach
+    if [ "$scenario" != burst ] || [ "$code" != 0 ] || [ "$interrupted" = yes ]; then break; fi
+    read -r -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" window "$out" "$part")
+    samples=$((samples + $(perf_samples "$out/perf$part.data" "${window[@]}")))
+    if [ "$samples" -ge "$SAMPLES_WANTED" ] || [ "$number" -ge "$bursts" ]; then break; fi
+    number=$((number + 1)) part=-$number
+    progress "$samples samples of $SAMPLES_WANTED: burst $number"
+done
 annotate "profile $scenario ends"
-perf_detach
 walsender_after=$(walsender_cpu)
 curl -fsS -m 5 "$LOAD_METRICS" | "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics >"$out/metrics.json" ||
     say "warning: $LOAD_METRICS does not answer: metrics.json is empty"
 either_remove
 "$MILLRACE_PYTHON" "$here/profile_tools.py" waits "$out" "$walsender_before" "$walsender_after" >>"$out/env.txt"
 window=()
-[ "$scenario" != burst ] || read -r -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" window "$out")
+[ "$scenario" != burst ] || read -r -d '' -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" bursts "$out") || true
 perf_results "$out" "millrace, $scenario" "${window[@]}"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" run "$out" >"$out/runs.json"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"

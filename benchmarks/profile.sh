@@ -17,6 +17,8 @@
 #   stop        ends a profile that runs, in order: its files are written
 #   restore     takes away what a profile left that was killed (millrace, slot, database, topics)
 #
+#   --docker    the same in a container (Linux or macOS with Docker): nothing is installed on this machine. The first
+#               time it builds there for some minutes; what it built stays in the volume millrace-profile
 #   --out DIR   folder of the results      --seconds N, --rate N, --num-events N …: of the load
 #   -h, --help  this text
 set -euo pipefail
@@ -33,10 +35,11 @@ case $tool in
     -h | --help) print_help "$0" && exit 0 ;;
     *) die "the first word is a tool; try --help" ;;
 esac
-out="" arguments=()
+out="" docker=no arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) out=$(absolute_path "$2") && shift ;;
+        --docker) docker=yes ;;
         -h | --help) print_help "$0" && exit 0 ;;
         *) arguments+=("$1") ;;
     esac
@@ -70,6 +73,26 @@ restore() {
     rm -f "$RUNNING"
     say "restored"
 }
+
+# A container of its own, with its own PostgreSQL, Kafka and build: the daemon under a tool is started by that tool, which a
+# container that runs already can't do. Sources are copied, so that nothing of this machine's build is touched.
+in_docker() {
+    need_command docker "install Docker, or leave --docker out: the private stand needs none"
+    mkdir -p "$out"
+    exec docker run --rm --init --cap-add PERFMON --cap-add SYS_PTRACE --security-opt seccomp=unconfined \
+        -v "$REPO_ROOT:/millrace:ro" -v millrace-profile:/work -v "$out:/results" -w /work "${MILLRACE_PROFILE_IMAGE:-debian:12}" \
+        bash -euc '
+            tar -C /millrace --exclude=./build --exclude=./results --exclude="./.stand*" -c . | tar -x
+            scripts/setup.sh --all
+            cmake --preset profile && cmake --build --preset profile
+            exec benchmarks/profile.sh "$@" --out /results' profile.sh "$tool" "${arguments[@]}"
+}
+
+if [ "$docker" = yes ]; then
+    case $tool in stop | restore) die "end it with Ctrl-C: a container leaves nothing behind" ;; esac
+    out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$tool}
+    in_docker
+fi
 
 case $tool in
     stop) stop_running && exit 0 ;;
@@ -113,7 +136,10 @@ trap finish EXIT
 trap 'say "interrupted: ending the load"; [ -z "$load" ] || kill -INT "$load" 2>/dev/null || true' INT TERM
 
 start() {
-    daemon_start "$out" 1
+    local more=()
+    # Under valgrind everything takes longer, a handshake with TLS too.
+    case $tool in valgrind | callgrind) more=('source.postgres.connect_timeout="120s"') ;; esac
+    daemon_start "$out" 1 "${more[@]}"
     printf 'script=%s\nchild=%s\npid=%s\nname=%s\n' $$ "$LOAD_CHILD" "$LOAD_PID" "$LOAD_NAME" >"$RUNNING"
     describe_environment >"$out/env.txt"
 }

@@ -94,43 +94,56 @@ perf_detach() {
     exec 7>&- 8>&-
 }
 
-# perf_results FOLDER TITLE [FROM TO]: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
-# FROM and TO (seconds of CLOCK_MONOTONIC) these are of that time, and folded-floor.txt, flame-floor.svg and
-# profile-floor.json of the rest.
+# perf_samples FILE FROM TO: how many samples lie between.
+perf_samples() { perf script -f -i "$1" --time "$2,$3" -F time -G 2>/dev/null | grep -c .; }
+
+# perf_results FOLDER TITLE [FILE FROM TO]...: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
+# windows (seconds of CLOCK_MONOTONIC) these are of them, and folded-floor.txt, flame-floor.svg and profile-floor.json of the
+# rest.
 perf_results() {
-    local folder=$1 title=$2
-    progress "reading perf.data ($(du -m "$folder/perf.data" | cut -f1) MB)"
-    if [ $# -eq 4 ]; then
-        perf_part "$folder" "$title: the burst" "" --time "$3,$4"
-        perf_part "$folder" "$title: the floor around the burst" -floor --time ",$3" --time "$4,"
+    local folder=$1 title=$2 inside=() around=() bursts="the burst"
+    shift 2
+    progress "reading perf.data ($(du -cm "$folder"/perf*.data | tail -n 1 | cut -f1) MB)"
+    [ $# -le 3 ] || bursts="$(($# / 3)) bursts"
+    while [ $# -gt 0 ]; do
+        inside+=("$1" "$2,$3") around+=("$1" ",$2" "$1" "$3,")
+        shift 3
+    done
+    if [ ${#inside[@]} -gt 0 ]; then
+        perf_part "$folder" "$title: $bursts" "" "${inside[@]}"
+        perf_part "$folder" "$title: the floor around $bursts" -floor "${around[@]}"
     else
-        perf_part "$folder" "$title" ""
+        inside=("$folder/perf.data" "")
+        perf_part "$folder" "$title" "" "${inside[@]}"
     fi
-    perf report -f -i "$folder/perf.data" ${3:+--time "$3,$4"} --stdio --no-inline --no-children -g none \
-        --percent-limit 0.1 --sort comm,dso,symbol >"$folder/perf-report.txt" 2>/dev/null
-    rm -f "$folder/perf.data.log" "$folder/perf.data.old"
+    set -- "${inside[@]}"
+    while [ $# -gt 0 ]; do
+        perf report -f -i "$1" ${2:+--time "$2"} --stdio --no-inline --no-children -g none --percent-limit 0.1 \
+            --sort comm,dso,symbol 2>/dev/null
+        shift 2
+    done >"$folder/perf-report.txt"
+    rm -f "$folder"/perf*.data.log "$folder"/perf*.data.old
 }
 
-# perf_part FOLDER TITLE SUFFIX [--time FROM,TO]...
+# perf_part FOLDER TITLE SUFFIX [FILE TIME]...: TIME may be empty: all.
 perf_part() {
     local folder=$1 title=$2 suffix=$3 flame
     shift 3
     flame=$(built_program millrace-flame)
     # Each part is read by itself: perf takes several in one call only as parts of a hundred.
-    { if [ $# -eq 0 ]; then perf_text "$folder"; fi
-        while [ $# -gt 0 ]; do
-            perf_text "$folder" "$1" "$2"
-            shift 2
-        done; } | "$flame" folded --perf - >"$folder/folded$suffix.txt"
+    while [ $# -gt 0 ]; do
+        perf_text "$1" ${2:+--time "$2"}
+        shift 2
+    done | "$flame" folded --perf - >"$folder/folded$suffix.txt"
     "$flame" svg --title "$title" --subtitle "$(flame_subtitle)" "$folder/folded$suffix.txt" >"$folder/flame$suffix.svg"
     "$flame" json "$folder/folded$suffix.txt" >"$folder/profile$suffix.json"
 }
 
 # Inline frames would need addr2line for each address: minutes for a long profile.
 perf_text() {
-    local folder=$1
+    local file=$1
     shift
-    perf script -f -i "$folder/perf.data" "$@" --no-inline -F comm,tid,ip,sym,symoff,dso --show-kernel-path 2>/dev/null
+    perf script -f -i "$file" "$@" --no-inline -F comm,tid,ip,sym,symoff,dso --show-kernel-path 2>/dev/null
 }
 
 flame_subtitle() {

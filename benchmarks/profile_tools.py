@@ -2,7 +2,8 @@
 
   metrics                 Prometheus text from standard input to JSON
   summary RESULT          summary.md of a result
-  window RESULT           when the burst was, for perf
+  window RESULT PART      when the burst of load<PART>.json was, for perf
+  bursts RESULT           adds up load.json, load-2.json, ...; which perf.data holds each burst, and when it was
   waits RESULT BEFORE AFTER  lines of env.txt: the walsender's CPU seconds, backpressure
   explain RESULT          which stage dominates, and what to try
   add RESULT ROUND...     the rounds' runs and events into a result that has all their stacks
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import re
+import statistics
 import sys
 
 import advice
@@ -70,12 +72,29 @@ def waits(folder, before, after):
         print(f"backpressure={held / seconds:.3f}")
 
 
-def window(folder):
-    """From when to when the burst was under way, in seconds of CLOCK_MONOTONIC."""
-    load = read(folder, "load.json", {})
+def window(folder, part):
+    """From when to when the burst of load<part>.json was under way, in seconds of CLOCK_MONOTONIC."""
+    load = read(folder, f"load{part}.json", {})
     if not load.get("burst_s") or load["burst_s"][1] <= load["burst_s"][0]:
         raise SystemExit("profile_tools: error: there was no burst")
-    print(*(f"{load['begin_ns'] / 1e9 + second:.6f}" for second in load["burst_s"]))
+    return [load["begin_ns"] / 1e9 + second for second in load["burst_s"]]
+
+
+def add_bursts(folder):
+    """Bursts one after another (load.json, load-2.json, ...) become one in load.json; says for each its perf.data and when it
+    was."""
+    parts = ["", *(f"-{number}" for number in range(2, 100) if os.path.exists(os.path.join(folder, f"load-{number}.json")))]
+    loads, windows = [read(folder, f"load{part}.json", {}) for part in parts], [window(folder, part) for part in parts]
+    spans = [window_of({"load": load}) for load in loads]
+    whole = {**loads[0], "bursts": len(loads), "windows": windows,
+             "window": [sum(span[1] for span in spans), sum(span[2] for span in spans)],
+             **{name: sum(load.get(name, 0) for load in loads) for name in ("events", "delivered", "failed", "repeated", "duration_s")},
+             **{name: max(load.get(name, 0) for load in loads) for name in ("in_flight_peak", "memory_peak_bytes")},
+             "latency_ms": {name: statistics.median(load["latency_ms"][name] for load in loads) for name in loads[0]["latency_ms"]}}
+    with open(os.path.join(folder, "load.json"), "w", encoding="utf-8") as file:
+        json.dump(whole, file, indent=1)
+    for part, (first, last) in zip(parts, windows):
+        print(f"{folder}/perf{part}.data {first:.6f} {last:.6f}")
 
 
 def stage_rows(profile):
@@ -164,12 +183,13 @@ def summary(folder):
     for what, value, unit in load_lines(found["load"]):
         print(f"| {what} | {value} {unit} |")
     print(f"| CPU an event | {cpu_us_per_event(found):.2f} µs |")
-    print(f"\nThe profile is of the {part} ({seconds:.2f} s)"
-          + (", from its first row due to its last record acknowledged; `flame-floor.svg` is the time around it.\n"
+    bursts = found["load"].get("bursts", 1)
+    print(f"\nThe profile is of {'the ' + part if bursts == 1 else f'{bursts} bursts'} ({seconds:.2f} s)"
+          + (", from the first row due to the last record acknowledged; `flame-floor.svg` is the time around it.\n"
              if part == "burst" else ".\n"))
     if profile["total"] < SAMPLES_FEWEST:
         print("\n".join(red([f"**Too thin to judge**: {profile['total']} samples, and {SAMPLES_FEWEST} are wanted. Raise "
-                             "`--frequency` or `--burst-events`."])))
+                             "`--bursts`, `--frequency` or `--burst-events`."])))
     print(f"{profile['total']} samples, {percent(profile['named'], profile['total']):.1f} % with a named function, "
           f"{percent(profile['rooted'], profile['total']):.1f} % of stacks reach their thread's entry.\n")
     print("| stage | share |\n|---|---:|")
@@ -190,6 +210,8 @@ EXIT_CODES = {SAME: 0, DIFFERENT: 3, INCONCLUSIVE: 4}
 ROW_BY_ROW = ("decode", "encode", "produce", "acknowledge", "source thread")
 # Instructions an event: what runs by the batch or by the wake-up takes a few, and how many depends on how busy the machine is.
 BESIDE_FLOOR = 5.0
+# A batch: how often a sleeping thread has to be woken depends on the machine, by a tenth; that nothing sleeps does not.
+A_BATCH = {"wake-ups": 0.5, "sleeps": 0.1}
 THREADS = ("mr-source", "mr-sink", "rdk")
 
 
@@ -216,6 +238,10 @@ def witnesses_of_drains(found):
                           least=verdict.EXACT_LEAST if exact else 0.05, floor=0.0 if exact else BESIDE_FLOOR)
         yield Witness("allocations", "allocations", *([run["allocations"] for run in side] for side in sides),
                       unit="an event", exact=True, least=0.03)
+        for kind, floor in A_BATCH.items():
+            if all(run.get("batches") for side in sides for run in side):
+                yield Witness(f"{kind} asked for", kind, *([run[kind] for run in side] for side in sides), unit="a batch",
+                              exact=True, decides=False, least=0.0, floor=floor, spreads=1)
     runs = [found["runs"][side] for side in ("base", "head")]
 
     def each(of):
@@ -326,7 +352,8 @@ def add(folder, rounds):
         runs += read(one, "runs.json")
         _, events, seconds = window_of(result(one))
         window_events, window_s = window_events + events, window_s + seconds
-    load = {**read(folder, "load.json"), "window": [window_events, window_s]}
+    load = {**read(folder, "load.json"), "window": [window_events, window_s],
+            "bursts": sum(read(one, "load.json").get("bursts", 1) for one in rounds)}
     for name, found in (("runs.json", runs), ("load.json", load)):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             json.dump(found, file, indent=1)
@@ -447,7 +474,7 @@ def witnesses_of_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 1, "waits": 3, "instructions": 1, "verdict": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "waits": 3, "instructions": 1, "verdict": 1, "compare": 2}
     if words and words[0] == "add":
         return add(words[1], words[2:])
     if not words or len(words) != 1 + commands.get(words[0], -1):
@@ -459,7 +486,9 @@ def main():
     elif words[0] == "explain":
         print("\n".join(explain_text(result(words[1]))))
     elif words[0] == "window":
-        window(words[1])
+        print(*(f"{second:.6f}" for second in window(words[1], words[2])))
+    elif words[0] == "bursts":
+        add_bursts(words[1])
     elif words[0] == "waits":
         waits(*words[1:])
     elif words[0] == "run":

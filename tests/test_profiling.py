@@ -39,7 +39,7 @@ def burst(build, tmp_path_factory):
     """The result of a short burst."""
     folder = str(tmp_path_factory.mktemp("burst"))
     run("benchmarks/profile-run.sh", "--out", folder, "--quiet", "--seconds", "6", "--rate", "2000", "--burst-events",
-        "60000", "--burst-transaction", "10000", **build)
+        "60000", "--burst-transaction", "10000", "--frequency", "3999", **build)
     return folder
 
 
@@ -70,19 +70,34 @@ def test_samples_are_named_and_rooted(burst):
 
 
 def test_the_profile_is_of_the_burst(burst):
-    """By the times of perf's own samples: nine tenths lie between the burst's first row and its last record."""
+    """By the times of perf's own samples: nine tenths lie between the burst's first row and its last record. Bursts are
+    repeated until there are 2,000."""
     load = read(burst, "load.json")
-    first, last = (load["begin_ns"] / 1e9 + second for second in load["burst_s"])
-    times = [float(at) for at in re.findall(r"(\d+\.\d+):", run(
-        "perf", "script", "-f", "-i", os.path.join(burst, "perf.data"), "-F", "time", "-G").stdout)]
-    inside = sum(first <= at <= last for at in times)
+    inside, times = 0, []
+    for number, (first, last) in enumerate(load["windows"], 1):
+        found = [float(at) for at in re.findall(r"(\d+\.\d+):", run(
+            "perf", "script", "-f", "-i", os.path.join(burst, f"perf{'' if number == 1 else f'-{number}'}.data"), "-F", "time",
+            "-G").stdout)]
+        inside += sum(first <= at <= last for at in found)
+        times += found
     total = read(burst, "profile.json")["total"]
+    assert total >= 2000, f"{total} samples of {load['bursts']} bursts"
     assert 0.9 * total <= inside <= 1.1 * total and read(burst, "profile-floor.json")["total"] > 0
     assert inside + read(burst, "profile-floor.json")["total"] >= 0.95 * len(times)
-    assert "the burst" in read(burst, "flame.svg") and "the floor around the burst" in read(burst, "flame-floor.svg")
-    summary = read(burst, "summary.md")
-    assert "The profile is of the burst" in summary
-    assert (total < 2000) == ("Too thin to judge" in summary)
+    assert load["delivered"] >= load["bursts"] * 60000 and load["window"][0] <= load["delivered"]
+    assert re.search(r": (the burst|\d+ bursts)<", read(burst, "flame.svg"))
+    assert re.search(r": the floor around (the burst|\d+ bursts)<", read(burst, "flame-floor.svg"))
+    assert re.search(r"The profile is of (the burst|\d+ bursts) ", read(burst, "summary.md"))
+
+
+def test_a_thin_profile_says_so(burst, tmp_path):
+    """One that is not repeated."""
+    profile = read(burst, "profile.json")
+    thin = copy_result(burst, str(tmp_path / "thin"))
+    for total, says in ((1999, True), (2000, False)):
+        with open(os.path.join(thin, "profile.json"), "w", encoding="utf-8") as file:
+            json.dump({**profile, "total": total}, file)
+        assert ("Too thin to judge" in run(os.environ["MILLRACE_PYTHON"], TOOLS, "summary", thin).stdout) == says
 
 
 def test_explain_names_stages(burst):
@@ -206,6 +221,22 @@ def test_ten_percent_in_the_encoder_are_found_and_named(build, burst, backlog, t
 def test_doctor_says_what_there_is(build):
     said = run("benchmarks/profile-run.sh", "--doctor", **build).stdout
     assert re.search(r"^perf +6|^perf +\d", said, re.M) and "perf_event_paranoid" in said
+
+
+def test_a_tool_runs_in_a_container(tmp_path):
+    """No container here: what would run in it is asked for with the tool, its options and a place for its results."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nfor word; do printf "%s\\n" "<$word>"; done\n')
+    docker.chmod(0o755)
+    out = tmp_path / "results"
+    said = run("benchmarks/profile.sh", "heap", "--docker", "--out", str(out), "--rate", "100",
+               PATH=f"{tmp_path}:{os.environ['PATH']}").stdout
+    assert out.is_dir() and f"<-v>\n<{out}:/results>" in said and f"<-v>\n<{ROOT}:/millrace:ro>" in said
+    assert said.endswith("<profile.sh>\n<heap>\n<--rate>\n<100>\n") and "<SYS_PTRACE>" in said
+    inside = re.search(r"<bash>\n<-euc>\n<(.*)>\n<profile.sh>", said, re.S)[1]
+    assert subprocess.run(["bash", "-n", "-c", inside], check=False).returncode == 0
+    for script in re.findall(r"(?:scripts|benchmarks)/[a-z.-]+", inside):
+        assert os.access(os.path.join(ROOT, script), os.X_OK), script
 
 
 @pytest.mark.parametrize("command", ["profile-run.sh", "profile.sh", "profile-compare.sh", "explain.sh", "pr-check.sh", "witnesses.sh"])
