@@ -40,14 +40,14 @@ class Builds:
         self.stand.backlog("counted", witnesses.EVENTS_COUNTED)
         self.sound = self.counts("")
 
-    def counts(self, fault):
-        return [self.stand.instructions(self.binary, self.folder, {"MILLRACE_FAULT": fault}) for _ in range(2)]
+    def counts(self, fault, runs=2):
+        return [self.stand.instructions(self.binary, self.folder, {"MILLRACE_FAULT": fault}) for _ in range(runs)]
 
     def verdict(self, fault):
         """(exit code, text) of the build with this fault against the one without."""
         about = {**witnesses.describe(self.binary), **witnesses.machine(), "scenario": "drain", "options": {}}
         found = {"sides": {"base": about, "head": about},
-                 "instructions": {"base": self.sound, "head": self.counts(fault)}, "runs": {"base": [], "head": []}}
+                 "instructions": {"base": self.sound, "head": self.counts(fault, 1 if fault else 2)}, "runs": {"base": [], "head": []}}
         witnesses.write_json(os.path.join(self.folder, "witnesses.json"), found)
         text = io.StringIO()
         with redirect_stdout(text):
