@@ -92,7 +92,7 @@ MUTANTS = [
     Mutant("no tombstones", "src/encode/debezium.c", "if (!encoder->options.tombstones || key.data == NULL) {",
            "if (true) {"),
     Mutant("an untouched large value is null", "src/encode/row.c",
-           "mr_buffer_append(out, encoder->unavailable.data, encoder->unavailable.len);",
+           "mr_type_unavailable(out, planned->form, encoder->options.unavailable_value);",
            'MR_BUFFER_LITERAL(out, "null");'),
     Mutant("a changed key leaves the old row", "src/encode/debezium.c",
            "if (op == MR_OP_UPDATE && key_changed(plan, change)) {",
