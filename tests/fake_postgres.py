@@ -26,6 +26,7 @@ QUESTIONS = {
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000"]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 10]),
+    "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2"]]),
 }
 # Each way to spoil an answer: a name, and rows from rows.
