@@ -36,7 +36,8 @@ static void try_all(int signal_number)
     tell("system file", open("/etc/hostname", O_RDONLY));
     tell("another process", syscall(SYS_process_vm_readv, getppid(), NULL, 0UL, NULL, 0UL, 0UL));
     tell("keyctl", syscall(SYS_keyctl, 0, -3, 0));
-    void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *code =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tell("writable code", code == MAP_FAILED ? -1 : 0);
     tell("exec", execv(name, arguments));
     tell("end", 0);
