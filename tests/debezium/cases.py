@@ -59,7 +59,7 @@ GROUPS = {
         ("x", "xml", ["'<a>b</a>'", "'text'"]),
         ("u", "uuid", ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"]),
         ("ts", "tsvector", ["'a fat cat'", "'a:1A,2 b:3'"]),
-        ("hs", "hstore", ["'a=>1'", "''", "'" + ",".join(f"key{i}=>{i}" for i in range(40)) + "'", "'ž=>1, 🐎=>2, zz=>3'", "'a=>NULL, \"b c\"=>\"quo\\\"te\"'"]),
+        ("hs", "hstore", ["'a=>1'", "''", "'" + ",".join(f"key{i}=>{i}" for i in range(40)) + "'", "'ž=>1, 🐎=>2, zz=>3'", "'a=>NULL, \"b c\"=>\"quo\\\"it\"'"]),
     ],
     "bits": [
         ("b", "boolean", ["true", "false"]),
@@ -147,7 +147,7 @@ GROUPS = {
         ("f4", "real[]", ["'{1,NULL,3.3,NaN,Infinity}'"]),
         ("f8", "float8[]", ["'{1,NULL,3.3,NaN,1e10}'"]),
         ("b", "boolean[]", ["'{t,NULL,f}'"]),
-        ("t", "text[]", ["'{a,NULL,\"NULL\",\"\",\"quo\\\"te\",\"back\\\\slash\",\" sp ,\"}'", "'{}'", "'{{a,b},{c,d}}'"]),
+        ("t", "text[]", ["'{a,NULL,\"NULL\",\"\",\"quo\\\"it\",\"back\\\\slash\",\" sp ,\"}'", "'{}'", "'{{a,b},{c,d}}'"]),
         ("v", "varchar(5)[]", ["'{a,b}'"]),
         ("c", "char(3)[]", ["'{a,b}'"]),
         ("n", "numeric[]", ["'{1.1,NULL,22.22}'"]),
