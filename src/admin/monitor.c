@@ -31,6 +31,7 @@ const char *mr_state_name(enum mr_state state)
         [MR_STATE_STOPPING] = "stopping",
         [MR_STATE_POISON] = "poison",
         [MR_STATE_STANDBY] = "standby",
+        [MR_STATE_SNAPSHOT] = "snapshot",
     };
     return names[state];
 }
@@ -113,6 +114,9 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         /* Without Kafka it could not take over. */
         return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
+    if (now->pipeline.copy.state == MR_COPY_RUNNING && now->sink.connected) {
+        return MR_STATE_SNAPSHOT;
+    }
     if (!now->pipeline.source_was_connected) {
         /* Where the sink keeps the position, the stream begins once it has told it. */
         return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
@@ -135,6 +139,7 @@ static const char *reason_of(enum mr_state state)
         [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
         [MR_STATE_POISON] =
             "one change can't be passed on; tried three times, then exit 65; the log says why",
+        [MR_STATE_SNAPSHOT] = "copying existing rows; the stream begins behind them",
         [MR_STATE_STANDBY] = "another instance streams from this slot; takes over when that ends",
     };
     return reasons[state];
@@ -150,7 +155,8 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     }
     now->state = state;
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
-    now->ready = state == MR_STATE_STREAMING || state == MR_STATE_STANDBY;
+    now->ready =
+        state == MR_STATE_STREAMING || state == MR_STATE_STANDBY || state == MR_STATE_SNAPSHOT;
     snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
     now->bottleneck = monitor->bottleneck;
 }

@@ -32,6 +32,7 @@ enum mr_state {
     MR_STATE_STOPPING,           /* asked to stop; delivering what was read */
     MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
     MR_STATE_STANDBY,            /* another instance streams; ready to take over */
+    MR_STATE_SNAPSHOT,           /* existing rows are copied; the stream begins behind them */
     MR_STATE_COUNT
 };
 const char *

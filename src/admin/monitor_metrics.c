@@ -23,6 +23,11 @@ static const char *state_word(unsigned i)
     return mr_state_name((enum mr_state)i);
 }
 
+static const char *copy_word(unsigned i)
+{
+    return mr_copy_state_name((enum mr_copy_state)i);
+}
+
 static const char *stage_word(unsigned i)
 {
     return mr_stage_name((enum mr_stage)i);
@@ -103,6 +108,17 @@ static void expose_partitions(struct mr_exposition *out, const struct mr_sink_vi
         int64_t value = id == MR_METRIC_PARTITION_MESSAGES_IN_FLIGHT ? one->records : one->bytes;
         mr_expose_u64(out, labels, value > 0 ? (uint64_t)value : 0);
     }
+}
+
+static void expose_copy(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
+{
+    const struct mr_copy_stats *copy = &now->pipeline.copy;
+    expose_words(out, MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, copy->state);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_TABLES, copy->tables);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_TABLES_DONE, copy->tables_done);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS, copy->rows);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS_ESTIMATED, copy->rows_estimated);
+    mr_expose_one_f64(out, MR_METRIC_SNAPSHOT_SECONDS, copy->seconds);
 }
 
 static void expose_in_flight(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
@@ -379,6 +395,7 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     expose_state(out, snapshot);
     expose_positions(out, snapshot);
     expose_flow(out, snapshot);
+    expose_copy(out, snapshot);
     expose_in_flight(out, snapshot);
     expose_times(out, snapshot);
     expose_batches(out, snapshot, meter);

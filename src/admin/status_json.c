@@ -90,6 +90,24 @@ static void add_totals(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     }
 }
 
+static void add_copy(cJSON *root, const struct mr_copy_stats *copy)
+{
+    cJSON *item = cJSON_AddObjectToObject(root, "snapshot");
+    cJSON_AddStringToObject(item, "state", mr_copy_state_name(copy->state));
+    add_count(item, "tables", copy->tables);
+    add_count(item, "tables_done", copy->tables_done);
+    add_count(item, "rows", copy->rows);
+    add_count(item, "rows_estimated", copy->rows_estimated);
+    add_count(item, "bytes", copy->bytes);
+    add_count(item, "bytes_total", copy->bytes_total);
+    add_number(item, "seconds", copy->seconds);
+    double rate = copy->seconds > 0 ? (double)copy->rows / copy->seconds : 0;
+    double left = (double)copy->rows_estimated - (double)copy->rows;
+    bool known = copy->state == MR_COPY_RUNNING && rate > 0 && left > 0;
+    add_number(item, "rows_per_second", rate);
+    add_number(item, "seconds_left", known ? left / rate : 0);
+}
+
 static void add_in_flight(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {
     enum { PARTITIONS_SHOWN = 64 };
@@ -270,6 +288,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_rates(root, &snapshot->rates);
     add_in_flight(root, snapshot);
     add_totals(root, snapshot);
+    add_copy(root, &snapshot->pipeline.copy);
     add_slot(root, pages, &snapshot->slot);
     add_tables(root, snapshot, tables_max);
     add_events(root, snapshot);

@@ -208,12 +208,10 @@ static uint32_t operation_bits(struct mr_config *config, const struct mr_strings
                 found = operations[k].bits;
             }
         }
-        if (found == 0 && outboxx && strcmp(names->items[i], "read") == 0) {
-            WARNING(config, line,
-                    "operation \"read\": rows that are in the table before the slot is made are "
-                    "not copied "
-                    "yet; the stream begins with the slot");
-        } else if (found == 0) {
+        if (outboxx && strcmp(names->items[i], "read") == 0) {
+            found = 1u << MR_OP_READ;
+        }
+        if (found == 0) {
             PROBLEM(config, line,
                     "\"%s\" is not an operation; known are insert, update, delete, truncate%s",
                     names->items[i], outboxx ? " and read" : " and message");

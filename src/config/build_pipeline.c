@@ -1,5 +1,6 @@
 /* The pipeline's options, and how its memory is shared out. */
 #include <stdint.h>
+#include <string.h>
 
 #include "config/config_internal.h"
 #include "pipeline/memory.h"
@@ -100,6 +101,35 @@ static void heed_old_name(struct mr_config *config)
     }
 }
 
+/* The words of snapshot.mode, in their order in options.def. */
+enum { SNAPSHOT_NO_DATA, SNAPSHOT_INITIAL, SNAPSHOT_INITIAL_ONLY };
+
+static void build_copy(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    config->source.copies_only = values->snapshot_mode == SNAPSHOT_INITIAL_ONLY;
+    if (values->snapshot_mode != SNAPSHOT_INITIAL && !config->source.copies_only) {
+        return;
+    }
+    config->pipeline.copy_workers = (uint32_t)values->snapshot_threads;
+    config->pipeline.copy_only = config->source.copies_only;
+    /* Each lane has a batch at hand, and others must be on their way. */
+    if (config->pipeline.batches != 0 &&
+        config->pipeline.copy_workers > config->pipeline.batches / 2) {
+        PROBLEM(config, LINE(config, snapshot_threads),
+                "snapshot.max.threads is %u, and pipeline.batches only %u; at most half as many "
+                "threads as batches",
+                config->pipeline.copy_workers, config->pipeline.batches);
+    }
+    enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
+    if (strlen(values->slot_name) > SLOT_NAME_MAX) {
+        PROBLEM(config, LINE(config, slot_name),
+                "slot_name may have %d characters where rows are copied (snapshot.mode): the slot "
+                "is called \"%s_snapshot_1\" meanwhile",
+                (int)SLOT_NAME_MAX, values->slot_name);
+    }
+}
+
 void mr_config_build_pipeline(struct mr_config *config)
 {
     heed_old_name(config);
@@ -114,6 +144,7 @@ void mr_config_build_pipeline(struct mr_config *config)
         .backoff_max_ms = (uint32_t)values->reconnect_max,
     };
     build_memory(config);
+    build_copy(config);
     if (values->profiling_endpoints && config->http.username == NULL &&
         !mr_address_is_local(&config->http.address)) {
         PROBLEM(config, LINE(config, profiling_endpoints),

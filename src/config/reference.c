@@ -93,8 +93,8 @@ void mr_config_print_reference(FILE *to)
           "and key\n"
           "column (`sink.routing_key`). Differences: the publication is made for the named tables "
           "only, and\n"
-          "the operation `read` (a first copy of the table) is accepted with a warning but not "
-          "done yet.\n",
+          "a first copy of a table needs `[snapshot] mode = \"initial\"` and the operation `read` "
+          "([snapshots.md](snapshots.md)).\n",
           to);
 }
 

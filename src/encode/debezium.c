@@ -29,15 +29,30 @@ static mr_slice text_since(const struct mr_buffer *out, const uint8_t *begin)
     return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
 }
 
+static const char *mark_text(enum mr_copy_mark mark)
+{
+    static const char *const texts[] = {
+        [MR_COPY_NONE] = "false",
+        [MR_COPY_FIRST] = "first",
+        [MR_COPY_FIRST_IN_TABLE] = "first_in_data_collection",
+        [MR_COPY_ROW] = "true",
+        [MR_COPY_LAST_IN_TABLE] = "last_in_data_collection",
+        [MR_COPY_LAST] = "last",
+    };
+    return texts[mark];
+}
+
 /* The source block up to the first place of the change's LSN: inside `"sequence":"[…,\"` */
 static void source_head(struct mr_buffer *out, const struct mr_encoder *encoder,
-                        int64_t commit_time_us, mr_lsn last_commit_lsn)
+                        int64_t commit_time_us, mr_lsn last_commit_lsn, enum mr_copy_mark mark)
 {
     MR_BUFFER_LITERAL(out, ",\"source\":{\"version\":\"" MR_VERSION
                            "\",\"connector\":\"postgresql\",\"name\":\"");
     mr_buffer_append(out, encoder->prefix.data, encoder->prefix.len);
     append_field_i64(out, "\",\"ts_ms\":", floor_div(commit_time_us, 1000));
-    MR_BUFFER_LITERAL(out, ",\"snapshot\":\"false\",\"db\":\"");
+    MR_BUFFER_LITERAL(out, ",\"snapshot\":\"");
+    mr_buffer_append(out, mark_text(mark), strlen(mark_text(mark)));
+    MR_BUFFER_LITERAL(out, "\",\"db\":\"");
     mr_buffer_append(out, encoder->database.data, encoder->database.len);
     MR_BUFFER_LITERAL(out, "\",\"sequence\":\"[");
     if (last_commit_lsn == 0) {
@@ -82,8 +97,9 @@ static void source_tail(struct mr_buffer *out, mr_slice origin, mr_lsn origin_ls
 
 /* What all changes of a relation in one transaction share is rendered once a transaction. */
 static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
-                               const struct mr_transaction *transaction)
+                               const struct mr_change *change)
 {
+    const struct mr_transaction *transaction = change->transaction;
     const struct mr_relation *relation = plan->relation;
     mr_encoder_set_commit_time(encoder, transaction->commit_time_us);
     size_t size =
@@ -92,7 +108,8 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     struct mr_buffer out = mr_text_begin(&plan->rendered, size);
     out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     const uint8_t *begin = out.at;
-    source_head(&out, encoder, transaction->commit_time_us, transaction->last_commit_lsn);
+    source_head(&out, encoder, transaction->commit_time_us, transaction->last_commit_lsn,
+                change->copy_mark);
     plan->head = text_since(&out, begin);
     begin = out.at;
     source_middle(&out, relation->schema, relation->table, transaction->commit_time_us,
@@ -104,6 +121,7 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     plan->tail = text_since(&out, begin);
     MR_ASSERT(!out.full);
     plan->rendered_commit_lsn = transaction->commit_lsn;
+    plan->rendered_mark = change->copy_mark;
 }
 
 static char op_letter(enum mr_op op)
@@ -117,6 +135,8 @@ static char op_letter(enum mr_op op)
         return 'd';
     case MR_OP_TRUNCATE:
         return 't';
+    case MR_OP_READ:
+        return 'r';
     case MR_OP_MESSAGE:
         break;
     }
@@ -245,8 +265,9 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
                             const struct mr_change *change, struct mr_buffer *out,
                             struct mr_record *ret_records)
 {
-    if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
-        render_transaction(encoder, plan, change->transaction);
+    if (plan->rendered_commit_lsn != change->transaction->commit_lsn ||
+        MR_UNLIKELY(plan->rendered_mark != change->copy_mark)) {
+        render_transaction(encoder, plan, change);
     }
     if (change->op == MR_OP_DELETE) {
         return write_delete(encoder, plan, change, false, out, ret_records);
@@ -282,7 +303,8 @@ uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message
     const uint8_t *value = out->at;
     int64_t made_us = encoder->now_ns / 1000 > time_us ? encoder->now_ns / 1000 : time_us;
     append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", floor_div(made_us, 1000));
-    source_head(out, encoder, time_us, transaction != NULL ? transaction->last_commit_lsn : 0);
+    source_head(out, encoder, time_us, transaction != NULL ? transaction->last_commit_lsn : 0,
+                MR_COPY_NONE);
     mr_json_u64(out, message->lsn);
     source_middle(out, "", "", time_us, transaction != NULL ? transaction->xid : 0,
                   transaction != NULL);

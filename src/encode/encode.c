@@ -62,6 +62,21 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder);
 }
 
+struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder)
+{
+    return mr_encoder_new(&encoder->options, encoder->topics);
+}
+
+mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation *relation,
+                           enum mr_op op, const struct mr_topic **ret_topic,
+                           struct mr_error *ret_error)
+{
+    struct mr_plan *plan;
+    MR_TRY(mr_plan_for(encoder, relation, &plan, ret_error));
+    *ret_topic = (plan->operations & (1u << op)) == 0 ? NULL : plan->topic;
+    return MR_OK;
+}
+
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder)
 {
     return &encoder->options;

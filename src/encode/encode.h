@@ -79,6 +79,15 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options,
                                   struct mr_topics *topics);
 void mr_encoder_free(struct mr_encoder *encoder);
 
+/* Another encoder with the same options and topics, for another thread. It makes topics and lines of counts as the first
+ * one does: on the source thread only (mr_encoder_topic). */
+struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder);
+
+/* Makes the relation's plan. `*ret_topic`: where its events of that operation go; NULL: they are not passed on. */
+mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation *relation,
+                           enum mr_op op, const struct mr_topic **ret_topic,
+                           struct mr_error *ret_error);
+
 /* Database name of the source block; before the first change and after each reconnect. */
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database);
 

@@ -72,6 +72,8 @@ static mr_slice op_text(enum mr_op op)
     switch (op) {
     case MR_OP_INSERT:
         return MR_SLICE("{\"op\":\"INSERT\",\"data\":");
+    case MR_OP_READ:
+        return MR_SLICE("{\"op\":\"READ\",\"data\":");
     case MR_OP_UPDATE:
         return MR_SLICE("{\"op\":\"UPDATE\",\"data\":");
     default:

@@ -51,6 +51,7 @@ struct mr_plan {
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */
     mr_lsn rendered_commit_lsn;
+    enum mr_copy_mark rendered_mark;
     mr_slice head, middle, tail;
     struct mr_text rendered;
 };

@@ -156,7 +156,7 @@ const char *mr_op_name(enum mr_op op)
 {
     static const char *const names[] = {
         [MR_OP_INSERT] = "insert",     [MR_OP_UPDATE] = "update",   [MR_OP_DELETE] = "delete",
-        [MR_OP_TRUNCATE] = "truncate", [MR_OP_MESSAGE] = "message",
+        [MR_OP_TRUNCATE] = "truncate", [MR_OP_MESSAGE] = "message", [MR_OP_READ] = "read",
     };
     return names[op];
 }

@@ -191,8 +191,6 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     batch->confirm_lsn = 0;
     batch->lane = 0;
     batch->sequence = 0;
-    batch->copied = 0;
-    batch->place = (struct mr_place){0};
     return batch;
 }
 

@@ -93,8 +93,6 @@ struct mr_batch {
     uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn
         confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
-    uint32_t copied; /* existing rows: how many units of its lane are copied as a whole, */
-    struct mr_place place; /* and how far the next one is */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

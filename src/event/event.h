@@ -32,24 +32,30 @@ static inline int mr_position_compare(struct mr_position a, struct mr_position b
     return (a.ordinal > b.ordinal) - (a.ordinal < b.ordinal);
 }
 
-/* Where the copy of existing rows stands in a table: all rows up to this one were copied, in the order in which the
- * table holds them. */
-struct mr_place {
-    uint32_t table;    /* OID of the table whose rows are read */
-    uint32_t filenode; /* its file: another one has the rows in another order */
-    uint32_t page;
-    uint32_t line; /* 0: none yet */
-};
-
 enum mr_op {
     MR_OP_INSERT,
     MR_OP_UPDATE,
     MR_OP_DELETE,
     MR_OP_TRUNCATE,
     MR_OP_MESSAGE,
+    MR_OP_READ, /* a row that was there before the stream began */
+};
+
+/* Which of the copied rows it is, in Debezium's words (its SnapshotRecord). */
+enum mr_copy_mark {
+    MR_COPY_NONE, /* no copied row */
+    MR_COPY_FIRST,
+    MR_COPY_FIRST_IN_TABLE,
+    MR_COPY_ROW,
+    MR_COPY_LAST_IN_TABLE,
+    MR_COPY_LAST,
 };
 
 enum {
+    /* Copied rows have positions right below the stream's: the ordinal's upper bits tell the attempt, the others count
+     * the rows of a lane. The ordinal is shown with 40 bits. */
+    MR_COPY_ROW_BITS = 34,
+    MR_COPY_ATTEMPTS_MAX = (1 << (40 - MR_COPY_ROW_BITS)) - 1,
     MR_COPY_LANES_MAX = 16,  /* workers that copy existing rows */
     MR_COLUMNS_MAX = 1664,   /* MaxTupleAttributeNumber of PostgreSQL */
     MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
@@ -150,6 +156,7 @@ struct mr_tuple {
 /* One row change (or one table of a TRUNCATE). */
 struct mr_change {
     enum mr_op op;
+    enum mr_copy_mark copy_mark;
     mr_lsn lsn; /* of the change's own record; not a position */
     struct mr_position position;
     const struct mr_transaction *transaction;

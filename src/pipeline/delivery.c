@@ -61,6 +61,11 @@ static void wake_source(struct mr_pipeline *pipeline)
     if (atomic_load(&pipeline->source_waits)) {
         mr_wake(pipeline->source_wake);
     }
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        if (atomic_load(&pipeline->lanes[i].waits)) {
+            mr_wake(pipeline->lanes[i].wake);
+        }
+    }
 }
 
 static enum mr_handshake_state state_of(const struct delivery *delivery)
@@ -120,6 +125,13 @@ static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
     return &lane->marks[sequence % lane->ack.capacity];
 }
 
+/* Copied rows have no position that could be stored: what they say is in the slot's name (postgres/pg_setup.h). */
+static void publish_copied(struct delivery *delivery, struct mr_lane *lane)
+{
+    delivery->attempt = 0;
+    atomic_store(&lane->published, lane->ack.oldest - 1);
+}
+
 /* All of a batch is safe. */
 static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
 {
@@ -127,7 +139,9 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     struct mr_lane *lane = &pipeline->lanes[mark->lane];
     atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
-    if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
+    if (moved && lane != delivery->stream) {
+        publish_copied(delivery, lane);
+    } else if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
         publish(delivery, acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
@@ -305,10 +319,11 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
 
 static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
 {
+    bool is_stream = batch->lane == MR_LANE_STREAM;
     if (batch->confirm_lsn != 0) {
         delivery->sent_lsn = batch->confirm_lsn;
     }
-    if (batch->record_count > 0) {
+    if (is_stream && batch->record_count > 0) {
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
     }
     delivery->added_ns = batch->enqueued_ns;

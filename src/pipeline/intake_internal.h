@@ -60,6 +60,7 @@ struct mr_intake {
     /* ---- intake_session.c ---- */
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
+    bool copy_done;                /* existing rows are with the sink, or none were to be copied */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */
@@ -150,6 +151,9 @@ mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
 
 /* Begins anew when the sink has. */
 void mr_intake_follow_session(struct mr_intake *intake);
+
+/* Copies existing rows, if any are to be copied: copy.c. */
+mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error);
 
 /* One step towards an open stream. */
 mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error);

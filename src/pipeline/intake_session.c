@@ -192,6 +192,9 @@ mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error
         return claim_source(intake, ret_error);
     case MR_HANDSHAKE_READY:
     case MR_HANDSHAKE_RECLAIMED:
+        if (intake->pipeline->options.copy_workers > 0 && !intake->copy_done) {
+            return mr_intake_copy(intake, ret_error);
+        }
         return open_stream(intake, ret_error);
     default:
         return wait_for_step(intake, ret_error);

@@ -1,6 +1,8 @@
 #include "pipeline/lane.h"
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "pipeline/pipeline_internal.h"
@@ -12,6 +14,8 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
                   struct mr_encoder *encoder)
 {
     *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
+    lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(lane->wake >= 0);
     mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
     mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
@@ -21,6 +25,7 @@ void mr_lane_done(struct mr_lane *lane)
 {
     mr_ack_done(&lane->ack);
     free(lane->marks);
+    close(lane->wake);
 }
 
 void mr_lane_attach(struct mr_lane *lane)
@@ -90,8 +95,6 @@ void mr_lane_hand_over(struct mr_lane *lane)
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
     batch->sequence = ++lane->sequence;
-    batch->place = lane->place;
-    batch->copied = lane->copied;
     atomic_store_explicit(&lane->handed, lane->sequence, memory_order_relaxed);
     push(lane, batch);
 }
@@ -214,7 +217,6 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
         }
         if (status == MR_OK && mr_batch_commit(lane->filling, buffer.at, records, count)) {
             mr_encoder_count(lane->encoder, item, records, count);
-            lane->place = lane->coming;
             if (MR_UNLIKELY(first)) {
                 began_batch(lane, decoded_ns);
             }

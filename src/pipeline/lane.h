@@ -38,14 +38,13 @@ struct mr_lane {
     /* The batch at hand has got its first record. NULL: nobody wants to know. */
     void (*on_first)(void *context);
     void *context;
-    /* Of existing rows: where the item is that is appended next, and what was appended last. */
-    struct mr_place coming, place;
-    uint32_t copied; /* units, as a whole */
+    int wake; /* eventfd of a lane that copies: written, while it `waits`, for each batch that comes home */
 
     /* ---- written by its thread, read by whoever looks ---- */
     _Alignas(64) _Atomic uint64_t records;
     _Atomic uint64_t bytes;
     _Atomic uint64_t handed; /* the sequence */
+    _Atomic bool waits;
 
     /* ---- of the sink thread ---- */
     _Alignas(64) struct mr_ack ack;

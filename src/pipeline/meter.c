@@ -46,7 +46,7 @@ void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
         return; /* a position alone */
     }
     int64_t commit_us = mr_batch_record(batch, 0)->commit_time_us;
-    if (commit_us > 0) {
+    if (commit_us > 0 && batch->lane == 0) {
         record_ns(&meter->received, batch->received_wall_ns - commit_us * 1000);
     }
     int64_t encode_ns = batch->encoded_ns - batch->decoded_ns;
@@ -126,10 +126,13 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *ma
     int64_t now_ns = mr_monotonic_ns();
     record_ns(&meter->enqueued, mark->enqueued_ns - mark->encoded_ns);
     record_ns(&meter->flush, now_ns - mark->enqueued_ns);
-    if (mark->first_commit_us > 0) {
+    if (mark->first_commit_us > 0 && mark->lane == 0) {
         record_ns(&meter->latency, mr_wall_ns() - mark->first_commit_us * 1000);
     }
     mr_counter_add(&meter->bytes_acked, mark->bytes);
+    if (mark->lane != 0) {
+        return; /* a copied row is as old as it is: its time says nothing of the way */
+    }
     if (mark->sequence > meter->newest_sequence) {
         meter->newest_sequence = mark->sequence;
         meter->newest_commit_us = mark->last_commit_us;

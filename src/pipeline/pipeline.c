@@ -47,11 +47,15 @@ uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms)
 
 static void make_lanes(struct mr_pipeline *pipeline, struct mr_encoder *encoder)
 {
-    pipeline->lane_count = 1;
+    pipeline->lane_count = 1 + pipeline->options.copy_workers;
+    MR_ASSERT(pipeline->options.copy_workers <= MR_COPY_LANES_MAX);
     size_t size = pipeline->lane_count * sizeof(struct mr_lane);
     pipeline->lanes = aligned_alloc(_Alignof(struct mr_lane), size);
     MR_ASSERT(pipeline->lanes != NULL);
-    mr_lane_init(&pipeline->lanes[MR_LANE_STREAM], pipeline, MR_LANE_STREAM, encoder);
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        mr_lane_init(&pipeline->lanes[i], pipeline, i,
+                     i == MR_LANE_STREAM ? encoder : mr_encoder_clone(encoder));
+    }
 }
 
 struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
@@ -97,6 +101,9 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     }
     MR_ASSERT(!pipeline->started);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        if (i != MR_LANE_STREAM) {
+            mr_encoder_free(pipeline->lanes[i].encoder);
+        }
         mr_lane_done(&pipeline->lanes[i]);
     }
     free(pipeline->lanes);
@@ -173,6 +180,44 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
     return pipeline->source_status;
 }
 
+uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        rows += atomic_load_explicit(&pipeline->lanes[i].records, memory_order_relaxed);
+    }
+    return rows;
+}
+
+const char *mr_copy_state_name(enum mr_copy_state state)
+{
+    static const char *const names[] = {
+        [MR_COPY_IDLE] = "none",
+        [MR_COPY_RUNNING] = "running",
+        [MR_COPY_BROKEN_OFF] = "broken_off",
+        [MR_COPY_DONE] = "done",
+    };
+    return names[state];
+}
+
+static struct mr_copy_stats copy_stats(const struct mr_pipeline *pipeline)
+{
+    const struct mr_copy_progress *progress = &pipeline->copy;
+    struct mr_copy_stats stats = {
+        .state = (enum mr_copy_state)atomic_load(&progress->state),
+        .tables = atomic_load(&progress->tables),
+        .tables_done = atomic_load(&progress->tables_done),
+        .rows = mr_pipeline_copied(pipeline) - atomic_load(&progress->rows_before),
+        .rows_estimated = atomic_load(&progress->rows_estimated),
+        .bytes = atomic_load(&progress->bytes),
+        .bytes_total = atomic_load(&progress->bytes_total),
+    };
+    int64_t end_ns =
+        stats.state == MR_COPY_RUNNING ? mr_monotonic_ns() : atomic_load(&progress->ended_ns);
+    stats.seconds = (double)(end_ns - atomic_load(&progress->begun_ns)) / 1e9;
+    return stats;
+}
+
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
 {
     const struct mr_meter *meter = &pipeline->meter;
@@ -211,6 +256,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
                              mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
+    stats.copy = copy_stats(pipeline);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);

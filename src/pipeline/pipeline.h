@@ -32,7 +32,10 @@ struct mr_pipeline_options {
     uint32_t backoff_max_ms;
     uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
     uint64_t
-        stop_after_events;  /* 0: never; else stop by itself after so many records (benchmarks) */
+        stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
+    uint32_t
+        copy_workers; /* that copy existing rows before the stream begins; 0: none are copied */
+    bool copy_only;   /* and then the pipeline stops */
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
 };
 
@@ -60,6 +63,23 @@ mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *comma
 
 /* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);
+
+/* The copy of existing rows. */
+enum mr_copy_state {
+    MR_COPY_IDLE, /* none was needed */
+    MR_COPY_RUNNING,
+    MR_COPY_BROKEN_OFF, /* the next attempt begins anew */
+    MR_COPY_DONE,
+};
+const char *mr_copy_state_name(enum mr_copy_state state); /* "none", "running", … */
+
+struct mr_copy_stats {
+    enum mr_copy_state state;
+    uint32_t tables, tables_done; /* leaves of partitioned tables by themselves */
+    uint64_t rows, rows_estimated;
+    uint64_t bytes, bytes_total; /* of the tables' files; those of tables that are done */
+    double seconds;              /* so far, or that it took */
+};
 
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
@@ -95,8 +115,9 @@ struct mr_pipeline_stats {
     uint64_t arena_bytes; /* memory of all batches */
     uint64_t arena_high_water_bytes;
     uint64_t memory_limit_bytes;
-    uint64_t memory_used_bytes;              /* of it: batches, and what receives rows */
-    uint64_t arena_used_bytes;               /* of sealed batches, on their way or waiting */
+    uint64_t memory_used_bytes; /* of it: batches, and what receives rows */
+    uint64_t arena_used_bytes;  /* of sealed batches, on their way or waiting */
+    struct mr_copy_stats copy;
     uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };

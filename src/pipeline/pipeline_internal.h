@@ -17,6 +17,15 @@ enum mr_stop {
     MR_STOP_NOW = 2,     /* give up what is in flight */
 };
 
+/* Written by the source thread and those that copy. */
+struct mr_copy_progress {
+    _Atomic int state; /* enum mr_copy_state */
+    _Atomic uint32_t tables, tables_done;
+    _Atomic uint64_t bytes, bytes_total, rows_estimated;
+    _Atomic uint64_t rows_before; /* of earlier attempts */
+    _Atomic int64_t begun_ns, ended_ns;
+};
+
 struct mr_pipeline {
     struct mr_pipeline_options options;
     struct mr_source *source;
@@ -63,6 +72,7 @@ struct mr_pipeline {
     _Atomic bool sink_poisoned; /* the sink has refused a record, and is asked again */
 
     struct mr_mailbox mailbox; /* of the source thread */
+    struct mr_copy_progress copy;
 
     pthread_mutex_t identity_lock; /* a few times a second */
     struct mr_identity identity;   /* of the stream that is open */
@@ -93,6 +103,9 @@ struct mr_pipeline {
     mr_status sink_status;
     struct mr_error sink_error;
 };
+
+/* Rows handed over by those that copy, of all attempts. */
+uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline);
 
 /* Thread functions. */
 void *mr_intake_main(void *pipeline);

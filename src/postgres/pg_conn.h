@@ -83,6 +83,11 @@ mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, struct mr_text *comm
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error);
 
+/* The same, within so many milliseconds. */
+mr_status mr_pg_query_within(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+                             const struct mr_pg_shape *shape, uint32_t limit_ms,
+                             struct mr_pg_result **ret_result, struct mr_error *ret_error);
+
 /* Runs one that changes something; what it answers is of no interest. */
 mr_status mr_pg_command(struct mr_pg_conn *conn, int stop_fd, const char *command,
                         uint32_t limit_ms, struct mr_error *ret_error);
@@ -92,6 +97,16 @@ int mr_pg_server_version(const struct mr_pg_conn *conn);
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
+
+/* Begins COPY … TO STDOUT; `command` is that. Waits for as long as the server needs. */
+mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
+                           struct mr_error *ret_error);
+
+/* Waits for its next row; MR_END: there is none, and the connection may be asked again. The row is the caller's, to be
+ * freed by mr_pg_copy_row_free (NULL is fine). After an error the connection is of no use. */
+mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,
+                          struct mr_error *ret_error);
+void mr_pg_copy_row_free(uint8_t *row);
 
 /* START_REPLICATION SLOT … LOGICAL … with proto_version 1, the publication, and logical messages if wanted. From here on
  * only the functions below are of use. */

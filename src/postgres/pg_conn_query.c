@@ -328,9 +328,17 @@ mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, struct mr_text *comm
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error)
 {
+    return mr_pg_query_within(conn, stop_fd, command, shape, MR_PG_ANSWER_MS, ret_result,
+                              ret_error);
+}
+
+mr_status mr_pg_query_within(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+                             const struct mr_pg_shape *shape, uint32_t limit_ms,
+                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
     struct mr_pg_result *result = MR_NEW(struct mr_pg_result);
     result->columns = (uint32_t)strlen(shape->columns);
-    mr_status status = ask(conn, stop_fd, command->data, shape, MR_PG_ANSWER_MS, result, ret_error);
+    mr_status status = ask(conn, stop_fd, command->data, shape, limit_ms, result, ret_error);
     mr_text_done(command);
     if (status != MR_OK) {
         mr_pg_result_free(result);

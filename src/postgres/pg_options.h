@@ -34,6 +34,7 @@ struct mr_pg_source_options {
     bool failover;           /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
+    bool copies_only;        /* existing rows, and no stream behind them */
 };
 
 #endif

@@ -19,6 +19,7 @@ struct setup {
     const struct mr_pg_facts *facts;
     bool is_known;
     bool adopted;
+    struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
     int stop_fd;
     uint32_t warnings;
     mr_status status; /* of the first rule that is broken */
@@ -167,6 +168,122 @@ static mr_status create_slot(struct setup *setup)
     return MR_OK;
 }
 
+/* ---- the slot of a copy ---- */
+
+static mr_status drop_slot(struct setup *setup, const char *name)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT pg_drop_replication_slot(");
+    mr_sql_add_literal(&sql, name);
+    mr_text_string(&sql, ")");
+    return setup_run(setup, &sql);
+}
+
+/* The new one stands where the old one does (slotfuncs.c, copy_replication_slot: restart_lsn, confirmed_flush and
+ * catalog_xmin are the source's). If the old one stays because we die in between, whoever comes next drops it. */
+static mr_status rename_slot(struct setup *setup, const char *from, const char *to)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT pg_copy_logical_replication_slot(");
+    mr_sql_add_literal(&sql, from);
+    mr_text_string(&sql, ", ");
+    mr_sql_add_literal(&sql, to);
+    mr_text_string(&sql, ")");
+    MR_TRY(setup_run(setup, &sql));
+    return drop_slot(setup, from);
+}
+
+/* The copies' slots, the newest first. */
+static mr_status find_copy_slots(struct setup *setup, struct mr_pg_result **ret_result)
+{
+    static const struct mr_pg_shape shape = {"the slots of snapshots", "slN", 0, UINT32_MAX};
+    struct mr_text sql = {0};
+    /* A slot's name has nothing that a regular expression would take for something else. */
+    mr_text_format(&sql,
+                   "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid"
+                   " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
+                   " ORDER BY length(slot_name) DESC, slot_name DESC",
+                   setup->options->slot);
+    return mr_pg_query(setup->conn, setup->stop_fd, &sql, &shape, ret_result, setup->ret_error);
+}
+
+static void name_copy_slot(const struct setup *setup, uint32_t attempt)
+{
+    struct mr_pg_copy_slot *slot = setup->copy;
+    slot->attempt = attempt;
+    snprintf(slot->name, sizeof(slot->name), "%s_snapshot_%u", setup->options->slot, attempt);
+}
+
+static mr_status create_copy_slot(struct setup *setup)
+{
+    static const struct mr_pg_shape shape = {"a slot", "slss", 1, 1};
+    struct mr_pg_copy_slot *slot = setup->copy;
+    int version = setup->facts->version;
+    name_copy_slot(setup, 1);
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "CREATE_REPLICATION_SLOT ");
+    mr_sql_add_identifier(&sql, slot->name);
+    mr_text_string(&sql, " LOGICAL pgoutput");
+    if (version >= FAILOVER_VERSION_MIN && setup->options->failover) {
+        mr_text_string(&sql, " (SNAPSHOT 'export', FAILOVER)");
+    } else {
+        mr_text_string(&sql, version >= 150000 ? " (SNAPSHOT 'export')" : " EXPORT_SNAPSHOT");
+    }
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query_within(setup->conn, setup->stop_fd, &sql, &shape, MR_PG_CHANGE_MS, &result,
+                              setup->ret_error));
+    slot->lsn = mr_pg_result_lsn(result, 0, 1);
+    snprintf(slot->snapshot, sizeof(slot->snapshot), "%s", mr_pg_result_value(result, 0, 2));
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* Broken off before: the slot is older than what is read now, so the stream begins before, and brings what was changed
+ * meanwhile. */
+static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result *found)
+{
+    struct mr_pg_copy_slot *slot = setup->copy;
+    const char *last = mr_pg_result_value(found, 0, 0);
+    /* The server may still be at what a process asked for that is gone by now. */
+    if (mr_pg_result_value(found, 0, 2) != NULL) {
+        return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
+                       "slot \"%s\" is held by process %s of the server", last,
+                       mr_pg_result_value(found, 0, 2));
+    }
+    uint32_t attempt = (uint32_t)strtoul(strrchr(last, '_') + 1, NULL, 10);
+    for (uint32_t row = 1; row < mr_pg_result_rows(found); row++) {
+        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, 0)));
+    }
+    if (attempt >= MR_COPY_ATTEMPTS_MAX) {
+        return mr_fail(setup->ret_error, MR_ERR_CONFIG,
+                       "the copy of existing rows was broken off %u times, as often as positions "
+                       "can tell apart; drop slot \"%s\", empty the topics, and start anew",
+                       attempt, last);
+    }
+    name_copy_slot(setup, attempt + 1);
+    slot->lsn = mr_pg_result_lsn(found, 0, 1);
+    return rename_slot(setup, last, slot->name);
+}
+
+static mr_status make_copy_slot(struct setup *setup)
+{
+    struct mr_pg_result *found;
+    MR_TRY(find_copy_slots(setup, &found));
+    bool only = setup->options->copies_only;
+    mr_status status = MR_OK;
+    if (mr_pg_slot_exists(setup->facts) && !only) {
+        for (uint32_t row = 0; row < mr_pg_result_rows(found) && status == MR_OK; row++) {
+            status = drop_slot(setup, mr_pg_result_value(found, row, 0));
+        }
+    } else if (mr_pg_result_rows(found) > 0) {
+        status = resume_copy_slot(setup, found);
+    } else if (!setup->is_known || only) {
+        status = create_copy_slot(setup);
+    }
+    mr_pg_result_free(found);
+    return status;
+}
+
 /* ---- all of it ---- */
 
 static mr_status setup_all(struct setup *setup)
@@ -180,7 +297,42 @@ static mr_status setup_all(struct setup *setup)
     if (!mr_pg_publication_exists(setup->facts)) {
         MR_TRY(create_publication(setup));
     }
+    if (setup->copy != NULL) {
+        return make_copy_slot(setup);
+    }
     return mr_pg_slot_exists(setup->facts) ? use_slot(setup) : create_slot(setup);
+}
+
+mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           bool is_known, int stop_fd, struct mr_pg_copy_slot *ret_slot,
+                           struct mr_error *ret_error)
+{
+    struct mr_pg_facts facts;
+    struct mr_pg_copy_slot slot = {.attempt = 0};
+    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    struct setup setup = {.conn = conn,
+                          .options = options,
+                          .facts = &facts,
+                          .is_known = is_known,
+                          .copy = &slot,
+                          .stop_fd = stop_fd,
+                          .ret_error = ret_error};
+    mr_status status = setup_all(&setup);
+    mr_pg_facts_done(&facts);
+    if (status == MR_OK) {
+        *ret_slot = slot;
+    }
+    return status;
+}
+
+mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_pg_copy_slot *slot, int stop_fd,
+                         struct mr_error *ret_error)
+{
+    struct setup setup = {
+        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    return options->copies_only ? drop_slot(&setup, slot->name)
+                                : rename_slot(&setup, slot->name, options->slot);
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

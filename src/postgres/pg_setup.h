@@ -16,6 +16,27 @@
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error);
 
+/* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
+ * that whoever starts next sees whether they are, and no two attempts have one number. */
+struct mr_pg_copy_slot {
+    char name[96];
+    uint32_t attempt; /* 1, 2, 3 …; 0: nothing is to be copied */
+    mr_lsn lsn;       /* what commits from here on is in the stream */
+    char snapshot
+        [64]; /* of that moment, until the connection's next command; "": the slot is older */
+};
+
+/* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. Nothing is to be
+ * copied when the slot is there, or is lost although it is known where the stream goes on. */
+mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           bool is_known, int stop_fd, struct mr_pg_copy_slot *ret_slot,
+                           struct mr_error *ret_error);
+
+/* All is copied and safe: the slot gets its name, or, with copies_only, goes. */
+mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_pg_copy_slot *slot, int stop_fd,
+                         struct mr_error *ret_error);
+
 /* Looks at everything that could keep the stream from starting or from being complete and reports each
  * finding; connects by itself (ordinary and replication connection) and changes nothing. */
 void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context);

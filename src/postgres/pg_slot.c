@@ -141,18 +141,23 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
 {
     static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBS", 1, 1};
     struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT lsn, s.wal_status, s.safe_wal_size, "
-                         "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
-                         "s.confirmed_flush_lsn, s.active, s.slot_name, "
-                         /* Columns that only PostgreSQL 17 and later have. */
-                         "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
-                         "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
-                         "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
-                         "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
-                         "THEN pg_catalog.pg_last_wal_replay_lsn() "
-                         "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
-                         "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = ");
-    mr_sql_add_literal(&sql, slot->options.slot);
+    mr_text_format(&sql,
+                   "SELECT lsn, s.wal_status, s.safe_wal_size, "
+                   "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
+                   "s.confirmed_flush_lsn, s.active, s.slot_name, "
+                   /* Columns that only PostgreSQL 17 and later have. */
+                   "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
+                   "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
+                   "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
+                   "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
+                   "THEN pg_catalog.pg_last_wal_replay_lsn() "
+                   "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
+                   "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
+                   /* While existing rows are copied it has another name (pg_setup.h). */
+                   "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
+                   "WHERE slot_name ~ '^%s(_snapshot_[0-9]+)?$' "
+                   "ORDER BY length(slot_name), slot_name LIMIT 1)",
+                   slot->options.slot);
     return mr_pg_query(conn, slot->stop_fd, &sql, &shape, ret_result, ret_error);
 }
 

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "postgres/pg_identity.h"
 #include "postgres/pg_setup.h"
+#include "postgres/pg_sql.h"
 #include "source/pg_captured.h"
+#include "source/pg_copy.h"
 #include "source/pg_keys.h"
 #include "source/pg_payload.h"
 #include "source/pg_types.h"
@@ -30,10 +32,13 @@ struct pg_source {
     struct mr_pg_keys keys;
     struct mr_pg_captured captured;
     struct mr_pg_types types;
-    struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
-    int64_t asked_ns;         /* the last time */
-    int stop_fd;              /* of the last open */
-    int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
+    struct mr_pg_copy *copy; /* NULL: none at hand */
+    struct mr_pg_copy_slot copy_slot;
+    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
+    struct mr_pg_conn *asked;  /* where keys are asked for while the stream runs; NULL: not open */
+    int64_t asked_ns;          /* the last time */
+    int stop_fd;               /* of the last open */
+    int64_t server_stops_ns;   /* since when it is known to shut down; 0: it does not */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -75,9 +80,18 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
                                    options->messages, start, ret_error);
 }
 
+static void end_copy(struct pg_source *source)
+{
+    mr_pg_copy_free(source->copy);
+    source->copy = NULL;
+    mr_pg_close(source->keeper);
+    source->keeper = NULL;
+}
+
 static mr_status close_if(struct pg_source *source, mr_status status)
 {
     if (status != MR_OK) {
+        end_copy(source);
         mr_pg_close(source->conn);
         source->conn = NULL;
     }
@@ -187,6 +201,7 @@ static int pg_source_descriptor(const struct mr_source *base)
 static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
 {
     struct pg_source *source = source_of(base);
+    end_copy(source);
     if (source->conn == NULL) {
         return;
     }
@@ -397,12 +412,83 @@ static mr_status find_types(void *context, const struct mr_relation_view *view,
     return MR_OK;
 }
 
+/* ---- existing rows ---- */
+
+static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_connect(&source->options.connection, false, stop_fd, &source->keeper, ret_error));
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    if (source->copy_slot.snapshot[0] != '\0') {
+        mr_text_string(&sql, "; SET TRANSACTION SNAPSHOT ");
+        mr_sql_add_literal(&sql, source->copy_slot.snapshot);
+    }
+    mr_status status = mr_pg_command(source->keeper, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+static mr_status begin_copy(struct pg_source *source, bool is_known, int stop_fd,
+                            struct mr_identity *ret_identity, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    MR_TRY(mr_pg_identify(source->conn, options, NULL, stop_fd, ret_identity, ret_error));
+    MR_TRY(
+        mr_pg_setup_copy(source->conn, options, is_known, stop_fd, &source->copy_slot, ret_error));
+    if (source->copy_slot.attempt == 0) {
+        return MR_OK;
+    }
+    source->slot_is_known = true;
+    MR_TRY(open_keeper(source, stop_fd, ret_error));
+    MR_TRY(
+        mr_pg_keys_read(&source->keys, source->keeper, stop_fd, options->publication, ret_error));
+    MR_TRY(mr_pg_captured_read(&source->captured, source->keeper, options, stop_fd, ret_error));
+    return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
+                          source->copy_slot.attempt, find_key, find_types, source, &source->copy,
+                          ret_error);
+}
+
+static mr_status pg_source_copy_begin(struct mr_source *base, bool is_known, int stop_fd,
+                                      struct mr_identity *ret_identity,
+                                      const struct mr_copy **ret_copy, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL && source->keeper == NULL);
+    source->stop_fd = stop_fd;
+    MR_TRY(close_if(source, begin_copy(source, is_known, stop_fd, ret_identity, ret_error)));
+    *ret_copy = source->copy == NULL ? NULL : mr_pg_copy_view(source->copy);
+    return MR_OK;
+}
+
+static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    end_copy(source);
+    return close_if(source, mr_pg_end_copy(source->conn, &source->options, &source->copy_slot,
+                                           stop_fd, ret_error));
+}
+
+static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
+                                      struct mr_copy_reader **ret_reader,
+                                      struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    return mr_pg_reader_new(source->copy, &source->options.connection, stop_fd, ret_reader,
+                            ret_error);
+}
+
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
 {
     static const struct mr_source_ops ops = {
         .name = "postgres",
         .claim = pg_source_claim,
         .open = pg_source_open,
+        .copy_begin = pg_source_copy_begin,
+        .copy_end = pg_source_copy_end,
+        .reader_new = pg_source_reader_new,
+        .reader_begin = mr_pg_reader_begin,
+        .reader_next = mr_pg_reader_next,
+        .reader_free = mr_pg_reader_free,
         .receive = pg_source_receive,
         .confirm = pg_source_confirm,
         .descriptor = pg_source_descriptor,

@@ -31,6 +31,26 @@ struct mr_source_handler {
     void (*relation_end)(void *context, const struct mr_relation *relation);
 };
 
+/* Existing rows that are to be copied before the stream begins: at one moment, as whole tables. */
+struct mr_copy_table {
+    const struct mr_relation
+        *relation;        /* as the stream will have it; of a partition perhaps the root's */
+    uint64_t bytes, rows; /* as far as the server knows before it has looked */
+};
+
+struct mr_copy {
+    mr_lsn lsn;       /* what commits from here on is in the stream */
+    uint32_t attempt; /* 1, 2, 3 … */
+    const char *database;
+    struct mr_transaction
+        transaction; /* stands for that moment; its commit LSN is right below `lsn` */
+    const struct mr_copy_table *tables;
+    uint32_t table_count;
+};
+
+/* Reads rows of a copy; one thread's. */
+struct mr_copy_reader;
+
 struct mr_source;
 
 struct mr_source_ops {
@@ -45,6 +65,27 @@ struct mr_source_ops {
      * claim is gone. */
     mr_status (*open)(struct mr_source *source, const struct mr_checkpoint *stored, mr_lsn start,
                       int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error);
+
+    /* The copy of existing rows, where it is asked for; NULL where there is none to be had.
+     *
+     * `copy_begin`, after `claim` and before `open`: sets up all but the stream. `is_known`: it is known where the stream
+     * goes on. `*ret_copy`: what is to be copied, the source's until `copy_end` or `close`; NULL: nothing. `copy_end`: all
+     * of it is safe. After an error of either the claim is gone. Source thread. */
+    mr_status (*copy_begin)(struct mr_source *source, bool is_known, int stop_fd,
+                            struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
+                            struct mr_error *ret_error);
+    mr_status (*copy_end)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
+
+    /* While a copy is at hand. `reader_next` waits for a row of the table that was begun (MR_END: there is no more); it
+     * stays as it is until the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the reader
+     * is of no use. Any thread; a reader is one thread's. */
+    mr_status (*reader_new)(struct mr_source *source, int stop_fd,
+                            struct mr_copy_reader **ret_reader, struct mr_error *ret_error);
+    mr_status (*reader_begin)(struct mr_copy_reader *reader, uint32_t table,
+                              struct mr_error *ret_error);
+    mr_status (*reader_next)(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
+                             struct mr_error *ret_error);
+    void (*reader_free)(struct mr_copy_reader *reader);
 
     /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK), the
      * handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or error). */

@@ -1,0 +1,569 @@
+#include "pipeline/copy.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+enum {
+    ROUND_MS = 100,       /* how often the source thread looks around while others copy */
+    CLOCK_ROWS = 256,     /* the clock of events is read once for so many rows */
+    TOLD_INTERVAL_S = 10, /* the log is told how far it is */
+};
+
+/* Tables of one topic, first to last in `copying.order`. */
+struct group {
+    uint32_t first;
+    uint32_t count;
+};
+
+struct worker {
+    struct copying *copying;
+    struct mr_lane *lane;
+    struct mr_copy_reader *reader;
+    pthread_t thread;
+    bool started;
+    uint64_t row; /* the last one appended */
+    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
+    struct mr_tuple held;
+    uint32_t held_table;
+    bool has_held;
+    bool began_table; /* the held row is its table's first */
+    mr_status status;
+    struct mr_error error;
+};
+
+/* One attempt. */
+struct copying {
+    struct mr_intake *intake;
+    struct mr_pipeline *pipeline;
+    const struct mr_copy *copy;
+    uint32_t *order; /* indexes of copy->tables, by topic */
+    struct group *groups;
+    uint32_t group_count;
+    _Atomic uint32_t next_group;
+    _Atomic bool began; /* somebody has sent the first row */
+    _Atomic uint32_t running;
+    int stop_fd; /* readable: leave */
+    struct worker workers[MR_COPY_LANES_MAX];
+    uint32_t worker_count;
+    int64_t begun_ns;
+    int64_t told_ns;
+};
+
+static bool is_stopped(const struct copying *copying)
+{
+    struct pollfd stop = {.fd = copying->stop_fd, .events = POLLIN};
+    return poll(&stop, 1, 0) == 1;
+}
+
+/* ---- a worker ---- */
+
+static mr_status wait_for_room(struct worker *worker)
+{
+    struct mr_lane *lane = worker->lane;
+    atomic_store(&lane->waits, true);
+    if (!mr_lane_has_batch(lane) || !mr_lane_may_go_on(lane)) {
+        struct pollfd fds[2] = {{.fd = worker->copying->stop_fd, .events = POLLIN},
+                                {.fd = lane->wake, .events = POLLIN}};
+        poll(fds, 2, ROUND_MS);
+        mr_wake_clear(lane->wake);
+    }
+    atomic_store(&lane->waits, false);
+    lane->hold = !mr_lane_may_go_on(lane);
+    return is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
+}
+
+static void read_clock(struct worker *worker)
+{
+    struct mr_lane *lane = worker->lane;
+    lane->round_ns = mr_monotonic_ns();
+    lane->round_wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
+}
+
+static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr_error *ret_error)
+{
+    const struct mr_copy *copy = worker->copying->copy;
+    const struct mr_relation *relation = copy->tables[worker->held_table].relation;
+    if (worker->row++ % CLOCK_ROWS == 0) {
+        read_clock(worker);
+    }
+    struct mr_change change = {
+        .op = MR_OP_READ,
+        .copy_mark = mark,
+        .lsn = copy->lsn,
+        .position = {.commit_lsn = copy->transaction.commit_lsn,
+                     .ordinal = ((uint64_t)copy->attempt << MR_COPY_ROW_BITS) + worker->row},
+        .transaction = &copy->transaction,
+        .relation = relation,
+        .after = worker->held,
+    };
+    struct mr_item item = {.change = &change};
+    mr_status status;
+    while ((status = mr_lane_append(worker->lane, &item, ret_error)) == MR_FULL) {
+        MR_TRY(wait_for_room(worker));
+    }
+    return status;
+}
+
+/* The held row sets out; `is_last` of its table. */
+static mr_status send_held(struct worker *worker, bool is_last, bool is_end,
+                           struct mr_error *ret_error)
+{
+    struct copying *copying = worker->copying;
+    bool is_first = !atomic_load_explicit(&copying->began, memory_order_relaxed) &&
+                    !atomic_exchange(&copying->began, true);
+    enum mr_copy_mark mark = is_end                ? MR_COPY_LAST
+                             : is_first            ? MR_COPY_FIRST
+                             : is_last             ? MR_COPY_LAST_IN_TABLE
+                             : worker->began_table ? MR_COPY_FIRST_IN_TABLE
+                                                   : MR_COPY_ROW;
+    MR_TRY(append(worker, mark, ret_error));
+    worker->has_held = false;
+    return MR_OK;
+}
+
+static mr_status copy_table(struct worker *worker, uint32_t table, struct mr_error *ret_error)
+{
+    struct copying *copying = worker->copying;
+    const struct mr_copy *copy = copying->copy;
+    struct mr_source *source = copying->pipeline->source;
+    const struct mr_relation *relation = copy->tables[table].relation;
+    int64_t begin_ns = mr_monotonic_ns();
+    uint64_t rows = 0;
+    mr_thread_table(relation->schema, relation->table);
+    mr_status status = source->ops->reader_begin(worker->reader, table, ret_error);
+    while (status == MR_OK) {
+        struct mr_tuple row;
+        status = source->ops->reader_next(worker->reader, &row, ret_error);
+        if (status != MR_OK) {
+            break;
+        }
+        if (worker->has_held) {
+            bool other = rows == 0; /* the held row was the last of the table before */
+            status = send_held(worker, other, false, ret_error);
+        }
+        worker->held = row;
+        worker->held_table = table;
+        worker->has_held = true;
+        worker->began_table = rows++ == 0;
+    }
+    mr_thread_table(NULL, NULL);
+    if (status != MR_END) {
+        return status;
+    }
+    atomic_fetch_add(&copying->pipeline->copy.tables_done, 1);
+    atomic_fetch_add(&copying->pipeline->copy.bytes, copy->tables[table].bytes);
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
+    mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
+           MR_LOG_INT("rows", rows), MR_LOG_INT("ms", (mr_monotonic_ns() - begin_ns) / 1000000));
+    return MR_OK;
+}
+
+static mr_status copy_groups(struct worker *worker, struct mr_error *ret_error)
+{
+    struct copying *copying = worker->copying;
+    struct mr_source *source = copying->pipeline->source;
+    MR_TRY(source->ops->reader_new(source, copying->stop_fd, &worker->reader, ret_error));
+    for (;;) {
+        uint32_t at = atomic_fetch_add(&copying->next_group, 1);
+        if (at >= copying->group_count) {
+            return MR_OK;
+        }
+        const struct group *group = &copying->groups[at];
+        for (uint32_t i = 0; i < group->count; i++) {
+            MR_TRY(copy_table(worker, copying->order[group->first + i], ret_error));
+        }
+    }
+}
+
+static void *worker_main(void *context)
+{
+    struct worker *worker = context;
+    char name[16];
+    snprintf(name, sizeof(name), "mr-copy-%u", worker->lane->index);
+    prctl(PR_SET_NAME, name);
+    mr_thread_begin(MR_THREAD_SOURCE, name);
+    mr_lane_attach(worker->lane);
+    worker->status = copy_groups(worker, &worker->error);
+    if (worker->status != MR_OK) {
+        mr_wake(worker->copying->stop_fd); /* the others leave, too */
+    }
+    atomic_fetch_sub(&worker->copying->running, 1);
+    mr_wake(worker->copying->pipeline->source_wake);
+    mr_thread_end();
+    return NULL;
+}
+
+/* ---- who copies what ---- */
+
+struct by_topic {
+    const struct mr_topic *topic;
+    uint32_t table;
+};
+
+static int compare_topics(const void *a, const void *b)
+{
+    const struct by_topic *x = a;
+    const struct by_topic *y = b;
+    if (x->topic != y->topic) {
+        return x->topic->index < y->topic->index ? -1 : 1;
+    }
+    return (x->table > y->table) - (x->table < y->table);
+}
+
+/* The largest first, so that no worker is left with it at the end. */
+static _Thread_local const struct copying *sorted;
+
+static uint64_t group_bytes(const struct group *group)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < group->count; i++) {
+        bytes += sorted->copy->tables[sorted->order[group->first + i]].bytes;
+    }
+    return bytes;
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+    uint64_t x = group_bytes(a);
+    uint64_t y = group_bytes(b);
+    return x != y ? (x > y ? -1 : 1) : 0;
+}
+
+static void make_groups(struct copying *copying, const struct by_topic *items, uint32_t count)
+{
+    copying->order = MR_NEW_ARRAY(uint32_t, count);
+    copying->groups = MR_NEW_ARRAY(struct group, count);
+    for (uint32_t i = 0; i < count; i++) {
+        copying->order[i] = items[i].table;
+        if (i == 0 || items[i].topic != items[i - 1].topic) {
+            copying->groups[copying->group_count++].first = i;
+        }
+        copying->groups[copying->group_count - 1].count++;
+    }
+    sorted = copying;
+    qsort(copying->groups, copying->group_count, sizeof(*copying->groups), compare_groups);
+}
+
+/* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
+static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
+{
+    const struct mr_copy *copy = copying->copy;
+    struct by_topic *items = MR_NEW_ARRAY(struct by_topic, copy->table_count);
+    uint32_t count = 0;
+    mr_status status = MR_OK;
+    for (uint32_t w = 0; w < copying->worker_count && status == MR_OK; w++) {
+        struct mr_encoder *encoder = copying->workers[w].lane->encoder;
+        mr_encoder_set_database(encoder, copy->database);
+        count = 0;
+        for (uint32_t i = 0; i < copy->table_count && status == MR_OK; i++) {
+            const struct mr_topic *topic = NULL;
+            status =
+                mr_encoder_topic(encoder, copy->tables[i].relation, MR_OP_READ, &topic, ret_error);
+            if (status == MR_OK && topic != NULL) {
+                items[count++] = (struct by_topic){.topic = topic, .table = i};
+            }
+        }
+    }
+    if (status == MR_OK) {
+        qsort(items, count, sizeof(*items), compare_topics);
+        make_groups(copying, items, count);
+    }
+    free(items);
+    return status;
+}
+
+static void forget_tables(struct copying *copying)
+{
+    for (uint32_t w = 0; w < copying->worker_count; w++) {
+        for (uint32_t i = 0; i < copying->copy->table_count; i++) {
+            mr_encoder_forget(copying->workers[w].lane->encoder, copying->copy->tables[i].relation);
+        }
+    }
+}
+
+/* ---- the source thread ---- */
+
+static void tell_progress(struct copying *copying, int64_t now_ns)
+{
+    struct mr_copy_progress *progress = &copying->pipeline->copy;
+    if (now_ns - copying->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
+        return;
+    }
+    copying->told_ns = now_ns;
+    mr_log(MR_LOG_INFO, "snapshot_progress", "copying existing rows",
+           MR_LOG_INT("tables", atomic_load(&progress->tables)),
+           MR_LOG_INT("tables_done", atomic_load(&progress->tables_done)),
+           MR_LOG_INT("rows", mr_pipeline_stats(copying->pipeline).copy.rows),
+           MR_LOG_INT("rows_estimated", atomic_load(&progress->rows_estimated)),
+           MR_LOG_INT("seconds", (now_ns - copying->begun_ns) / 1000000000));
+}
+
+/* The session has ended, or the thread is to stop: nothing of the attempt counts any more. */
+static bool is_over(const struct copying *copying)
+{
+    struct mr_pipeline *pipeline = copying->pipeline;
+    return atomic_load(&pipeline->sink_ended) ||
+           atomic_load(&pipeline->stop_level) != MR_STOP_NONE ||
+           mr_handshake_look(&pipeline->handshake).session != copying->intake->session;
+}
+
+/* One look around: commands, the connection that holds claim and slot, progress. */
+static mr_status look_around(struct copying *copying, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = copying->pipeline;
+    struct mr_source *source = pipeline->source;
+    int64_t now_ns = mr_monotonic_ns();
+    atomic_store_explicit(&pipeline->source_turn_ns, now_ns, memory_order_relaxed);
+    mr_mailbox_serve(&pipeline->mailbox, false);
+    tell_progress(copying, now_ns);
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
+    };
+    if (poll(fds, 2, ROUND_MS) > 0 && fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+    if (fds[1].revents == 0) {
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "PostgreSQL connection: it was closed while existing rows were copied");
+}
+
+static mr_status start_workers(struct copying *copying, struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        struct worker *worker = &copying->workers[i];
+        atomic_fetch_add(&copying->running, 1);
+        int failed = mr_thread_create(&worker->thread, worker_main, worker);
+        if (failed != 0) {
+            atomic_fetch_sub(&copying->running, 1);
+            return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started (error %d)",
+                           failed);
+        }
+        worker->started = true;
+    }
+    return MR_OK;
+}
+
+/* The first failure that is not just somebody else's stop. */
+static mr_status join_workers(struct copying *copying, struct mr_error *ret_error)
+{
+    mr_status first = MR_OK;
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        struct worker *worker = &copying->workers[i];
+        if (!worker->started) {
+            continue;
+        }
+        pthread_join(worker->thread, NULL);
+        mr_lane_attach(worker->lane);
+        bool counts = worker->status != MR_OK && (first == MR_OK || first == MR_AGAIN);
+        if (counts && worker->status != MR_AGAIN) {
+            *ret_error = worker->error;
+        }
+        first = counts ? worker->status : first;
+    }
+    return first;
+}
+
+static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
+{
+    mr_status status = start_workers(copying, ret_error);
+    while (status == MR_OK && atomic_load(&copying->running) > 0) {
+        status = is_over(copying) ? MR_AGAIN : look_around(copying, ret_error);
+    }
+    if (status != MR_OK) {
+        mr_wake(copying->stop_fd);
+    }
+    struct mr_error error = {0};
+    mr_status joined = join_workers(copying, &error);
+    if (status == MR_OK || status == MR_AGAIN) {
+        *ret_error = error;
+        status = status == MR_OK || joined != MR_OK ? joined : status;
+    }
+    return status;
+}
+
+/* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
+static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        left += copying->workers[i].has_held;
+    }
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        struct worker *worker = &copying->workers[i];
+        if (worker->has_held) {
+            MR_TRY(send_held(worker, true, --left == 0, ret_error));
+        }
+        if (mr_lane_has_records(worker->lane)) {
+            mr_lane_hand_over(worker->lane);
+        }
+    }
+    return MR_OK;
+}
+
+static bool all_published(const struct copying *copying)
+{
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        if (!mr_lane_all_published(copying->workers[i].lane)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* MR_AGAIN: broken off. */
+static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_error)
+{
+    while (!all_published(copying)) {
+        if (is_over(copying)) {
+            return MR_AGAIN;
+        }
+        MR_TRY(look_around(copying, ret_error));
+    }
+    if (copying->pipeline->options.copy_only) {
+        return MR_OK;
+    }
+    /* Where the sink keeps a position, it is to have the stream's beginning before the slot gets its name. */
+    struct mr_intake *intake = copying->intake;
+    mr_intake_mark(intake, copying->copy->lsn);
+    while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
+        if (is_over(copying)) {
+            return MR_AGAIN;
+        }
+        if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
+            intake->reply_wanted = true; /* it sets out at once */
+            mr_intake_send_position(intake, mr_monotonic_ns());
+            intake->reply_wanted = false;
+        }
+        MR_TRY(look_around(copying, ret_error));
+    }
+    return MR_OK;
+}
+
+static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
+{
+    MR_TRY(plan_tables(copying, ret_error));
+    MR_TRY(read_rows(copying, ret_error));
+    MR_TRY(send_last_rows(copying, ret_error));
+    return wait_for_sink(copying, ret_error);
+}
+
+static void begin_progress(const struct copying *copying)
+{
+    const struct mr_copy *copy = copying->copy;
+    struct mr_copy_progress *progress = &copying->pipeline->copy;
+    uint64_t rows = 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < copy->table_count; i++) {
+        rows += copy->tables[i].rows;
+        bytes += copy->tables[i].bytes;
+    }
+    atomic_store(&progress->tables, copy->table_count);
+    atomic_store(&progress->tables_done, 0);
+    atomic_store(&progress->rows_before, mr_pipeline_copied(copying->pipeline));
+    atomic_store(&progress->bytes, 0);
+    atomic_store(&progress->rows_estimated, rows);
+    atomic_store(&progress->bytes_total, bytes);
+    atomic_store(&progress->begun_ns, copying->begun_ns);
+    atomic_store(&progress->state, MR_COPY_RUNNING);
+    mr_log(MR_LOG_INFO, "snapshot_begun", "copying existing rows; the stream begins behind them",
+           MR_LOG_INT("tables", copy->table_count), MR_LOG_INT("rows_estimated", rows),
+           MR_LOG_INT("bytes", bytes), MR_LOG_INT("attempt", copy->attempt),
+           MR_LOG_LSN("stream_begins", copy->lsn));
+}
+
+static void make_workers(struct copying *copying)
+{
+    struct mr_pipeline *pipeline = copying->pipeline;
+    for (uint32_t i = 1; i < pipeline->lane_count; i++) {
+        struct mr_lane *lane = &pipeline->lanes[i];
+        if (lane->session != copying->intake->session) {
+            mr_lane_follow_session(lane, copying->intake->session);
+        }
+        copying->workers[copying->worker_count++] =
+            (struct worker){.copying = copying, .lane = lane};
+    }
+}
+
+static void end_copying(struct copying *copying)
+{
+    for (uint32_t i = 0; i < copying->worker_count; i++) {
+        mr_lane_attach(copying->workers[i].lane);
+        mr_lane_give_up(copying->workers[i].lane);
+        if (copying->workers[i].reader != NULL) {
+            copying->pipeline->source->ops->reader_free(copying->workers[i].reader);
+        }
+    }
+    forget_tables(copying);
+    free(copying->order);
+    free(copying->groups);
+    close(copying->stop_fd);
+}
+
+static void tell_end(struct copying *copying, mr_status status)
+{
+    struct mr_copy_progress *progress = &copying->pipeline->copy;
+    uint64_t rows = mr_pipeline_stats(copying->pipeline).copy.rows;
+    int64_t ms = (mr_monotonic_ns() - copying->begun_ns) / 1000000;
+    atomic_store(&progress->ended_ns, mr_monotonic_ns());
+    atomic_store(&progress->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
+    if (status == MR_OK) {
+        mr_log(MR_LOG_INFO, "snapshot_done", "existing rows are copied",
+               MR_LOG_INT("tables", copying->copy->table_count), MR_LOG_INT("rows", rows),
+               MR_LOG_INT("ms", ms));
+    } else {
+        mr_log(MR_LOG_WARN, "snapshot_unfinished",
+               "the copy of existing rows was broken off; the next attempt copies them all, and "
+               "its rows have higher positions",
+               MR_LOG_INT("rows", rows));
+    }
+}
+
+mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_source *source = pipeline->source;
+    struct mr_identity identity = {0};
+    const struct mr_copy *copy = NULL;
+    bool is_known = mr_intake_stores(intake) && pipeline->stored_found;
+    MR_TRY(source->ops->copy_begin(source, is_known, pipeline->stop, &identity, &copy, ret_error));
+    if (copy == NULL) {
+        intake->copy_done = true;
+        return MR_OK;
+    }
+    pthread_mutex_lock(&pipeline->identity_lock);
+    pipeline->identity = identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    struct copying copying = {.intake = intake,
+                              .pipeline = pipeline,
+                              .copy = copy,
+                              .stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                              .begun_ns = mr_monotonic_ns()};
+    copying.told_ns = copying.begun_ns;
+    MR_ASSERT(copying.stop_fd >= 0);
+    make_workers(&copying);
+    begin_progress(&copying);
+    mr_status status = copy_all(&copying, ret_error);
+    end_copying(&copying);
+    if (status == MR_OK) {
+        status = source->ops->copy_end(source, pipeline->stop, ret_error);
+    }
+    tell_end(&copying, status);
+    intake->copy_done = status == MR_OK;
+    if (status == MR_OK && pipeline->options.copy_only) {
+        mr_pipeline_stop_in_order(pipeline);
+    }
+    return status == MR_AGAIN ? MR_OK : status;
+}

@@ -1,0 +1,413 @@
+#include "source/pg_copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "postgres/pg_sql.h"
+#include "source/copy_text.h"
+#include "source/relation_cache.h"
+
+enum { SNAPSHOT_NAME_MAX = 64 };
+
+struct mr_pg_copy {
+    struct mr_copy view;
+    struct mr_copy_table *tables;
+    char **commands; /* a table each */
+    struct mr_relation **relations;
+    uint32_t relation_count;
+    char snapshot[SNAPSHOT_NAME_MAX];
+};
+
+/* ---- which tables, and how ---- */
+
+/* `sent`: what the publication sends. Its columns and filter are in the view from PostgreSQL 15 on. */
+static void add_sent(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(sql,
+                   "WITH sent AS MATERIALIZED (SELECT c.oid, t.schemaname, t.tablename, c.relkind,"
+                   " c.relreplident, to_jsonb(t)->>'rowfilter' AS filter,"
+                   " to_jsonb(t)->'attnames' AS attnames FROM pg_publication_tables t"
+                   " JOIN pg_namespace n ON n.nspname = t.schemaname"
+                   " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
+                   " WHERE t.pubname = ");
+    mr_sql_add_literal(sql, options->publication);
+    mr_text_string(sql, ")");
+}
+
+enum table_column {
+    TABLE_OID, /* as the stream names it, */
+    TABLE_SCHEMA,
+    TABLE_NAME,
+    TABLE_IDENTITY,
+    LEAF_OID, /* and whose rows are read */
+    LEAF_SCHEMA,
+    LEAF_NAME,
+    TABLE_FILTER,
+    LEAF_BYTES,
+    LEAF_ROWS,
+};
+static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNn", 0, UINT32_MAX};
+
+static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
+                             const struct mr_pg_source_options *options,
+                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_sent(&sql, options);
+    mr_text_string(
+        &sql, " SELECT s.oid::bigint, s.schemaname, s.tablename, s.relreplident, l.oid::bigint,"
+              " n.nspname, l.relname, s.filter, l.relpages::bigint * "
+              "current_setting('block_size')::bigint,"
+              " greatest(l.reltuples, 0)::bigint FROM sent s"
+              " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
+              "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
+              " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
+              " JOIN pg_namespace n ON n.oid = l.relnamespace ORDER BY 1, 5");
+    return mr_pg_query(keeper, stop_fd, &sql, &tables_shape, ret_result, ret_error);
+}
+
+enum part_column { PART_TABLE, PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
+static const struct mr_pg_shape parts_shape = {"the columns to copy", "nsnnb", 0, UINT32_MAX};
+
+/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/
+ * proto.c, RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
+static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
+                              const struct mr_pg_source_options *options,
+                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_sent(&sql, options);
+    mr_text_string(
+        &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
+              " s.relreplident = 'f' OR coalesce(a.attnum = ANY"
+              " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) FROM sent s"
+              " JOIN pg_attribute a ON a.attrelid = s.oid AND a.attnum > 0 AND NOT a.attisdropped"
+              " AND (s.attnames IS NULL OR s.attnames ? a.attname::text)"
+              /* Before 18 the view names generated columns, too, which the stream does not have. */
+              " AND (a.attgenerated = '' OR (s.attnames IS NOT NULL"
+              "  AND current_setting('server_version_num')::int >= 180000))"
+              " LEFT JOIN pg_index i ON i.indrelid = s.oid AND i.indislive AND i.indisvalid AND"
+              " CASE s.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
+              " WHEN 'i' THEN i.indisreplident ELSE false END ORDER BY 1, a.attnum");
+    return mr_pg_query(keeper, stop_fd, &sql, &parts_shape, ret_result, ret_error);
+}
+
+struct reading {
+    struct mr_pg_copy *copy;
+    const struct mr_pg_result *tables;
+    const struct mr_pg_result *parts;
+    uint32_t part; /* the next of them */
+    mr_pgoutput_keys_fn find_key;
+    mr_pgoutput_types_fn find_types;
+    void *context;
+};
+
+/* The relation of the table in that row, and with it the key that the stream would have. */
+static mr_status make_relation(struct reading *reading, uint32_t row,
+                               struct mr_relation **ret_relation, struct mr_error *ret_error)
+{
+    const struct mr_pg_result *tables = reading->tables;
+    const struct mr_pg_result *parts = reading->parts;
+    int64_t oid = mr_pg_result_number(tables, row, TABLE_OID);
+    struct mr_column_view columns[MR_COLUMNS_MAX];
+    uint32_t key[MR_COLUMNS_MAX];
+    struct mr_relation_view view = {
+        .oid = (uint32_t)oid,
+        .schema = mr_slice_of(mr_pg_result_value(tables, row, TABLE_SCHEMA)),
+        .table = mr_slice_of(mr_pg_result_value(tables, row, TABLE_NAME)),
+        .identity = (enum mr_replica_identity)mr_pg_result_value(tables, row, TABLE_IDENTITY)[0],
+        .columns = columns,
+        .key_columns = key,
+    };
+    uint32_t part = reading->part;
+    for (; part < mr_pg_result_rows(parts) && mr_pg_result_number(parts, part, PART_TABLE) == oid &&
+           view.column_count < MR_COLUMNS_MAX;
+         part++) {
+        columns[view.column_count++] = (struct mr_column_view){
+            .name = mr_slice_of(mr_pg_result_value(parts, part, PART_NAME)),
+            .type_oid = (uint32_t)mr_pg_result_number(parts, part, PART_TYPE),
+            .type_modifier = (int32_t)mr_pg_result_number(parts, part, PART_MODIFIER),
+            .in_identity = mr_pg_result_true(parts, part, PART_IN_IDENTITY),
+        };
+    }
+    reading->part = part;
+    MR_TRY(reading->find_key(reading->context, &reading->copy->view.transaction, &view, key,
+                             ret_error));
+    MR_TRY(reading->find_types(reading->context, &view, columns, ret_error));
+    *ret_relation = mr_relation_new(&view);
+    return MR_OK;
+}
+
+static char *make_command(const struct mr_relation *relation, const struct mr_pg_result *tables,
+                          uint32_t row)
+{
+    const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
+    struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
+                                 .table = mr_pg_result_value(tables, row, LEAF_NAME)};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "COPY (SELECT ");
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        mr_text_string(&sql, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&sql, relation->columns[i].name);
+    }
+    mr_text_string(&sql, " FROM ONLY ");
+    mr_sql_add_table(&sql, &leaf);
+    if (filter != NULL) {
+        mr_text_string(&sql, " WHERE (");
+        mr_text_string(&sql, filter);
+        mr_text_string(&sql, ")");
+    }
+    mr_text_string(&sql, ") TO STDOUT");
+    char *command = MR_STRDUP(sql.data);
+    mr_text_done(&sql);
+    return command;
+}
+
+static void add_table(struct reading *reading, uint32_t row, const struct mr_relation *relation)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    uint32_t at = copy->view.table_count++;
+    copy->commands[at] = make_command(relation, reading->tables, row);
+    copy->tables[at] = (struct mr_copy_table){
+        .relation = relation,
+        .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
+        .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
+    };
+}
+
+static mr_status take_tables(struct reading *reading, struct mr_error *ret_error)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    uint32_t rows = mr_pg_result_rows(reading->tables);
+    copy->tables = MR_NEW_ARRAY(struct mr_copy_table, rows);
+    copy->commands = MR_NEW_ARRAY(char *, rows);
+    copy->relations = MR_NEW_ARRAY(struct mr_relation *, rows);
+    copy->view.tables = copy->tables;
+    struct mr_relation *relation = NULL;
+    for (uint32_t row = 0; row < rows; row++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(reading->tables, row, TABLE_OID);
+        if (relation == NULL || relation->oid != oid) {
+            /* Both answers are in the order of the OIDs; a table without leaves is in one of them only. */
+            while (reading->part < mr_pg_result_rows(reading->parts) &&
+                   mr_pg_result_number(reading->parts, reading->part, PART_TABLE) < oid) {
+                reading->part++;
+            }
+            MR_TRY(make_relation(reading, row, &relation, ret_error));
+            copy->relations[copy->relation_count++] = relation;
+        }
+        if (!relation->is_unlisted) {
+            add_table(reading, row, relation);
+        }
+    }
+    return MR_OK;
+}
+
+/* ---- the snapshot ---- */
+
+static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+                                 struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"its snapshot", "snn", 1, 1};
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT pg_export_snapshot(),"
+                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
+                         "::bigint, (extract(epoch FROM now()) * 1000000)::bigint");
+    MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
+    const char *name = mr_pg_result_value(result, 0, 0);
+    mr_status status = MR_OK;
+    if (strspn(name, "0123456789ABCDEFabcdef-") != strlen(name) ||
+        strlen(name) >= sizeof(copy->snapshot)) {
+        status = mr_fail(ret_error, MR_ERR_PROTOCOL, "the server's snapshot has no such name");
+    } else {
+        memcpy(copy->snapshot, name, strlen(name) + 1);
+        copy->view.transaction.xid = (uint32_t)mr_pg_result_number(result, 0, 1);
+        copy->view.transaction.commit_time_us = mr_pg_result_number(result, 0, 2);
+    }
+    mr_pg_result_free(result);
+    return status;
+}
+
+static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
+                          const struct mr_pg_source_options *options, struct mr_error *ret_error)
+{
+    MR_TRY(export_snapshot(reading->copy, keeper, stop_fd, ret_error));
+    struct mr_pg_result *tables;
+    struct mr_pg_result *parts;
+    MR_TRY(read_tables(keeper, stop_fd, options, &tables, ret_error));
+    mr_status status = read_columns(keeper, stop_fd, options, &parts, ret_error);
+    if (status == MR_OK) {
+        reading->tables = tables;
+        reading->parts = parts;
+        status = take_tables(reading, ret_error);
+        mr_pg_result_free(parts);
+    }
+    mr_pg_result_free(tables);
+    return status;
+}
+
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
+                         const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
+                         mr_pgoutput_keys_fn find_key, mr_pgoutput_types_fn find_types,
+                         void *context, struct mr_pg_copy **ret_copy, struct mr_error *ret_error)
+{
+    struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
+    /* No commit record begins there, and all that the stream brings begins behind. */
+    copy->view.transaction.commit_lsn = lsn - 1;
+    copy->view.transaction.end_lsn = lsn;
+    copy->view.lsn = lsn;
+    copy->view.attempt = attempt;
+    copy->view.database = mr_pg_database(keeper);
+    struct reading reading = {
+        .copy = copy, .find_key = find_key, .find_types = find_types, .context = context};
+    mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
+    if (status != MR_OK) {
+        mr_pg_copy_free(copy);
+        return status;
+    }
+    *ret_copy = copy;
+    return MR_OK;
+}
+
+void mr_pg_copy_free(struct mr_pg_copy *copy)
+{
+    if (copy == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < copy->view.table_count; i++) {
+        free(copy->commands[i]);
+    }
+    for (uint32_t i = 0; i < copy->relation_count; i++) {
+        mr_relation_free(copy->relations[i]);
+    }
+    free(copy->commands);
+    free(copy->relations);
+    free(copy->tables);
+    free(copy);
+}
+
+const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy)
+{
+    return &copy->view;
+}
+
+/* ---- reading ---- */
+
+/* A row and the values that point into it. */
+struct held {
+    uint8_t *bytes;
+    struct mr_datum *values;
+    uint32_t capacity;
+};
+
+struct mr_copy_reader {
+    const struct mr_pg_copy *copy;
+    struct mr_pg_conn *conn;
+    int stop_fd;
+    const struct mr_copy_table *table;
+    struct held held[2]; /* the row handed out last, and room for the next */
+    uint32_t last;
+};
+
+static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    /* A policy must not hide rows without a word: with row_security off the server refuses instead. */
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+                         " SET TRANSACTION SNAPSHOT ");
+    mr_sql_add_literal(&sql, reader->copy->snapshot);
+    mr_text_string(&sql, "; SET LOCAL row_security = off");
+    mr_status status =
+        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,
+                           int stop_fd, struct mr_copy_reader **ret_reader,
+                           struct mr_error *ret_error)
+{
+    struct mr_copy_reader *reader = MR_NEW(struct mr_copy_reader);
+    reader->copy = copy;
+    reader->stop_fd = stop_fd;
+    mr_status status = mr_pg_connect(connection, false, stop_fd, &reader->conn, ret_error);
+    if (status == MR_OK) {
+        status = begin_reading(reader, ret_error);
+    }
+    if (status != MR_OK) {
+        mr_pg_reader_free(reader);
+        return status;
+    }
+    *ret_reader = reader;
+    return MR_OK;
+}
+
+static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
+                            struct mr_error *ret_error)
+{
+    if (status == MR_OK || status == MR_AGAIN || status == MR_END) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    const struct mr_relation *relation = reader->table->relation;
+    bool by_policy = strstr(reason.text, "row-level security") != NULL;
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
+                   relation->schema, relation->table, reason.text,
+                   by_policy ? "; its policies would hide rows: run ALTER ROLE with BYPASSRLS "
+                               "for the role of this connection, or set snapshot.mode = "
+                               "\"no_data\""
+                             : "");
+}
+
+mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
+                             struct mr_error *ret_error)
+{
+    MR_ASSERT(table < reader->copy->view.table_count);
+    reader->table = &reader->copy->tables[table];
+    mr_status status =
+        mr_pg_copy_start(reader->conn, reader->stop_fd, reader->copy->commands[table], ret_error);
+    return fail_table(reader, status, ret_error);
+}
+
+mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
+                            struct mr_error *ret_error)
+{
+    uint8_t *bytes;
+    size_t len;
+    mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &bytes, &len, ret_error);
+    if (status != MR_OK) {
+        return fail_table(reader, status, ret_error);
+    }
+    uint32_t count = reader->table->relation->column_count;
+    struct held *held = &reader->held[1 - reader->last];
+    mr_pg_copy_row_free(held->bytes);
+    held->bytes = bytes;
+    if (held->capacity < count) {
+        free(held->values);
+        held->values = MR_NEW_ARRAY(struct mr_datum, count);
+        held->capacity = count;
+    }
+    if (!mr_copy_text_decode(bytes, len, held->values, count)) {
+        return fail_table(reader,
+                          mr_fail(ret_error, MR_ERR_PROTOCOL,
+                                  "the server sends a row that is not in COPY's text form"),
+                          ret_error);
+    }
+    reader->last = 1 - reader->last;
+    *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values};
+    return MR_OK;
+}
+
+void mr_pg_reader_free(struct mr_copy_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < MR_ARRAY_LEN(reader->held); i++) {
+        mr_pg_copy_row_free(reader->held[i].bytes);
+        free(reader->held[i].values);
+    }
+    mr_pg_close(reader->conn);
+    free(reader);
+}

@@ -1,0 +1,36 @@
+/* Existing rows: which tables are copied, how each is asked for, and the connections that read them. Inside source/ only.
+ *
+ * One transaction, the keeper's, has the snapshot and hands it to the readers (pg_export_snapshot; SET TRANSACTION
+ * SNAPSHOT). Tables are read as the publication sends them: its columns in its order, its filter, a partition under its
+ * root's name where it says so. The values are the texts that the stream has, for both come from the types' output
+ * functions under the same settings.
+ */
+#ifndef MR_SOURCE_PG_COPY_H
+#define MR_SOURCE_PG_COPY_H
+
+#include "postgres/pg_options.h"
+#include "source/pgoutput.h"
+#include "source/source.h"
+
+struct mr_pg_copy;
+
+/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. Source thread. */
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
+                         const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
+                         mr_pgoutput_keys_fn find_key, mr_pgoutput_types_fn find_types,
+                         void *context, struct mr_pg_copy **ret_copy, struct mr_error *ret_error);
+void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
+
+const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);
+
+/* A connection in the copy's snapshot. Any thread; the reader is that thread's. */
+mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,
+                           int stop_fd, struct mr_copy_reader **ret_reader,
+                           struct mr_error *ret_error);
+mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
+                             struct mr_error *ret_error);
+mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
+                            struct mr_error *ret_error);
+void mr_pg_reader_free(struct mr_copy_reader *reader);
+
+#endif
