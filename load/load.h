@@ -58,7 +58,7 @@ struct load_counters {
     _Atomic uint64_t delivered;         /* by the reader */
     _Atomic uint64_t repeated;
     _Atomic uint64_t in_flight_peak; /* committed and not delivered, seen behind each commit */
-    _Atomic int64_t first_due_ns; /* monotonic */
+    _Atomic int64_t first_due_ns;    /* monotonic */
     _Atomic int64_t last_commit_ns;
     _Atomic int64_t last_arrival_ns;
     _Atomic double rate;  /* events a second that the writers aim at now */

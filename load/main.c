@@ -333,8 +333,7 @@ static void finish(struct run *run)
         report->burst_to_s = (double)(arrival - run->begin_ns) / 1e9;
     }
     report->committed = atomic_load(&run->counters.committed);
-    report->in_flight_peak =
-        run->reader == NULL ? 0 : atomic_load(&run->counters.in_flight_peak);
+    report->in_flight_peak = run->reader == NULL ? 0 : atomic_load(&run->counters.in_flight_peak);
     report->delivered = atomic_load(&run->counters.delivered);
     report->failed = atomic_load(&run->counters.failed);
     report->repeated = atomic_load(&run->counters.repeated);
