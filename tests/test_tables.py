@@ -83,6 +83,29 @@ def test_a_partition_that_no_session_sees_yet(database, millrace, topic):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["later", "same-transaction"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["not-seen", "seen"])
+@pytest.mark.parametrize("what", ["FOR ALL TABLES", "FOR TABLE t, t_1", "FOR TABLE t"])
+def test_a_table_that_becomes_a_partition(database, millrace, topic, what, streamed, together):
+    """It was known as one that is not listed; what is put into it from then on is the listed table's."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (0) TO (1);"
+                 "CREATE TABLE t_1 (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} {what}")
+    process = millrace().start().streaming()
+    if streamed:
+        database.run("INSERT INTO t_1 VALUES (1)")
+        database.run("INSERT INTO t VALUES (0)")
+        assert values(topic(database.topic("t_0")).take(1)) == [0]
+    attach, insert = "ALTER TABLE t ATTACH PARTITION t_1 FOR VALUES FROM (1) TO (10)", "INSERT INTO t VALUES (2)"
+    for text in [f"BEGIN; {attach}; {insert}; COMMIT"] if together else [attach, insert]:
+        database.run(text)
+    database.run("INSERT INTO t VALUES (3)")
+    assert values(topic(database.topic("t_1")).take(2)) == [2, 3]
+    assert not process.log("source_lost")
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("how", ["DROP TABLE gone", "ALTER TABLE gone RENAME TO renamed"])
 def test_a_table_that_is_gone(database, millrace, topic, how):
     """The next start delivers what waits, and says what is gone."""

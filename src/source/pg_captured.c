@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "postgres/pg_sql.h"
+#include "source/pg_keys.h"
 #include "source/relation_cache.h"
 
 /* The answer is in the order of the OIDs; a server that lies about it finds less. */
@@ -11,21 +12,38 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
                               struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the published tables", "nn", 0, UINT32_MAX};
+    struct mr_pg_captured read = {0};
+    MR_TRY(mr_pg_wal_end(conn, stop_fd, &read.read_at, ret_error));
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options);
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
-    mr_pg_captured_done(captured);
-    captured->count = mr_pg_result_rows(result);
-    captured->tables = MR_NEW_ARRAY(struct mr_captured_table, captured->count);
-    for (uint32_t i = 0; i < captured->count; i++) {
-        captured->tables[i] = (struct mr_captured_table){
-            .oid = (uint32_t)mr_pg_result_number(result, i, 0),
-            .kind = (enum mr_pg_capture)mr_pg_result_number(result, i, 1),
+    read.count = mr_pg_result_rows(result);
+    read.tables = MR_NEW_ARRAY(struct mr_captured_table, read.count);
+    for (uint32_t i = 0; i < read.count; i++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        enum mr_pg_capture kind = (enum mr_pg_capture)mr_pg_result_number(result, i, 1);
+        bool was_partition = mr_pg_captured_find(captured, oid) == MR_PG_PARTITION;
+        read.tables[i] = (struct mr_captured_table){
+            .oid = oid,
+            .kind = kind == MR_PG_UNLISTED && was_partition ? MR_PG_PARTITION : kind,
         };
     }
     mr_pg_result_free(result);
+    mr_pg_captured_done(captured);
+    *captured = read;
     return MR_OK;
+}
+
+/* Rows that came into a table behind its ATTACH waited for its lock: their commit is behind what made it a partition, and the
+ * end of the WAL, read before the list, divides those that the list covers from the others. What commits while the list is
+ * read is covered, so a stream that falls behind asks less, and a backlog once. ATTACH writes the table's row in pg_class
+ * (StorePartitionBound, heap.c), which ends all that is cached of it (CacheInvalidateHeapTuple, inval.c), and pgoutput
+ * describes it again before its next row (rel_sync_cache_relation_cb, pgoutput.c). */
+bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid, mr_lsn commit_lsn)
+{
+    enum mr_pg_capture kind = mr_pg_captured_find(captured, oid);
+    return kind == MR_PG_UNKNOWN || (kind != MR_PG_PARTITION && commit_lsn >= captured->read_at);
 }
 
 void mr_pg_captured_done(struct mr_pg_captured *captured)

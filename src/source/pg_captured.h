@@ -1,7 +1,8 @@
 /* Which relations of the stream are wanted: the configured tables, by the name they had, and their partitions.
  *
  * A publication may send more than `tables` says. A name is known from the stream itself; that a table is a partition only the
- * catalog knows, so the OIDs are read when the stream is opened, and once more when one comes that is not among them.
+ * catalog knows, so the OIDs are read when the stream is opened, and once more when one comes that is not among them, or that
+ * may have become a partition since.
  * Source thread.
  */
 #ifndef MR_SOURCE_PG_CAPTURED_H
@@ -24,13 +25,19 @@ struct mr_captured_table {
 struct mr_pg_captured {
     struct mr_captured_table *tables; /* all that is published, in the order of OIDs */
     uint32_t count;
+    mr_lsn read_at; /* the end of the WAL before they were read */
 };
 
-/* Reads them anew. */
+/* Reads them anew. What was a partition and still is published stays one: rows from before it was detached may be to come. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options, int stop_fd,
                               struct mr_error *ret_error);
 void mr_pg_captured_done(struct mr_pg_captured *captured);
+
+/* True when the list says nothing certain of the table, which the stream has just described for a transaction with that
+ * commit LSN: it was not there, or was no partition and may have become one since. */
+bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
+                             mr_lsn commit_lsn);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 

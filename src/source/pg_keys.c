@@ -283,17 +283,26 @@ static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *resul
 /* Columns as enum fact_column. */
 static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNNN", 1, UINT32_MAX};
 
+mr_status mr_pg_wal_end(struct mr_pg_conn *conn, int stop_fd, mr_lsn *ret_lsn,
+                        struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the end of the WAL", "l", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT " WAL_END);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_lsn = mr_pg_result_lsn(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                           const char *publication, struct mr_error *ret_error)
 {
+    mr_lsn read_at = 0; /* before the snapshot that sees all up to there */
+    MR_TRY(mr_pg_wal_end(conn, stop_fd, &read_at, ret_error));
     struct mr_pg_result *result;
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT " WAL_END);
-    static const struct mr_pg_shape end_shape = {"the end of the WAL", "l", 1, 1};
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &end_shape, &result, ret_error));
-    mr_lsn read_at =
-        mr_pg_result_lsn(result, 0, 0); /* before the snapshot that sees all up to there */
-    mr_pg_result_free(result);
     add_query(&sql, publication, 0, 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     take_facts(keys, result, read_at, 0);

@@ -36,6 +36,10 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error);
 
+/* The end of the WAL. Read before a question, it bounds what the question's answer surely knows. */
+mr_status mr_pg_wal_end(struct mr_pg_conn *conn, int stop_fd, mr_lsn *ret_lsn,
+                        struct mr_error *ret_error);
+
 /* Waits until questions see what the transaction did: it may be in the stream before that, for long where a synchronous
  * standby is away. MR_ERR_TRANSIENT after ten seconds, MR_AGAIN once `stop_fd` is readable. */
 mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,

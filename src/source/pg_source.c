@@ -212,6 +212,7 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     mr_pg_close(source->conn);
     source->conn = NULL;
     end_asking(source);
+    mr_pg_captured_done(&source->captured);
     source->pending = false;
     source->longest = 0;
     atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
@@ -326,7 +327,7 @@ static mr_status find_listed(struct pg_source *source, const struct mr_transacti
         return MR_OK;
     }
     enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
-    if (kind == MR_PG_UNKNOWN) {
+    if (mr_pg_captured_is_stale(&source->captured, view->oid, transaction->commit_lsn)) {
         int stop_fd;
         mr_status status = begin_asking(source, &stop_fd, ret_error);
         if (status == MR_OK) {
