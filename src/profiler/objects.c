@@ -11,6 +11,9 @@
 enum { REPORT_PAUSE_NS = 1000000000 };
 
 static Dwfl *dwfl;
+/* Says what machine this is. Of a module libdw would take that by a pointer, which dangles as soon as a later report
+ * drops the module (dwfl_attach_state, libdwfl/dwfl_frame.c). NULL: it can't be read. Never closed. */
+static Elf *own_elf;
 static int64_t reported_ns;
 
 static struct {
@@ -100,7 +103,11 @@ Dwfl *mr_objects_dwfl(void)
         return NULL;
     }
     reported_ns = mr_monotonic_ns();
-    if (!report() || !dwfl_attach_state(dwfl, NULL, getpid(), &mr_unwind_callbacks, &dwfl)) {
+    if (own_elf == NULL) {
+        int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        own_elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+    }
+    if (!report() || !dwfl_attach_state(dwfl, own_elf, getpid(), &mr_unwind_callbacks, &dwfl)) {
         dwfl_end(dwfl);
         dwfl = NULL;
     }

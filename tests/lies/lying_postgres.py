@@ -345,12 +345,14 @@ class LyingPostgres:
             self.gone.set()
 
     def note(self, data_of):
-        """Positions in what is about to be sent, wherever a reader may find them."""
-        at = -1
-        while (at := data_of.find(b"d", at + 1)) >= 0 and at < 4096:
-            for place in (6, 14, 31, 32, 40):
-                if at + place + 8 <= len(data_of):
-                    self.positions.add(int.from_bytes(data_of[at + place:at + place + 8], "big"))
+        """Positions in what is about to be sent, wherever a reader may find them: at its beginning, or behind what a lie
+        put before it."""
+        for part in (data_of[:4096], data_of[-4096:]):
+            at = -1
+            while (at := part.find(b"d", at + 1)) >= 0:
+                for place in (6, 14, 31, 32, 40):
+                    if at + place + 8 <= len(part):
+                        self.positions.add(int.from_bytes(part[at + place:at + place + 8], "big"))
 
     def take_status(self, flushed):
         if flushed not in self.positions:
