@@ -21,6 +21,7 @@ enum {
 struct group {
     uint32_t first;
     uint32_t count;
+    uint64_t bytes; /* of all of them */
 };
 
 struct worker {
@@ -221,21 +222,10 @@ static int compare_topics(const void *a, const void *b)
 }
 
 /* The largest first, so that no worker is left with it at the end. */
-static _Thread_local const struct copying *sorted;
-
-static uint64_t group_bytes(const struct group *group)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < group->count; i++) {
-        bytes += sorted->copy->tables[sorted->order[group->first + i]].bytes;
-    }
-    return bytes;
-}
-
 static int compare_groups(const void *a, const void *b)
 {
-    uint64_t x = group_bytes(a);
-    uint64_t y = group_bytes(b);
+    uint64_t x = ((const struct group *)a)->bytes;
+    uint64_t y = ((const struct group *)b)->bytes;
     return x != y ? (x > y ? -1 : 1) : 0;
 }
 
@@ -248,9 +238,10 @@ static void make_groups(struct copying *copying, const struct by_topic *items, u
         if (i == 0 || items[i].topic != items[i - 1].topic) {
             copying->groups[copying->group_count++].first = i;
         }
-        copying->groups[copying->group_count - 1].count++;
+        struct group *group = &copying->groups[copying->group_count - 1];
+        group->count++;
+        group->bytes += copying->copy->tables[items[i].table].bytes;
     }
-    sorted = copying;
     qsort(copying->groups, copying->group_count, sizeof(*copying->groups), compare_groups);
 }
 
