@@ -303,22 +303,30 @@ static mr_status setup_all(struct setup *setup)
     return mr_pg_slot_exists(setup->facts) ? use_slot(setup) : create_slot(setup);
 }
 
+/* Everything, with the facts of now; `setup` says for whom. */
+static mr_status set_up(struct setup *setup)
+{
+    struct mr_pg_facts facts;
+    MR_TRY(mr_pg_facts_read(setup->conn, setup->options, setup->stop_fd, &facts, setup->ret_error));
+    setup->facts = &facts;
+    mr_status status = setup_all(setup);
+    setup->facts = NULL;
+    mr_pg_facts_done(&facts);
+    return status;
+}
+
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            bool is_known, int stop_fd, struct mr_pg_copy_slot *ret_slot,
                            struct mr_error *ret_error)
 {
-    struct mr_pg_facts facts;
     struct mr_pg_copy_slot slot = {.attempt = 0};
-    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
     struct setup setup = {.conn = conn,
                           .options = options,
-                          .facts = &facts,
                           .is_known = is_known,
                           .copy = &slot,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};
-    mr_status status = setup_all(&setup);
-    mr_pg_facts_done(&facts);
+    mr_status status = set_up(&setup);
     if (status == MR_OK) {
         *ret_slot = slot;
     }
@@ -338,16 +346,12 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error)
 {
-    struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
     struct setup setup = {.conn = conn,
                           .options = options,
-                          .facts = &facts,
                           .is_known = is_known,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};
-    mr_status status = setup_all(&setup);
-    mr_pg_facts_done(&facts);
+    mr_status status = set_up(&setup);
     if (status == MR_OK) {
         *ret_adopted = setup.adopted;
     }
