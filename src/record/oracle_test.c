@@ -25,14 +25,7 @@ static void check_recording(const char *version, const char *name)
 static void test_the_oracle_holds_for_real_servers(void **state)
 {
     (void)state;
-    for (int i = 0; i < MR_REPLAY_VERSIONS; i++) {
-        check_recording(mr_replay_versions[i], "wide");
-        check_recording(mr_replay_versions[i], "rooted");
-        check_recording(mr_replay_versions[i], "live");
-        for (int j = 0; j < MR_REPLAY_RESTARTS; j++) {
-            check_recording(mr_replay_versions[i], mr_replay_restarts[j]);
-        }
-    }
+    mr_replay_each(check_recording);
 }
 
 int main(void)

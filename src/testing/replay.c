@@ -28,6 +28,18 @@ char *mr_replay_read_file(const char *path, size_t *ret_len)
     return bytes;
 }
 
+void mr_replay_each(void (*check)(const char *version, const char *name))
+{
+    for (int i = 0; i < MR_REPLAY_VERSIONS; i++) {
+        check(mr_replay_versions[i], "wide");
+        check(mr_replay_versions[i], "rooted");
+        check(mr_replay_versions[i], "live");
+        for (int j = 0; j < MR_REPLAY_RESTARTS; j++) {
+            check(mr_replay_versions[i], mr_replay_restarts[j]);
+        }
+    }
+}
+
 void mr_replay_open(struct mr_replay *replay, const char *version, const char *name)
 {
     *replay = (struct mr_replay){0};

@@ -10,6 +10,9 @@ enum { MR_REPLAY_VERSIONS = 4, MR_REPLAY_RESTARTS = 5 };
 extern const char *const mr_replay_versions[MR_REPLAY_VERSIONS];
 extern const char *const mr_replay_restarts[MR_REPLAY_RESTARTS];
 
+/* Calls it for each recording that there is. */
+void mr_replay_each(void (*check)(const char *version, const char *name));
+
 struct mr_replay {
     char path[512]; /* without its ending */
     uint8_t *bytes;
