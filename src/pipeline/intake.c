@@ -143,7 +143,7 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
 static bool rows_are_published(const struct mr_intake *intake)
 {
     return !mr_intake_has_records(intake) && !intake->ends_rows &&
-           atomic_load(&intake->lane->published) >= intake->needed;
+           atomic_load(&intake->lane->published) >= intake->lane->needed;
 }
 
 /* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind
@@ -152,7 +152,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     if (mr_intake_has_records(intake) && !intake->appended_in_transaction) {
-        mr_intake_hand_over(intake);
+        mr_lane_hand_over(intake->lane);
     }
     int64_t begin_ns = mr_monotonic_ns();
     bool rows_out = false;

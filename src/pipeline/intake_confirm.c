@@ -64,9 +64,9 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     bool ends_rows = intake->ends_rows;
     mr_intake_carry(intake);
     intake->position_ns = now_ns;
-    mr_intake_hand_over(intake);
+    mr_lane_hand_over(lane);
     if (ends_rows) {
-        intake->needed = lane->sequence;
+        lane->needed = lane->sequence;
     }
 }
 

@@ -3,17 +3,6 @@
 #include "base/thread.h"
 #include "pipeline/intake_internal.h"
 
-void mr_intake_hand_over(struct mr_intake *intake)
-{
-    bool has_records = mr_intake_has_records(intake);
-    mr_lane_hand_over(intake->lane);
-    if (has_records) {
-        intake->needed = intake->lane->sequence;
-    }
-}
-
-/* ---- the handler ---- */
-
 static mr_status append(struct mr_intake *intake, const struct mr_item *item,
                         struct mr_error *ret_error)
 {

@@ -182,7 +182,8 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     }
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
     if (mr_intake_has_records(intake)) {
-        mr_intake_hand_over(intake); /* what has come is delivered, whatever becomes of the rest */
+        mr_lane_hand_over(
+            intake->lane); /* what has come is delivered, whatever becomes of the rest */
     }
     back_off(intake, status);
     return MR_OK;

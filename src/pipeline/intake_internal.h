@@ -27,8 +27,6 @@ struct mr_intake {
 
     /* ---- intake_events.c ---- */
     struct mr_source_handler handler;
-    uint64_t
-        needed; /* the last batch whose loss makes rows come twice: others carry a position alone */
     struct mr_position
         appended; /* of the change appended last: anything up to it is a repetition */
     bool in_transaction;
@@ -106,9 +104,6 @@ static inline bool mr_intake_has_records(const struct mr_intake *intake)
 
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
-
-/* The batch at hand, which holds records or a position, is the sink thread's from now on. */
-void mr_intake_hand_over(struct mr_intake *intake);
 
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);

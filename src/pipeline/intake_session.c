@@ -52,7 +52,6 @@ void mr_intake_follow_session(struct mr_intake *intake)
     close_source(intake, 0); /* with the claim that an earlier session had */
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
-    intake->needed = 0;
     intake->marked = 0;
     intake->carried = 0;
     intake->ends_rows = false;

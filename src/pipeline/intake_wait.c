@@ -107,7 +107,7 @@ void mr_intake_wait_for_source(struct mr_intake *intake)
     intake->pause_ns = next_pause_ns(intake);
     if (mr_intake_has_records(intake) && may_hand_over_partial(intake) &&
         !may_gather(intake, begin_ns)) {
-        mr_intake_hand_over(intake);
+        mr_lane_hand_over(intake->lane);
     }
     if (intake->pause_ns != 0) {
         leave_socket_alone(intake);

@@ -37,6 +37,7 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
 {
     lane->session = session;
     lane->sequence = 0;
+    lane->needed = 0;
     lane->handed_over = (struct mr_position){0};
     atomic_store_explicit(&lane->handed, 0, memory_order_relaxed);
     lane->oversizer.refused = lane->pipeline->refused;
@@ -95,6 +96,9 @@ void mr_lane_hand_over(struct mr_lane *lane)
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
     batch->sequence = ++lane->sequence;
+    if (batch->record_count > 0) {
+        lane->needed = lane->sequence; /* others carry a position alone */
+    }
     atomic_store_explicit(&lane->handed, lane->sequence, memory_order_relaxed);
     push(lane, batch);
 }

@@ -32,7 +32,8 @@ struct mr_lane {
     size_t wanted;                   /* for a block of so many bytes; 0: for any large one */
     uint32_t session;                /* of the sink */
     uint64_t sequence;               /* of the batch handed over last in this session, */
-    struct mr_position handed_over;  /* and of its last record */
+    uint64_t needed;                 /* of the last whose loss makes rows come twice */
+    struct mr_position handed_over;  /* of the last record handed over */
     int64_t round_ns, round_wall_ns; /* when what is appended was received */
     pthread_t thread;                /* the only one that calls */
     /* The batch at hand has got its first record. NULL: nobody wants to know. */

@@ -192,10 +192,10 @@ static void test_refused_sink_ends_a_standby(void **state)
     assert_string_equal(stage->error.text, "scripted refusal");
 }
 
-static void test_empty_pool_holds_the_source_back(void **state)
+/* One transaction of 40 rows, and a sink that keeps the two batches there are. */
+static void fill_the_pool(struct mr_stage *stage)
 {
-    struct mr_stage *stage = *state;
-    static struct mr_step steps[43];
+    static struct mr_step steps[42];
     steps[0] = (struct mr_step)BEGIN(100);
     for (int i = 1; i <= 40; i++) {
         static char big[40][700];
@@ -209,6 +209,12 @@ static void test_empty_pool_holds_the_source_back(void **state)
     atomic_store(&stage->release_from, -1);
     mr_stage_start(stage, steps, 42);
     mr_stage_wait(stage, received, 2);
+}
+
+static void test_empty_pool_holds_the_source_back(void **state)
+{
+    struct mr_stage *stage = *state;
+    fill_the_pool(stage);
     mr_stage_wait_held_back(stage, 20);
     assert_int_equal(atomic_load(&stage->received), 2);
     atomic_store(&stage->release_from, 0);
@@ -217,6 +223,16 @@ static void test_empty_pool_holds_the_source_back(void **state)
     mr_pipeline_stop(stage->pipeline);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
     assert_int_equal(mr_pipeline_stats(stage->pipeline).records_acked, 40);
+}
+
+/* Batches that were full, and so set out by themselves, are rows that may come twice. */
+static void test_stop_says_that_full_batches_are_not_out(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->options.shutdown_deadline_ms = 50;
+    fill_the_pool(stage);
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_ERR_DEADLINE);
 }
 
 /* The source comes back and repeats a transaction from its beginning; nothing goes out twice. */
@@ -555,6 +571,8 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_empty_pool_holds_the_source_back, mr_stage_setup,
                                         mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_stop_says_that_full_batches_are_not_out,
+                                        mr_stage_setup, mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_source_loss_repeats_nothing, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_source_loss_takes_no_position_back, mr_stage_setup,
