@@ -9,7 +9,8 @@
 FROM debian:13-slim AS build
 WORKDIR /src
 # The list of packages is scripts/setup.sh's, and changes more rarely than the sources.
-COPY scripts/setup.sh scripts/lib.sh scripts/
+COPY scripts/setup.sh scripts/
+COPY scripts/lib/base.sh scripts/lib/
 RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./
 COPY src src

@@ -17,7 +17,7 @@
 #   --json FILE  also all figures as JSON
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 case " $* " in
     *" --peer "*) case " $* " in *" --peer debezium "*) "$here/start-debezium.sh" --fetch ;; esac ;;
     *) "$here/start-debezium.sh" --fetch ;;

@@ -18,5 +18,5 @@
 #   --keep       leave database and topics for a look
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 exec "$MILLRACE_PYTHON" "$here/drain.py" "$@"

@@ -5,7 +5,7 @@
 # 40 %, serialize (encode) 20 %, malloc 10 %, flush 15 %.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
+. "$here/../scripts/lib/base.sh"
 case "${1:-}" in
     -h | --help) print_help "$0" && exit 0 ;;
     "") die "which result? try --help" ;;

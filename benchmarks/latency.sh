@@ -11,5 +11,5 @@
 #   --json FILE  also write the figures as JSON
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 exec "$MILLRACE_PYTHON" "$here/latency.py" "$@"

@@ -11,7 +11,7 @@
 #   --out FOLDER     default benchmarks, where results.md is
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 rounds=5 rows=500000 rates=0,100,1000,10000,40000 seconds=10 peers=yes out=$here beside=()
 while [ $# -gt 0 ]; do
     case $1 in

@@ -14,7 +14,7 @@
 # A baseline holds for one compiler and one C library; figures of another pair are kept beside
 # it. Everything is built with the preset bench.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/base.sh"
 cd "$REPO_ROOT"
 
 BASELINE=benchmarks/micro/baseline.txt

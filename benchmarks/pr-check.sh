@@ -18,8 +18,7 @@
 # Exit code: 0 whatever the verdict is (comparison.md says it); other: it could not compare.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
-. "$here/../load/common.sh"
+. "$here/../scripts/lib/load.sh"
 
 base="" out="" built="" rounds=2 drains=() arguments=()
 while [ $# -gt 0 ]; do

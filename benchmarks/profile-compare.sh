@@ -17,8 +17,7 @@
 # Exit code: 0 same, 3 different, 4 inconclusive, other: it could not compare.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
-. "$here/../load/common.sh"
+. "$here/../scripts/lib/load.sh"
 
 out="" results=()
 while [ $# -gt 0 ]; do

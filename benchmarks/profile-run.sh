@@ -23,9 +23,7 @@
 # what was measured until then is written. GRAFANA_URL, MILLRACE_BIN, MILLRACE_BUILD_DIR: see load/run-load.sh.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
-. "$here/../load/common.sh"
-. "$here/profile_common.sh"
+. "$here/../scripts/lib/perf.sh"
 
 case "${1:-}" in
     ramp | burst | steady) scenario=$1 && shift ;;

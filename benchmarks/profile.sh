@@ -23,9 +23,7 @@
 #   -h, --help  this text
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
-. "$here/../load/common.sh"
-. "$here/profile_common.sh"
+. "$here/../scripts/lib/perf.sh"
 
 RUNNING=$REPO_ROOT/results/.running
 tool=${1:-}

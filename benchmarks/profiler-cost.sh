@@ -19,5 +19,5 @@
 #   MILLRACE_BIN    binary under test (default build/release/millrace)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 exec "$MILLRACE_PYTHON" "$here/profiler_cost.py" "$@"

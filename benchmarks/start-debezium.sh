@@ -9,7 +9,7 @@
 #
 #   --fetch  only get the jars
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/base.sh"
 case "${1:-}" in -h | --help) print_help "$0"; exit 0 ;; esac
 
 pom=$REPO_ROOT/benchmarks/debezium/pom.xml libs=$TOOLS_DIR/debezium/libs

@@ -16,6 +16,6 @@
 #   --json FILE  all figures of all rounds
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/common.sh"
+. "$here/../scripts/lib/bench.sh"
 case " $* " in *" --peer debezium "*) "$here/start-debezium.sh" --fetch ;; esac
 exec "$MILLRACE_PYTHON" "$here/steady.py" "$@"

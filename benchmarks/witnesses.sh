@@ -16,7 +16,7 @@
 # Exit code: 0 same, 3 different, 4 inconclusive, other: it could not compare.
 set -euo pipefail
 MILLRACE_BIN=${MILLRACE_BIN:-${1:-}}
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/bench.sh"
 here=$REPO_ROOT/benchmarks
 case "${2:--}" in -*) die "which two programs? try --help" ;; esac
 out=""

@@ -20,8 +20,7 @@
 #   MILLRACE_BUILD_DIR where millrace-load is (default build/release)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib.sh"
-. "$here/common.sh"
+. "$here/../scripts/lib/load.sh"
 
 case "${1:-}" in
     ramp | burst | steady) scenario=$1 && shift ;;

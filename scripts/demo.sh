@@ -12,7 +12,7 @@
 #   --remove    stop both servers and remove their data at the end; without it they stay
 #               up for a look around (scripts/stand.sh status | down | wipe)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 cd "$REPO_ROOT"
 
 EVENTS=100000

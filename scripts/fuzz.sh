@@ -12,8 +12,8 @@
 #   build/fuzz/fuzz/TARGET FILE
 # and, once mended, keep it in fuzz/regressions/TARGET.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh disable=SC1091
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/lib/base.sh disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 cd "$REPO_ROOT"
 
 SECONDS_EACH=60

@@ -16,8 +16,8 @@
 # Kafka than the one of scripts/kafka/pom.xml. What apt, Maven, pip and npm
 # say is shown only when they fail.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh disable=SC1091
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/lib/base.sh disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
 # ca-certificates: for pip, npm and Maven on a minimal system.
 BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev

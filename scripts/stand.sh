@@ -39,8 +39,8 @@
 # And: MILLRACE_TOOLS_DIR, the programs (default: the default folder above), which
 # scripts/setup.sh fills; up calls it when they are missing.
 set -euo pipefail
-# shellcheck source=scripts/lib.sh disable=SC1091
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/lib/servers.sh disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/lib/servers.sh"
 # shellcheck source=scripts/stand/ports.sh
 . "$REPO_ROOT/scripts/stand/ports.sh"
 # shellcheck source=scripts/stand/certificates.sh

@@ -3,7 +3,7 @@
 #
 # clang-format, clang-tidy, shellcheck and the direction of the includes; changes nothing.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 case "${1:-}" in -h | --help) print_help "$0"; exit 0 ;; esac
 cd "$REPO_ROOT"
 
@@ -71,7 +71,7 @@ say "shellcheck"
 {
     for folder in scripts tests benchmarks load docker; do sources "$folder" sh; done
     find .ci -maxdepth 1 -name run -type f 2> /dev/null
-} | xargs shellcheck -x -P SCRIPTDIR -P scripts -e SC1091
+} | xargs shellcheck -x -P SCRIPTDIR -P scripts/lib -e SC1091
 say "clang-tidy"
 # Some headers are made.
 { cmake --preset clang && cmake --build --preset clang --target mr_profile_proto; } > /dev/null

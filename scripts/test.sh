@@ -16,7 +16,8 @@
 #   --sanitized  only the system tests, with the binary built with the address and
 #             undefined-behaviour sanitizers, and again with the thread sanitizer
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
+. "$REPO_ROOT/scripts/lib/flaky.sh"
 cd "$REPO_ROOT"
 
 MODE=normal

@@ -7,7 +7,7 @@
 #
 #   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
 . "$REPO_ROOT/tests/faults/stand.sh"
 "$MILLRACE_PYTHON" "$REPO_ROOT/tests/faults/mutants.py" "$@"

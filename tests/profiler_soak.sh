@@ -14,7 +14,7 @@
 #   MILLRACE_BIN        binary under test (default build/ci/millrace, which has heap profiles)
 #   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
 export MILLRACE_BIN=${MILLRACE_BIN:-$REPO_ROOT/build/ci/millrace}
 . "$REPO_ROOT/tests/faults/stand.sh"

@@ -27,7 +27,8 @@
 #
 # After a failure the servers' logs are in build/test-logs.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
+. "$REPO_ROOT/scripts/lib/flaky.sh"
 case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}

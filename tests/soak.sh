@@ -20,7 +20,7 @@
 #   MILLRACE_BIN        binary under test (default build/release/millrace)
 #   MILLRACE_TEST_PORT  take the stand's ports from the twenty that begin here (default: free ones)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
 case " $* " in *" --peer debezium "*)
     export MILLRACE_PEER_LOGS=$REPO_ROOT/build/peer-logs

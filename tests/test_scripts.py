@@ -70,7 +70,7 @@ def test_a_stand_that_never_started_names_no_ports(sides):
 @pytest.mark.parametrize("count,code", [(0, 0), (1, 0), (2, 0), (3, 1)])
 def test_flaky_tests_are_told_in_red_and_three_fail(count, code):
     names = [f"test_{number}" for number in range(count)]
-    done = subprocess.run(["bash", "-c", '. "$1/scripts/lib.sh"; shift; flaky_report "$@"', "run.sh", ROOT, *names],
+    done = subprocess.run(["bash", "-c", '. "$1/scripts/lib/flaky.sh"; shift; flaky_report "$@"', "run.sh", ROOT, *names],
                           env={**os.environ, "CI": "1"}, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == code
     assert all(name in done.stderr for name in names)
@@ -93,7 +93,7 @@ def test_what_this_machine_cannot_try_is_told_once(tmp_path):
 
 
 @pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/setup.sh", "scripts/style.sh", "scripts/fuzz.sh",
-                                    "scripts/lib.sh", "tests/run.sh", "benchmarks/micro.sh"])
+                                    "scripts/lib/base.sh", "tests/run.sh", "benchmarks/micro.sh"])
 def test_tests_need_no_git(script):
     with open(os.path.join(ROOT, script), encoding="utf-8") as file:
         for line in file:

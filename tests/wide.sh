@@ -19,7 +19,7 @@
 #   MILLRACE_TEST_PORT  first of the five ports of the stand (default 21715), and what its folder
 #                       is called after
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
 case "${1:-}" in -h | --help) print_help "$0" && exit 0 ;; esac
 
 pg=15

@@ -7,7 +7,7 @@
 #   MILLRACE_BIN        the recorder (default build/release/millrace)
 #   MILLRACE_TEST_PORT  port of the server (default 19190)
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib/servers.sh"
 case "${1:-}" in -h | --help) print_help "$0"; exit 0 ;; esac
 
 binary_under_test

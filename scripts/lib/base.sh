@@ -1,8 +1,8 @@
-#!/usr/bin/env bash
-# Functions shared by the scripts of this folder. Source it, do not run it:
-#   . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck shell=bash
+# What every script needs: messages, help, waiting, folders, the binary under test. Sourced, not run. A library of this
+# folder sources those that it needs, so a script sources the one of its topic alone.
 
-REPO_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+REPO_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 
 # Messages go to stderr: the standard output of a script is for its result
 # (`stand.sh env` is read by eval).
@@ -19,26 +19,6 @@ have() { command -v "$1" >/dev/null 2>&1; }
 print_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$1"; }
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
-
-# PostgreSQL refuses to run as root. Start in /, because the server user may
-# not be allowed into the caller's working directory. A program that stays
-# must put itself in the background: runuser waits for its child.
-as_server_user() {
-    if is_root; then
-        (cd / && exec runuser -u postgres -- "$@")
-    else
-        (cd / && exec "$@")
-    fi
-}
-
-# A folder that the server user owns. Its parents are the caller's.
-make_server_dir() {
-    mkdir -p "$1"
-    if is_root; then chown postgres: "$1"; fi
-    chmod 700 "$1"
-    as_server_user test -w "$1" ||
-        die "the user postgres cannot reach $1: set MILLRACE_STAND_DIR to a folder it can reach"
-}
 
 # wait_for SECONDS COMMAND...: true as soon as COMMAND is, false after SECONDS.
 wait_for() {
@@ -100,41 +80,6 @@ binary_under_test() {
     MILLRACE_BIN=$(realpath "$MILLRACE_BIN")
 }
 
-# own_stand NAME: a stand of the caller's own: the first folder NAME-1, NAME-2, ... that no other run has, for as long
-# as the caller lives. A run that was killed leaves its servers behind; the next one in the folder stops them.
-own_stand() {
-    local number
-    export MILLRACE_TOOLS_DIR=$TOOLS_DIR MILLRACE_STAND_DIR
-    for ((number = 1; ; number++)); do
-        MILLRACE_STAND_DIR=$(stand_home "$1-$number")
-        mkdir -p "$MILLRACE_STAND_DIR"
-        exec 7>"$MILLRACE_STAND_DIR/run.lock"
-        if flock -n 7; then break; fi
-    done
-    if [ -n "${MILLRACE_TEST_PORT:-}" ]; then
-        export MILLRACE_STAND_PORTS=$MILLRACE_TEST_PORT-$((MILLRACE_TEST_PORT + 19))
-    fi
-    # These would be another stand's, from `eval "$(scripts/stand.sh env)"` and the like.
-    unset MILLRACE_STAND_{PG,KAFKA,CONTROLLER,SECURE,PROXIED,PROXY}_PORT
-    stand wipe >/dev/null 2>&1 || true
-}
-
-# stand COMMAND: scripts/stand.sh, whose servers must not inherit the lock of own_stand.
-stand() { "$REPO_ROOT/scripts/stand.sh" "$@" 7>&-; }
-
-# flaky_report NAME...: says at the end of a run which tests passed only the second time. False from three on: then it is
-# no longer a busy machine (tests/README.md).
-flaky_report() {
-    local red="" plain=""
-    [ $# -gt 0 ] || return 0
-    if [ -t 2 ] || [ -n "${CI:-}" ]; then red=$'\033[1;31m' plain=$'\033[0m'; fi
-    printf '%s%s: flaky: %d passed only the second time:\n' "$red" "${0##*/}" $# >&2
-    printf '    %s\n' "$@" >&2
-    [ $# -lt 3 ] || printf 'Three flaky tests fail the run.\n' >&2
-    printf '%s' "$plain" >&2
-    [ $# -lt 3 ]
-}
-
 # Runs a command in silence; what it said is shown when it fails.
 quietly() {
     local log code=0
@@ -145,7 +90,7 @@ quietly() {
     return "$code"
 }
 
-# The server user reads what is made here, whatever the caller's mask.
+# The user that servers run as reads what is made here, whatever the caller's mask.
 umask 022
 
 # Programs and jars (big, the same for every stand) live apart from the data of

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # For the scripts that need a running millrace under load: a database, a slot and topics of
 # its own on the private stand (or the compose stack), a millrace, and what takes them away.
-# Sourced after scripts/lib.sh. Sets LOAD_* variables; see daemon_start.
+# Sets LOAD_* variables; see daemon_start.
+. "$(dirname "${BASH_SOURCE[0]}")/base.sh"
 
 # On the compose stack no private stand names one.
 MILLRACE_PYTHON=${MILLRACE_PYTHON:-$(tools_python)}

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What the profiling scripts share: checks, the event that perf counts, perf.data to text and pictures.
-# Sourced after scripts/lib.sh and load/common.sh.
+. "$(dirname "${BASH_SOURCE[0]}")/load.sh"
 
 PERF_PID="" TOUCH_PID=""
 
