@@ -170,6 +170,29 @@ def test_partitions_by_leaf(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_one_table_by_several_threads(database, millrace, topic):
+    """Each row once, positions that grow within a partition, and the marks as with one thread; pages without rows at the
+    end, and tables in the order asked for."""
+    database.run("CREATE TABLE small (id int PRIMARY KEY, v text); INSERT INTO small VALUES (1, 'x');"
+                 "CREATE TABLE t (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off);"
+                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 12000) i;"
+                 "DELETE FROM t WHERE id > 9000; ANALYZE small; ANALYZE t;"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE small, t WHERE (id <> 8999)")
+    process = snapshot(millrace, ("small", "t"), snapshot__max__threads=3,
+                       snapshot__tables__order__by__row__count='"descending"').start().streaming()
+    database.run("INSERT INTO t VALUES (9001, 'new')")
+    records = topic(database.topic("t")).take(9000)
+    assert process.stop() == 0
+    assert {r["table"]: r["pieces"] > 3 for r in process.log("snapshot_table")} == {"public.t": True, "public.small": False}
+    assert sorted(r.json["after"]["id"] for r in records) == [i for i in range(1, 9002) if i != 8999]
+    positions = [r.position for r in records]
+    assert positions == sorted(positions) and len(set(positions)) == 9000
+    marks = [r.json["source"]["snapshot"] for r in records]
+    assert marks[:-2] == ["first"] + 8997 * ["true"] and marks[-1] == "false"
+    small = topic(database.topic("small")).take(1)[0].json["source"]["snapshot"]
+    assert {marks[-2], small} == {"last_in_data_collection", "last"}
+
+
 def test_many_empty_tables(database, millrace):
     names = [f"t{i}" for i in range(150)]
     database.run("".join(f"CREATE TABLE {name} (id int PRIMARY KEY);" for name in names))

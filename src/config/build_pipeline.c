@@ -113,6 +113,7 @@ static void build_copy(struct mr_config *config)
     }
     config->pipeline.copy_workers = (uint32_t)values->snapshot_threads;
     config->pipeline.copy_only = config->source.copies_only;
+    config->pipeline.copy_order = (enum mr_copy_order)values->snapshot_order;
     /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 &&
         config->pipeline.copy_workers > config->pipeline.batches / 2) {

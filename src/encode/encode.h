@@ -141,4 +141,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);
 
+/* `record` is a letter (MR_RECORD_LETTER) in a batch of the caller's, and was given another position: its text tells it, too. */
+void mr_letter_set_position(struct mr_record *record);
+
 #endif

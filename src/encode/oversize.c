@@ -271,6 +271,23 @@ static void append_letter(struct mr_buffer *out, const struct mr_item *item,
     mr_buffer_append(out, numbers, strlen(numbers));
 }
 
+void mr_letter_set_position(struct mr_record *record)
+{
+    static const char field[] = ",\"position\":\"";
+    enum { FIELD_LEN = sizeof(field) - 1, WIDTH = 16 + 1 + 10 };
+    uint8_t *text = (uint8_t *)(uintptr_t)record->value;
+    /* The last one that looks like it: what comes behind are strings and numbers; a key may look like anything. */
+    uint32_t at = record->value_len - FIELD_LEN - WIDTH;
+    while (memcmp(text + at, field, FIELD_LEN) != 0) {
+        MR_ASSERT(at > 0);
+        at--;
+    }
+    char digits[WIDTH + 1];
+    snprintf(digits, sizeof(digits), "%016" PRIX64 "-%010" PRIX64, record->position.commit_lsn,
+             record->position.ordinal);
+    memcpy(text + at + FIELD_LEN, digits, WIDTH);
+}
+
 /* The key of the record that holds the new state: that of a delete, else the last one. */
 static const struct mr_record *chief_record(const struct mr_item *item,
                                             const struct mr_record *records, uint32_t count)

@@ -10,18 +10,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "pipeline/copy_plan.h"
 
 enum {
     ROUND_MS = 100,       /* how often the source thread looks around while others copy */
     CLOCK_ROWS = 256,     /* the clock of events is read once for so many rows */
     TOLD_INTERVAL_S = 10, /* the log is told how far it is */
-};
-
-/* Tables of one topic, first to last in `copying.order`. */
-struct group {
-    uint32_t first;
-    uint32_t count;
-    uint64_t bytes; /* of all of them */
 };
 
 struct worker {
@@ -35,7 +29,6 @@ struct worker {
     struct mr_tuple held;
     uint32_t held_table;
     bool has_held;
-    bool began_table; /* the held row is its table's first */
     mr_status status;
     struct mr_error error;
 };
@@ -45,11 +38,7 @@ struct copying {
     struct mr_intake *intake;
     struct mr_pipeline *pipeline;
     const struct mr_copy *copy;
-    uint32_t *order; /* indexes of copy->tables, by topic */
-    struct group *groups;
-    uint32_t group_count;
-    _Atomic uint32_t next_group;
-    _Atomic bool began; /* somebody has sent the first row */
+    struct mr_copy_plan plan;
     _Atomic uint32_t running;
     int stop_fd; /* readable: leave */
     struct worker workers[MR_COPY_LANES_MAX];
@@ -100,8 +89,8 @@ static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr
         .op = MR_OP_READ,
         .copy_mark = mark,
         .lsn = copy->lsn,
-        .position = {.commit_lsn = copy->transaction.commit_lsn,
-                     .ordinal = ((uint64_t)copy->attempt << MR_COPY_ROW_BITS) + worker->row},
+        /* It gets its place among the others' as it is handed over. */
+        .position = {.commit_lsn = copy->transaction.commit_lsn, .ordinal = worker->row},
         .transaction = &copy->transaction,
         .relation = relation,
         .after = worker->held,
@@ -114,76 +103,150 @@ static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr
     return status;
 }
 
-/* The held row sets out; `is_last` of its table. */
-static mr_status send_held(struct worker *worker, bool is_last, bool is_end,
+/* The held row sets out. */
+static mr_status send_held(struct worker *worker, enum mr_copy_mark mark,
                            struct mr_error *ret_error)
 {
-    struct copying *copying = worker->copying;
-    bool is_first = !atomic_load_explicit(&copying->began, memory_order_relaxed) &&
-                    !atomic_exchange(&copying->began, true);
-    enum mr_copy_mark mark = is_end                ? MR_COPY_LAST
-                             : is_first            ? MR_COPY_FIRST
-                             : is_last             ? MR_COPY_LAST_IN_TABLE
-                             : worker->began_table ? MR_COPY_FIRST_IN_TABLE
-                                                   : MR_COPY_ROW;
     MR_TRY(append(worker, mark, ret_error));
     worker->has_held = false;
     return MR_OK;
 }
 
-static mr_status copy_table(struct worker *worker, uint32_t table, struct mr_error *ret_error)
+/* So that what others append from now on is behind it. */
+static void hand_over(struct worker *worker)
 {
-    struct copying *copying = worker->copying;
-    const struct mr_copy *copy = copying->copy;
-    struct mr_source *source = copying->pipeline->source;
-    const struct mr_relation *relation = copy->tables[table].relation;
-    int64_t begin_ns = mr_monotonic_ns();
-    uint64_t rows = 0;
-    mr_thread_table(relation->schema, relation->table);
-    mr_status status = source->ops->reader_begin(worker->reader, table, ret_error);
-    while (status == MR_OK) {
-        struct mr_tuple row;
-        status = source->ops->reader_next(worker->reader, &row, ret_error);
-        if (status != MR_OK) {
-            break;
-        }
-        if (worker->has_held) {
-            bool other = rows == 0; /* the held row was the last of the table before */
-            status = send_held(worker, other, false, ret_error);
-        }
-        worker->held = row;
-        worker->held_table = table;
-        worker->has_held = true;
-        worker->began_table = rows++ == 0;
+    if (mr_lane_has_records(worker->lane)) {
+        mr_lane_hand_over(worker->lane);
     }
-    mr_thread_table(NULL, NULL);
-    if (status != MR_END) {
-        return status;
+}
+
+/* With plan->rows: the held row, whose mark is known but for the first ones. */
+static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
+                             struct mr_error *ret_error)
+{
+    struct mr_copy_plan *plan = &worker->copying->plan;
+    struct mr_plan_table *table = &plan->tables[worker->held_table];
+    bool is_first = !atomic_load(&plan->began);
+    bool is_table_first = !atomic_load(&table->began);
+    if (is_first && mark != MR_COPY_LAST) {
+        mark = MR_COPY_FIRST;
+    } else if (is_table_first && mark == MR_COPY_ROW) {
+        mark = MR_COPY_FIRST_IN_TABLE;
     }
-    atomic_fetch_add(&copying->pipeline->copy.tables_done, 1);
-    atomic_fetch_add(&copying->pipeline->copy.bytes, copy->tables[table].bytes);
-    char name[2 * MR_IDENTIFIER_MAX + 2];
-    snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
-    mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
-           MR_LOG_INT("rows", rows), MR_LOG_INT("ms", (mr_monotonic_ns() - begin_ns) / 1000000));
+    MR_TRY(send_held(worker, mark, ret_error));
+    if (is_first || (is_table_first && table->pieces > 1)) {
+        hand_over(worker);
+    }
+    atomic_store(&plan->began, true);
+    atomic_store(&table->began, true);
     return MR_OK;
 }
 
-static mr_status copy_groups(struct worker *worker, struct mr_error *ret_error)
+/* Another row of the held one's table is there. */
+static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
+{
+    struct mr_copy_plan *plan = &worker->copying->plan;
+    if (MR_LIKELY(
+            atomic_load_explicit(&plan->tables[worker->held_table].began, memory_order_acquire))) {
+        return send_held(worker, MR_COPY_ROW, ret_error);
+    }
+    pthread_mutex_lock(&plan->rows);
+    mr_status status = send_marked(worker, MR_COPY_ROW, ret_error);
+    pthread_mutex_unlock(&plan->rows);
+    return status;
+}
+
+/* No piece of the held row's table is left to take. */
+static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
+{
+    struct mr_copy_plan *plan = &worker->copying->plan;
+    uint32_t table = worker->held_table;
+    mr_status status = MR_OK;
+    pthread_mutex_lock(&plan->rows);
+    while (status == MR_OK && !mr_copy_plan_settled(plan, table)) {
+        status = is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
+    }
+    if (status == MR_OK) {
+        bool is_last = mr_copy_plan_is_last(plan, table);
+        status = send_marked(worker, is_last ? MR_COPY_LAST_IN_TABLE : MR_COPY_ROW, ret_error);
+        if (status == MR_OK && !is_last) {
+            hand_over(worker);
+        }
+        mr_copy_plan_let_go(plan, table);
+    }
+    pthread_mutex_unlock(&plan->rows);
+    return status;
+}
+
+static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
+{
+    struct mr_pipeline *pipeline = copying->pipeline;
+    const struct mr_relation *relation = copying->copy->tables[table].relation;
+    int64_t begun_ns = atomic_load(&copying->plan.tables[table].begun_ns);
+    atomic_fetch_add(&pipeline->copy.tables_done, 1);
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
+    mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
+           MR_LOG_INT("rows", rows), MR_LOG_INT("pieces", copying->plan.tables[table].pieces),
+           MR_LOG_INT("ms", (mr_monotonic_ns() - begun_ns) / 1000000));
+}
+
+/* Reads a piece to its end; its last row stays held. */
+static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *piece,
+                            uint64_t *ret_rows, struct mr_error *ret_error)
+{
+    struct copying *copying = worker->copying;
+    struct mr_source *source = copying->pipeline->source;
+    MR_TRY(source->ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
+    for (;;) {
+        struct mr_tuple row;
+        mr_status status = source->ops->reader_next(worker->reader, &row, ret_error);
+        if (status != MR_OK) {
+            return status == MR_END ? MR_OK : status;
+        }
+        if (MR_UNLIKELY(worker->has_held && worker->held_table != piece->table)) {
+            MR_TRY(leave_table(worker, ret_error));
+        }
+        if (MR_LIKELY(worker->has_held)) {
+            MR_TRY(send_row(worker, ret_error));
+        } else {
+            mr_copy_plan_hold(&copying->plan, piece->table);
+        }
+        worker->held = row;
+        worker->held_table = piece->table;
+        worker->has_held = true;
+        ++*ret_rows;
+    }
+}
+
+static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *piece,
+                            struct mr_error *ret_error)
+{
+    struct copying *copying = worker->copying;
+    const struct mr_relation *relation = copying->copy->tables[piece->table].relation;
+    mr_thread_table(relation->schema, relation->table);
+    uint64_t rows = 0;
+    mr_status status = read_piece(worker, piece, &rows, ret_error);
+    mr_thread_table(NULL, NULL);
+    MR_TRY(status);
+    atomic_fetch_add(&copying->pipeline->copy.bytes, piece->bytes);
+    uint64_t table_rows;
+    if (mr_copy_plan_piece_read(&copying->plan, piece->table, rows, &table_rows)) {
+        tell_table(copying, piece->table, table_rows);
+    }
+    return MR_OK;
+}
+
+static mr_status copy_pieces(struct worker *worker, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
     struct mr_source *source = copying->pipeline->source;
     MR_TRY(source->ops->reader_new(source, copying->stop_fd, &worker->reader, ret_error));
-    for (;;) {
-        uint32_t at = atomic_fetch_add(&copying->next_group, 1);
-        if (at >= copying->group_count) {
-            return MR_OK;
-        }
-        const struct group *group = &copying->groups[at];
-        for (uint32_t i = 0; i < group->count; i++) {
-            MR_TRY(copy_table(worker, copying->order[group->first + i], ret_error));
-        }
+    struct mr_copy_piece piece;
+    while (mr_copy_plan_take(&copying->plan, &piece)) {
+        MR_TRY(copy_piece(worker, &piece, ret_error));
     }
+    return MR_OK;
 }
 
 static void *worker_main(void *context)
@@ -194,7 +257,7 @@ static void *worker_main(void *context)
     prctl(PR_SET_NAME, name);
     mr_thread_begin(MR_THREAD_SOURCE, name);
     mr_lane_attach(worker->lane);
-    worker->status = copy_groups(worker, &worker->error);
+    worker->status = copy_pieces(worker, &worker->error);
     if (worker->status != MR_OK) {
         mr_wake(worker->copying->stop_fd); /* the others leave, too */
     }
@@ -204,70 +267,77 @@ static void *worker_main(void *context)
     return NULL;
 }
 
-/* ---- who copies what ---- */
+/* ---- the tables ---- */
 
-struct by_topic {
-    const struct mr_topic *topic;
-    uint32_t table;
+/* The largest first, or last: by rows as far as they are known, else by bytes. */
+static int compare_sizes(const struct mr_copy_table *a, const struct mr_copy_table *b)
+{
+    if (a->rows != b->rows) {
+        return a->rows < b->rows ? -1 : 1;
+    }
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+struct ordered {
+    const struct mr_copy_table *table;
+    uint32_t index;
 };
 
-static int compare_topics(const void *a, const void *b)
+static int compare_ascending(const void *a, const void *b)
 {
-    const struct by_topic *x = a;
-    const struct by_topic *y = b;
-    if (x->topic != y->topic) {
-        return x->topic->index < y->topic->index ? -1 : 1;
-    }
-    return (x->table > y->table) - (x->table < y->table);
+    const struct ordered *x = a;
+    const struct ordered *y = b;
+    int by_size = compare_sizes(x->table, y->table);
+    return by_size != 0 ? by_size : (x->index > y->index) - (x->index < y->index);
 }
 
-/* The largest first, so that no worker is left with it at the end. */
-static int compare_groups(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
-    uint64_t x = ((const struct group *)a)->bytes;
-    uint64_t y = ((const struct group *)b)->bytes;
-    return x != y ? (x > y ? -1 : 1) : 0;
-}
-
-static void make_groups(struct copying *copying, const struct by_topic *items, uint32_t count)
-{
-    copying->order = MR_NEW_ARRAY(uint32_t, count);
-    copying->groups = MR_NEW_ARRAY(struct group, count);
-    for (uint32_t i = 0; i < count; i++) {
-        copying->order[i] = items[i].table;
-        if (i == 0 || items[i].topic != items[i - 1].topic) {
-            copying->groups[copying->group_count++].first = i;
-        }
-        struct group *group = &copying->groups[copying->group_count - 1];
-        group->count++;
-        group->bytes += copying->copy->tables[items[i].table].bytes;
-    }
-    qsort(copying->groups, copying->group_count, sizeof(*copying->groups), compare_groups);
+    const struct ordered *x = a;
+    const struct ordered *y = b;
+    int by_size = compare_sizes(y->table, x->table);
+    return by_size != 0 ? by_size : (x->index > y->index) - (x->index < y->index);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
+static mr_status plan_topics(struct copying *copying, struct ordered *items, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    const struct mr_copy *copy = copying->copy;
+    for (uint32_t w = 0; w < copying->worker_count; w++) {
+        struct mr_encoder *encoder = copying->workers[w].lane->encoder;
+        mr_encoder_set_database(encoder, copy->database);
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < copy->table_count; i++) {
+            const struct mr_topic *topic = NULL;
+            MR_TRY(
+                mr_encoder_topic(encoder, copy->tables[i].relation, MR_OP_READ, &topic, ret_error));
+            if (topic != NULL) {
+                items[count++] = (struct ordered){.table = &copy->tables[i], .index = i};
+            }
+        }
+        *ret_count = count;
+    }
+    return MR_OK;
+}
+
 static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = copying->copy;
-    struct by_topic *items = MR_NEW_ARRAY(struct by_topic, copy->table_count);
+    enum mr_copy_order order = copying->pipeline->options.copy_order;
+    struct ordered *items = MR_NEW_ARRAY(struct ordered, copy->table_count);
     uint32_t count = 0;
-    mr_status status = MR_OK;
-    for (uint32_t w = 0; w < copying->worker_count && status == MR_OK; w++) {
-        struct mr_encoder *encoder = copying->workers[w].lane->encoder;
-        mr_encoder_set_database(encoder, copy->database);
-        count = 0;
-        for (uint32_t i = 0; i < copy->table_count && status == MR_OK; i++) {
-            const struct mr_topic *topic = NULL;
-            status =
-                mr_encoder_topic(encoder, copy->tables[i].relation, MR_OP_READ, &topic, ret_error);
-            if (status == MR_OK && topic != NULL) {
-                items[count++] = (struct by_topic){.topic = topic, .table = i};
-            }
-        }
-    }
+    mr_status status = plan_topics(copying, items, &count, ret_error);
     if (status == MR_OK) {
-        qsort(items, count, sizeof(*items), compare_topics);
-        make_groups(copying, items, count);
+        if (order != MR_COPY_AS_LISTED) {
+            qsort(items, count, sizeof(*items),
+                  order == MR_COPY_ASCENDING ? compare_ascending : compare_descending);
+        }
+        uint32_t *indexes = MR_NEW_ARRAY(uint32_t, count);
+        for (uint32_t i = 0; i < count; i++) {
+            indexes[i] = items[i].index;
+        }
+        mr_copy_plan_init(&copying->plan, copy, indexes, count, copying->worker_count);
     }
     free(items);
     return status;
@@ -388,18 +458,24 @@ static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
 /* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
 static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
 {
+    struct mr_copy_plan *plan = &copying->plan;
     uint32_t left = 0;
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         left += copying->workers[i].has_held;
+        hand_over(&copying->workers[i]);
     }
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
-        if (worker->has_held) {
-            MR_TRY(send_held(worker, true, --left == 0, ret_error));
+        if (!worker->has_held) {
+            continue;
         }
-        if (mr_lane_has_records(worker->lane)) {
-            mr_lane_hand_over(worker->lane);
-        }
+        bool is_last = mr_copy_plan_is_last(plan, worker->held_table);
+        enum mr_copy_mark mark = --left == 0 ? MR_COPY_LAST
+                                 : is_last   ? MR_COPY_LAST_IN_TABLE
+                                             : MR_COPY_ROW;
+        MR_TRY(send_marked(worker, mark, ret_error));
+        mr_copy_plan_let_go(plan, worker->held_table);
+        hand_over(worker);
     }
     return MR_OK;
 }
@@ -498,8 +574,7 @@ static void end_copying(struct copying *copying)
         }
     }
     forget_tables(copying);
-    free(copying->order);
-    free(copying->groups);
+    mr_copy_plan_done(&copying->plan);
     close(copying->stop_fd);
 }
 
@@ -544,6 +619,7 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
                               .begun_ns = mr_monotonic_ns()};
     copying.told_ns = copying.begun_ns;
     MR_ASSERT(copying.stop_fd >= 0);
+    pipeline->copy_ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS;
     make_workers(&copying);
     begin_progress(&copying);
     mr_status status = copy_all(&copying, ret_error);

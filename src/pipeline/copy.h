@@ -1,7 +1,8 @@
 /* The copy of existing rows, before the stream begins: workers with a lane each read tables and append their rows; the source
  * thread starts them, waits until all of it is with the sink, and ends the copy at the source. Inside pipeline/ only.
  *
- * Tables that share a topic are one worker's, one after the other: within a partition positions grow. All positions of a
+ * Rows get their positions in the order in which batches are handed over (lane.c), so within a partition they grow, whoever
+ * reads which part of which table (copy_plan.h). All positions of a
  * copy lie right below the place where the stream begins (struct mr_copy), and those of a later attempt above those of an
  * earlier one, so whoever drops what is not above keeps what counts. An attempt that fails is given up as a whole; what it
  * sent is repeated.

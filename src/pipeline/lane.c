@@ -70,6 +70,24 @@ static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
     lane->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
 }
 
+/* Several lanes may fill one topic, whose positions grow: copied rows get theirs in the order in which batches are handed
+ * over. What is made of one row stays together. */
+static void place_copied(struct mr_pipeline *pipeline, struct mr_batch *batch)
+{
+    uint64_t of = 0;
+    for (uint32_t i = 0; i < batch->record_count; i++) {
+        struct mr_record *record = mr_batch_own_record(batch, i);
+        if (record->position.ordinal != of) {
+            of = record->position.ordinal;
+            pipeline->copy_ordinal++;
+        }
+        record->position.ordinal = pipeline->copy_ordinal;
+        if (MR_UNLIKELY(record->kind == MR_RECORD_LETTER)) {
+            mr_letter_set_position(record);
+        }
+    }
+}
+
 /* The ring has one producer at a time. */
 static void push(struct mr_lane *lane, struct mr_batch *batch)
 {
@@ -77,6 +95,9 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
     batch->lane = lane->index;
     batch->state = MR_BATCH_SEALED;
     pthread_mutex_lock(&pipeline->hand_over);
+    if (lane->index != MR_LANE_STREAM) {
+        place_copied(pipeline, batch);
+    }
     mr_meter_hand_over(&pipeline->meter, batch);
     MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
     pthread_mutex_unlock(&pipeline->hand_over);

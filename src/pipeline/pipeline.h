@@ -20,6 +20,9 @@
 #include "sink/sink.h"
 #include "source/source.h"
 
+/* In which order tables are copied, by their rows. */
+enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
+
 struct mr_pipeline_options {
     uint32_t batches;        /* in the pool */
     size_t batch_bytes;      /* of a standard batch */
@@ -36,7 +39,8 @@ struct mr_pipeline_options {
     uint32_t
         copy_workers; /* that copy existing rows before the stream begins; 0: none are copied */
     bool copy_only;   /* and then the pipeline stops */
-    mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
+    enum mr_copy_order copy_order; /* of the tables */
+    mr_lsn skip_commit_lsn;        /* the transaction that commits there is skipped; 0: none */
 };
 
 struct mr_pipeline;

@@ -36,6 +36,7 @@ struct mr_pipeline {
     struct mr_pool pool;
     struct mr_ring to_sink;    /* sealed batches of all lanes */
     pthread_mutex_t hand_over; /* one lane at a time puts one in; once a batch */
+    uint64_t copy_ordinal;     /* of the copied row handed over last; with `hand_over` */
     struct mr_lane *lanes;     /* MR_LANE_STREAM, then those that copy */
     uint32_t lane_count;
 

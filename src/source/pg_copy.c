@@ -10,10 +10,16 @@
 
 enum { SNAPSHOT_NAME_MAX = 64 };
 
+/* How a table is asked for: with what says the range between the two. */
+struct command {
+    char *select;
+    bool has_filter;
+};
+
 struct mr_pg_copy {
     struct mr_copy view;
     struct mr_copy_table *tables;
-    char **commands; /* a table each */
+    struct command *commands; /* a table each */
     struct mr_relation **relations;
     uint32_t relation_count;
     char snapshot[SNAPSHOT_NAME_MAX];
@@ -46,8 +52,9 @@ enum table_column {
     TABLE_FILTER,
     LEAF_BYTES,
     LEAF_ROWS,
+    LEAF_PAGES,
 };
-static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNn", 0, UINT32_MAX};
+static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNnn", 0, UINT32_MAX};
 
 static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
                              const struct mr_pg_source_options *options,
@@ -55,15 +62,25 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
 {
     struct mr_text sql = {0};
     add_sent(&sql, options);
+    /* Asking for a table's size waits for whoever has it locked: of such a table the estimate must do. */
     mr_text_string(
-        &sql, " SELECT s.oid::bigint, s.schemaname, s.tablename, s.relreplident, l.oid::bigint,"
-              " n.nspname, l.relname, s.filter, l.relpages::bigint * "
-              "current_setting('block_size')::bigint,"
-              " greatest(l.reltuples, 0)::bigint FROM sent s"
-              " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
-              "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
-              " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
-              " JOIN pg_namespace n ON n.oid = l.relnamespace ORDER BY 1, 5");
+        &sql,
+        ", locked AS MATERIALIZED (SELECT relation FROM pg_locks WHERE locktype = 'relation'"
+        " AND mode = 'AccessExclusiveLock' AND relation IS NOT NULL)"
+        " SELECT s.oid::bigint, s.schemaname, s.tablename, s.relreplident, l.oid::bigint,"
+        " n.nspname, l.relname, s.filter, z.pages * current_setting('block_size')::bigint,"
+        " greatest(l.reltuples, 0)::bigint,"
+        /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
+        " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
+        " THEN z.pages ELSE 0 END FROM sent s"
+        " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
+        "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
+        " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
+        " JOIN pg_namespace n ON n.oid = l.relnamespace"
+        " LEFT JOIN pg_am am ON am.oid = l.relam CROSS JOIN LATERAL (SELECT coalesce("
+        "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
+        " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
+        "::bigint) z(pages) ORDER BY 1, 5");
     return mr_pg_query(keeper, stop_fd, &sql, &tables_shape, ret_result, ret_error);
 }
 
@@ -139,8 +156,8 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
     return MR_OK;
 }
 
-static char *make_command(const struct mr_relation *relation, const struct mr_pg_result *tables,
-                          uint32_t row)
+static struct command make_command(const struct mr_relation *relation,
+                                   const struct mr_pg_result *tables, uint32_t row)
 {
     const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
     struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
@@ -158,10 +175,32 @@ static char *make_command(const struct mr_relation *relation, const struct mr_pg
         mr_text_string(&sql, filter);
         mr_text_string(&sql, ")");
     }
-    mr_text_string(&sql, ") TO STDOUT");
-    char *command = MR_STRDUP(sql.data);
+    struct command command = {.select = MR_STRDUP(sql.data), .has_filter = filter != NULL};
     mr_text_done(&sql);
     return command;
+}
+
+static void add_place(struct mr_text *sql, const char *compare, uint32_t page, uint32_t number)
+{
+    mr_text_format(sql, " ctid %s '(%u,%u)'", compare, page, number);
+}
+
+/* An offset of 0 is below a page's first row (OffsetNumber counts from 1). */
+static void add_range(struct mr_text *sql, const struct command *command,
+                      const struct mr_copy_range *range)
+{
+    mr_text_string(sql, command->select);
+    const char *joint = command->has_filter ? " AND" : " WHERE";
+    if (range->after != 0) {
+        mr_text_string(sql, joint);
+        add_place(sql, ">", (uint32_t)(range->after >> 16), (uint16_t)range->after);
+        joint = " AND";
+    }
+    if (range->end != MR_COPY_NO_END) {
+        mr_text_string(sql, joint);
+        add_place(sql, "<", range->end, 0);
+    }
+    mr_text_string(sql, ") TO STDOUT");
 }
 
 static void add_table(struct reading *reading, uint32_t row, const struct mr_relation *relation)
@@ -173,6 +212,7 @@ static void add_table(struct reading *reading, uint32_t row, const struct mr_rel
         .relation = relation,
         .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
         .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
+        .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
     };
 }
 
@@ -181,7 +221,7 @@ static mr_status take_tables(struct reading *reading, struct mr_error *ret_error
     struct mr_pg_copy *copy = reading->copy;
     uint32_t rows = mr_pg_result_rows(reading->tables);
     copy->tables = MR_NEW_ARRAY(struct mr_copy_table, rows);
-    copy->commands = MR_NEW_ARRAY(char *, rows);
+    copy->commands = MR_NEW_ARRAY(struct command, rows);
     copy->relations = MR_NEW_ARRAY(struct mr_relation *, rows);
     copy->view.tables = copy->tables;
     struct mr_relation *relation = NULL;
@@ -276,7 +316,7 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
         return;
     }
     for (uint32_t i = 0; i < copy->view.table_count; i++) {
-        free(copy->commands[i]);
+        free(copy->commands[i].select);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
         mr_relation_free(copy->relations[i]);
@@ -317,7 +357,11 @@ static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *r
     mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
                          " SET TRANSACTION SNAPSHOT ");
     mr_sql_add_literal(&sql, reader->copy->snapshot);
-    mr_text_string(&sql, "; SET LOCAL row_security = off");
+    /* Rows come in the order of their places: from the first page on, and through no index. */
+    mr_text_string(&sql, "; SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
+                         " SET LOCAL max_parallel_workers_per_gather = 0;"
+                         " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
+                         " SET LOCAL enable_bitmapscan = off");
     mr_status status =
         mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
     mr_text_done(&sql);
@@ -361,12 +405,14 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
 }
 
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
-                             struct mr_error *ret_error)
+                             const struct mr_copy_range *range, struct mr_error *ret_error)
 {
     MR_ASSERT(table < reader->copy->view.table_count);
     reader->table = &reader->copy->tables[table];
-    mr_status status =
-        mr_pg_copy_start(reader->conn, reader->stop_fd, reader->copy->commands[table], ret_error);
+    struct mr_text sql = {0};
+    add_range(&sql, &reader->copy->commands[table], range);
+    mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    mr_text_done(&sql);
     return fail_table(reader, status, ret_error);
 }
 

@@ -28,7 +28,7 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_opt
                            int stop_fd, struct mr_copy_reader **ret_reader,
                            struct mr_error *ret_error);
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
-                             struct mr_error *ret_error);
+                             const struct mr_copy_range *range, struct mr_error *ret_error);
 mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                             struct mr_error *ret_error);
 void mr_pg_reader_free(struct mr_copy_reader *reader);

@@ -36,6 +36,20 @@ struct mr_copy_table {
     const struct mr_relation
         *relation;        /* as the stream will have it; of a partition perhaps the root's */
     uint64_t bytes, rows; /* as far as the server knows before it has looked */
+    uint32_t pages;       /* that it can be divided by; 0: it can't be */
+};
+
+/* Where a row is in its table: page and number in the page, so that places grow in the order in which rows are read. */
+static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
+{
+    return (uint64_t)page << 16 | number;
+}
+
+/* Rows behind `after`, on pages below `end`. */
+enum { MR_COPY_NO_END = 0 };
+struct mr_copy_range {
+    uint64_t after; /* 0: from the first on */
+    uint32_t end;
 };
 
 struct mr_copy {
@@ -76,13 +90,13 @@ struct mr_source_ops {
                             struct mr_error *ret_error);
     mr_status (*copy_end)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
 
-    /* While a copy is at hand. `reader_next` waits for a row of the table that was begun (MR_END: there is no more); it
+    /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END: there is no more); it
      * stays as it is until the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the reader
      * is of no use. Any thread; a reader is one thread's. */
     mr_status (*reader_new)(struct mr_source *source, int stop_fd,
                             struct mr_copy_reader **ret_reader, struct mr_error *ret_error);
     mr_status (*reader_begin)(struct mr_copy_reader *reader, uint32_t table,
-                              struct mr_error *ret_error);
+                              const struct mr_copy_range *range, struct mr_error *ret_error);
     mr_status (*reader_next)(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                              struct mr_error *ret_error);
     void (*reader_free)(struct mr_copy_reader *reader);
