@@ -37,8 +37,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  : MR_TYPE_UNKNOWN,
                  .is_array = (data[3] & 0x40) != 0,
                  .is_of_domain = (data[3] & 0x20) != 0}};
-    struct mr_type_form form =
-        mr_type_form(data[4] % 2 == 0 ? MR_TYPES_DEBEZIUM : MR_TYPES_PLAIN, &column);
+    struct mr_encode_options options = {
+        .types = data[4] % 2 == 0 ? MR_TYPES_DEBEZIUM : MR_TYPES_PLAIN,
+        .modes = {.decimal = (enum mr_decimal_mode)(data[4] / 2 % 3),
+                  .time = (enum mr_time_mode)(data[4] / 6 % 6),
+                  .binary = (enum mr_binary_mode)(data[4] / 6 % 4),
+                  .interval = (enum mr_interval_mode)(data[4] / 6 % 2),
+                  .hstore = (enum mr_hstore_mode)(data[4] / 6 % 2)}};
+    struct mr_type_form form = mr_type_form(&options, &column);
     if (form.writer != MR_WRITE_CONVERT) {
         return 0;
     }

@@ -58,7 +58,8 @@ static void check_kafka(const struct mr_config *config, struct report *report)
         const struct mr_route *route = &encode->routes[i];
         topics[i] = route->topic != NULL
                         ? MR_STRDUP(route->topic)
-                        : mr_topic_name(encode->topic_prefix, route->schema, route->table);
+                        : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
+                                        route->schema, route->table);
     }
     uint32_t count = encode->route_count;
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {

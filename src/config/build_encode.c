@@ -306,7 +306,8 @@ static void check_topics(struct mr_config *config)
         topics[i] = (struct named_topic){
             .name = route->topic != NULL
                         ? MR_STRDUP(route->topic)
-                        : mr_topic_name(encode->topic_prefix, route->schema, route->table),
+                        : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
+                                        route->schema, route->table),
             .route = route,
         };
     }
@@ -329,6 +330,45 @@ static void check_topics(struct mr_config *config)
     free(topics);
 }
 
+/* ---- modes ---- */
+
+static void build_modes(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    config->encode.modes = (struct mr_value_modes){
+        .decimal = (enum mr_decimal_mode)values->decimal_mode,
+        .time = (enum mr_time_mode)values->time_mode,
+        .binary = (enum mr_binary_mode)values->binary_mode,
+        .interval = (enum mr_interval_mode)values->interval_mode,
+        .hstore = (enum mr_hstore_mode)values->hstore_mode,
+    };
+    const struct {
+        const char *name;
+        uint32_t line;
+    } modes[] = {
+        {"decimal_handling_mode", LINE(config, decimal_mode)},
+        {"time_precision_mode", LINE(config, time_mode)},
+        {"binary_handling_mode", LINE(config, binary_mode)},
+        {"interval_handling_mode", LINE(config, interval_mode)},
+        {"hstore_handling_mode", LINE(config, hstore_mode)},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
+        if (modes[i].line != 0 && config->encode.types != MR_TYPES_DEBEZIUM) {
+            PROBLEM(config, modes[i].line,
+                    "%s is of types = \"debezium\" alone; set that, or "
+                    "take this out",
+                    modes[i].name);
+        }
+    }
+    config->encode.topic_delimiter = values->topic_delimiter;
+    if (values->topic_delimiter[0] == '\0' ||
+        values->topic_delimiter[strspn(values->topic_delimiter, "._-")] != '\0') {
+        PROBLEM(config, LINE(config, topic_delimiter),
+                "topic_delimiter: \"%s\" is not made of dots, underscores and hyphens",
+                values->topic_delimiter);
+    }
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -346,6 +386,10 @@ void mr_config_build_encode(struct mr_config *config)
     config->encode.message_prefixes = (const char *const *)values->message_prefixes.items;
     config->encode.message_prefix_count = values->message_prefixes.count;
     config->encode.message_bytes_max = (size_t)values->message_size_max;
+    config->encode.message_excluded = (const char *const *)values->message_excluded.items;
+    config->encode.message_excluded_count = values->message_excluded.count;
+    config->encode.skip_unchanged = values->skip_unchanged != 0;
+    build_modes(config);
     check_prefix(config);
     if (values->stream_count > 0 && values->tables.count > 0) {
         PROBLEM(config, LINE(config, tables),

@@ -204,7 +204,8 @@ static void build_oversize(struct mr_config *config)
     }
     const char *topic = values->dead_letter_topic;
     if (topic[0] == '\0') {
-        topic = mr_config_keep(config, mr_topic_name(values->topic_prefix, "", "dead-letter"));
+        topic =
+            mr_config_keep(config, mr_topic_name(values->topic_prefix, NULL, "", "dead-letter"));
     }
     config->encode.dead_letter_topic = topic;
 }

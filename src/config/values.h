@@ -57,7 +57,7 @@ struct mr_config_values {
     struct mr_stream *streams;
     uint32_t stream_count;
     uint32_t
-        lines[128]; /* line of each option in the file, by its place in options.def; 0: not there */
+        lines[256]; /* line of each option in the file, by its place in options.def; 0: not there */
 };
 
 /* Everything that is wrong, or worth a word. */
@@ -90,7 +90,7 @@ enum mr_option_index {
 #undef MR_OPTION
     MR_OPTION_COUNT
 };
-_Static_assert(MR_OPTION_COUNT <= 128, "struct mr_config_values.lines is too short");
+_Static_assert(MR_OPTION_COUNT <= 256, "struct mr_config_values.lines is too short");
 
 #define MR_VALUE_LINE(values, field) ((values)->lines[MR_INDEX_##field])
 

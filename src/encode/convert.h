@@ -49,19 +49,22 @@ MR_CONVERT(java_float);
 MR_CONVERT(decimal);
 /* `{"scale":…,"value":…}` of the same. */
 MR_CONVERT(scaled_decimal);
+/* The number in quotes, as it is; and as Java's double. Of both also what is not a number, and of the second also money. */
+MR_CONVERT(decimal_text);
+MR_CONVERT(decimal_double);
 /* `detail` as for decimal, the text that the server has for money. */
 MR_CONVERT(money);
 /* The same as an exact decimal in quotes. */
 MR_CONVERT(plain_money);
 
-/* Hexadecimal to base64. */
+/* Hexadecimal to what the binary mode `detail` says. */
 MR_CONVERT(bytes);
 /* One bit: true, false. */
 MR_CONVERT(bit);
 /* More bits: base64, least significant byte first, without the zeros at its end. */
 MR_CONVERT(bits);
 
-/* Days, or micro- or milliseconds (`detail` 6 or 3), since 1970 or midnight. */
+/* Days, or milli-, micro- or nanoseconds (`detail` 3, 6 or 9), since 1970 or midnight. */
 MR_CONVERT(days);
 MR_CONVERT(epoch);
 MR_CONVERT(clock);
@@ -70,6 +73,14 @@ MR_CONVERT(zoned_epoch);
 MR_CONVERT(zoned_clock);
 /* Microseconds, a month being a twelfth of 365.25 days. */
 MR_CONVERT(interval);
+
+/* All six parts with their units, zeros too. */
+MR_CONVERT(interval_text);
+
+/* ISO 8601 of types without a zone, as if they were UTC: with a Z behind them. */
+MR_CONVERT(utc_date);
+MR_CONVERT(utc_clock);
+MR_CONVERT(utc_stamp);
 
 /* ISO 8601: date, timestamp with and without zone, timetz, interval. */
 MR_CONVERT(iso_date);
@@ -82,6 +93,8 @@ MR_CONVERT(json);
 /* `{"key":"value",…}`; as text in a string, in the order of Java's HashMap (string), or as it is (object). */
 MR_CONVERT(hstore_string);
 MR_CONVERT(hstore_object);
+/* An object in the order of Java's HashMap. */
+MR_CONVERT(hstore_map);
 
 /* A list of the elements' conversions; lists of lists for more dimensions. */
 MR_CONVERT(array);
@@ -97,6 +110,10 @@ MR_CONVERT(polygon);
 
 /* The value can't be told: null. */
 MR_CONVERT(null);
+
+/* Bytes in quotes, in base64 or hexadecimal. */
+void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,
+                       size_t len);
 
 void mr_scratch_done(struct mr_scratch *scratch);
 

@@ -166,9 +166,9 @@ static void write_in_order(struct mr_buffer *out, const struct entry *entries,
     mr_buffer_slice(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
 }
 
-MR_CONVERT(hstore_string)
+/* Reads the pairs and writes them in the order of their buckets. */
+static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch)
 {
-    (void)how;
     /* `"a"=>""` is the shortest pair but for the comma behind it. */
     size_t most = text.len / 7 + 1;
     size_t buckets_max = bucket_count((uint32_t)most);
@@ -186,9 +186,22 @@ MR_CONVERT(hstore_string)
     uint32_t buckets = bucket_count(count);
     uint32_t *heads = (uint32_t *)(void *)(entries + most);
     link_entries(entries, count, heads, heads + buckets, buckets);
-    /* As JSON first, which then is the text of a string. */
+    write_in_order(out, entries, heads, buckets);
+    return good;
+}
+
+MR_CONVERT(hstore_map)
+{
+    (void)how;
+    return write_ordered(out, text, scratch);
+}
+
+/* As JSON first, which then is the text of a string. */
+MR_CONVERT(hstore_string)
+{
+    (void)how;
     struct mr_buffer inner = mr_text_begin(&scratch->part, 6 * text.len + 2);
-    write_in_order(&inner, entries, heads, buckets);
+    bool good = write_ordered(&inner, text, scratch);
     MR_ASSERT(!inner.full);
     mr_json_string(out, scratch->part.data, (size_t)(inner.at - scratch->part.data));
     return good;

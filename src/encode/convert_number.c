@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "encode/convert.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -152,6 +153,25 @@ MR_CONVERT(scaled_decimal)
     MR_BUFFER_LITERAL(out, ",\"value\":");
     write_unscaled(out, &decimal, 0, scratch);
     MR_BUFFER_LITERAL(out, "}");
+    return true;
+}
+
+MR_CONVERT(decimal_text)
+{
+    (void)how;
+    (void)scratch;
+    struct decimal decimal;
+    if (is_no_number(text)) {
+        /* As Debezium names them (its SpecialValueDecimal). */
+        mr_buffer_slice(out, text.data[0] == 'N'   ? MR_SLICE("\"NAN\"")
+                             : text.data[0] == '-' ? MR_SLICE("\"NEGATIVE_INFINITY\"")
+                                                   : MR_SLICE("\"POSITIVE_INFINITY\""));
+        return true;
+    }
+    if (!parse_decimal(text, &decimal)) {
+        return false;
+    }
+    mr_json_string(out, text.data, text.len);
     return true;
 }
 
@@ -369,6 +389,48 @@ MR_CONVERT(java_float)
     return true;
 }
 
+/* The fewest digits that are read as the same number, the closest of those. */
+static mr_slice shortest_digits(double value, char *room, size_t size)
+{
+    int len = 0;
+    for (int digits = 15; digits <= 17; digits++) {
+        len = snprintf(room, size, "%.*e", digits - 1, value);
+        if (strtod(room, NULL) == value) {
+            break;
+        }
+    }
+    return (mr_slice){.data = (const uint8_t *)room, .len = (size_t)len};
+}
+
+MR_CONVERT(decimal_double)
+{
+    (void)how;
+    char money[MONEY_MAX];
+    struct decimal decimal;
+    if (is_no_number(text)) {
+        mr_json_string(out, text.data, text.len);
+        return true;
+    }
+    if (!parse_decimal(text, &decimal) &&
+        (!parse_money(text, money, &text) || !parse_decimal(text, &decimal))) {
+        return false;
+    }
+    mr_text_begin(&scratch->number, text.len + 1);
+    char *copy = (char *)scratch->number.data;
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = '\0';
+    double value = strtod(copy, NULL);
+    if (isinf(value)) {
+        mr_json_string(out, (const uint8_t *)(value < 0 ? "-Infinity" : "Infinity"),
+                       value < 0 ? 9 : 8);
+        return true;
+    }
+    char room[32];
+    static const struct mr_conversion as_double = {.detail = 8};
+    return mr_convert_java_float(out, &as_double, shortest_digits(value, room, sizeof(room)),
+                                 scratch);
+}
+
 MR_CONVERT(float)
 {
     (void)how;
@@ -394,9 +456,39 @@ static int hex_digit(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
+static void write_hex(struct mr_buffer *out, const uint8_t *bytes, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t *room = mr_buffer_reserve(out, 2 * len + 2);
+    if (room == NULL) {
+        return;
+    }
+    *room++ = '"';
+    for (size_t i = 0; i < len; i++) {
+        *room++ = (uint8_t)digits[bytes[i] >> 4];
+        *room++ = (uint8_t)digits[bytes[i] & 0xF];
+    }
+    *room = '"';
+}
+
+void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,
+                       size_t len)
+{
+    if (mode == MR_BINARY_HEX) {
+        write_hex(out, bytes, len);
+        return;
+    }
+    uint8_t *begin = out->at;
+    mr_json_base64(out, bytes, len);
+    if (mode == MR_BINARY_BASE64_URL && !out->full) {
+        for (uint8_t *at = begin; at < out->at; at++) { /* RFC 4648, section 5 */
+            *at = (uint8_t)(*at == '+' ? '-' : *at == '/' ? '_' : *at);
+        }
+    }
+}
+
 MR_CONVERT(bytes)
 {
-    (void)how;
     if (text.len < 2 || text.len % 2 != 0 || text.data[0] != '\\' || text.data[1] != 'x') {
         return false;
     }
@@ -409,7 +501,7 @@ MR_CONVERT(bytes)
         wrong |= high | low;
         scratch->number.data[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
     }
-    mr_json_base64(out, scratch->number.data, len);
+    mr_convert_binary(out, (enum mr_binary_mode)how->detail, scratch->number.data, len);
     return wrong >= 0;
 }
 

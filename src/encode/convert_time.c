@@ -157,6 +157,32 @@ static int64_t floor_div(int64_t value, int64_t by)
     return value / by - (value % by < 0);
 }
 
+/* Nanoseconds end in the year 2262: behind that, and before 1677, Debezium fails to convert a value, and has null. */
+static void write_micros(struct mr_buffer *out, int64_t micros, int32_t digits)
+{
+    int64_t nanos;
+    if (digits != 9) {
+        mr_json_i64(out, digits == 3 ? floor_div(micros, 1000) : micros);
+    } else if (__builtin_mul_overflow(micros, 1000, &nanos)) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else {
+        mr_json_i64(out, nanos);
+    }
+}
+
+/* The driver's constants in milliseconds, and all that is less than that stands for in 64 bits. */
+#define MILLIS_INFINITE       INT64_C(9223372036825200000)
+#define MILLIS_MINUS_INFINITE INT64_C(-9223372036832400000)
+
+static void write_infinite(struct mr_buffer *out, int sign, int32_t digits)
+{
+    if (digits == 3) {
+        mr_json_i64(out, sign > 0 ? MILLIS_INFINITE : MILLIS_MINUS_INFINITE);
+    } else {
+        mr_json_i64(out, sign > 0 ? INT64_MAX : INT64_MIN);
+    }
+}
+
 MR_CONVERT(epoch)
 {
     (void)scratch;
@@ -167,12 +193,14 @@ MR_CONVERT(epoch)
     }
     int64_t micros;
     if (moment.infinite != 0) {
-        micros = moment.infinite > 0 ? INT64_MAX : INT64_MIN;
-    } else if (__builtin_mul_overflow(days_since_1970(moment.day), MICROS_A_DAY, &micros) ||
-               __builtin_add_overflow(micros, moment.micros, &micros)) {
+        write_infinite(out, moment.infinite, how->detail);
+        return true;
+    }
+    if (__builtin_mul_overflow(days_since_1970(moment.day), MICROS_A_DAY, &micros) ||
+        __builtin_add_overflow(micros, moment.micros, &micros)) {
         return false;
     }
-    mr_json_i64(out, how->detail == 3 ? floor_div(micros, 1000) : micros);
+    write_micros(out, micros, how->detail);
     return true;
 }
 
@@ -184,7 +212,7 @@ MR_CONVERT(clock)
     if (!take_clock(&cursor, 2, &micros) || !mr_cursor_ended(&cursor)) {
         return false;
     }
-    mr_json_i64(out, how->detail == 3 ? micros / 1000 : micros);
+    write_micros(out, micros, how->detail);
     return true;
 }
 
@@ -316,6 +344,61 @@ MR_CONVERT(iso_stamp)
     return true;
 }
 
+/* The infinities are the driver's constants, as days and as a time. */
+MR_CONVERT(utc_date)
+{
+    (void)how;
+    (void)scratch;
+    struct moment moment;
+    if (!parse_date(text, &moment)) {
+        return false;
+    }
+    char room[ISO_MAX];
+    if (moment.infinite != 0) {
+        mr_buffer_slice(out, moment.infinite > 0 ? MR_SLICE("\"+5877611-06-21Z\"")
+                                                 : MR_SLICE("\"-5877611-06-22Z\""));
+        return true;
+    }
+    int len = print_day(room, moment.day);
+    room[len++] = 'Z';
+    quote(out, room, len);
+    return true;
+}
+
+MR_CONVERT(utc_clock)
+{
+    (void)how;
+    (void)scratch;
+    struct mr_cursor cursor = mr_cursor_of(text);
+    int64_t micros;
+    if (!take_clock(&cursor, 2, &micros) || !mr_cursor_ended(&cursor)) {
+        return false;
+    }
+    char room[ISO_MAX];
+    int len = print_clock(room, ISO_MAX, micros % MICROS_A_DAY, -1); /* 24:00 is 00:00 */
+    room[len++] = 'Z';
+    quote(out, room, len);
+    return true;
+}
+
+MR_CONVERT(utc_stamp)
+{
+    (void)how;
+    (void)scratch;
+    struct moment moment;
+    bool zoned = false;
+    if (!parse_stamp(text, &moment, &zoned) || zoned) {
+        return false;
+    }
+    if (moment.infinite != 0) {
+        mr_buffer_slice(out, moment.infinite > 0 ? MR_SLICE("\"+292278994-08-16T23:00:00Z\"")
+                                                 : MR_SLICE("\"-292275055-05-16T23:00:00Z\""));
+    } else {
+        write_stamp(out, &moment, -1, true);
+    }
+    return true;
+}
+
 MR_CONVERT(iso_clock)
 {
     (void)how;
@@ -425,6 +508,35 @@ MR_CONVERT(interval)
     mr_json_i64(out, micros > INT64_MAX   ? INT64_MAX
                      : micros < INT64_MIN ? INT64_MIN
                                           : (int64_t)micros);
+    return true;
+}
+
+/* As Debezium's Interval.toIsoString, each part with its unit. */
+MR_CONVERT(interval_text)
+{
+    (void)how;
+    (void)scratch;
+    struct span span;
+    if (!parse_span(text, &span)) {
+        return false;
+    }
+    int64_t seconds = span.micros / MICROS_A_SECOND;
+    int fraction = abs((int)(span.micros % MICROS_A_SECOND));
+    char room[8 * ISO_MAX];
+    int len =
+        snprintf(room, sizeof(room), "P%lldY%lldM%lldDT%lldH%lldM%s%d",
+                 (long long)(span.months / 12), (long long)(span.months % 12), (long long)span.days,
+                 (long long)(seconds / 3600), (long long)(seconds / 60 % 60),
+                 span.micros < 0 && (seconds % 60 != 0 || fraction != 0) ? "-" : "",
+                 abs((int)(seconds % 60)));
+    if (fraction != 0) {
+        len += snprintf(room + len, ISO_MAX, ".%06d", fraction);
+        while (room[len - 1] == '0') {
+            len--;
+        }
+    }
+    room[len++] = 'S';
+    quote(out, room, len);
     return true;
 }
 

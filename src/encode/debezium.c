@@ -200,23 +200,14 @@ static struct mr_record record_with(const struct mr_plan *plan, const struct mr_
     return record;
 }
 
-static bool datum_equal(const struct mr_datum *a, const struct mr_datum *b)
-{
-    if (a->kind == MR_DATUM_UNCHANGED || b->kind == MR_DATUM_UNCHANGED) {
-        return true; /* not sent because it did not change */
-    }
-    return a->kind == b->kind && (a->kind == MR_DATUM_NULL ||
-                                  (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
-}
-
-static bool key_changed(const struct mr_plan *plan, const struct mr_change *change)
+bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change)
 {
     if (change->before.kind == MR_TUPLE_NONE) {
         return false;
     }
     for (uint32_t i = 0; i < plan->key_count; i++) {
         uint32_t column = plan->key_columns[i];
-        if (!datum_equal(&change->before.values[column], &change->after.values[column])) {
+        if (!mr_datum_equal(&change->before.values[column], &change->after.values[column])) {
             return true;
         }
     }
@@ -276,10 +267,15 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
     const struct mr_tuple *before = &change->before;
     uint32_t count = 0;
     bool moved = false;
-    if (op == MR_OP_UPDATE && key_changed(plan, change)) {
+    if (op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
         /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
         moved = encoder->options.types == MR_TYPES_DEBEZIUM;
-        count = write_delete(encoder, plan, change, moved, out, ret_records);
+        if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {
+            count = write_delete(encoder, plan, change, moved, out, ret_records);
+        }
+        if ((plan->operations & (1u << MR_OP_INSERT)) == 0) {
+            return count;
+        }
         op = MR_OP_INSERT;
         before = &no_tuple;
     }
@@ -313,7 +309,8 @@ uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message
     MR_BUFFER_LITERAL(out, ",\"transaction\":null,\"message\":{\"prefix\":");
     mr_json_string(out, message->prefix.data, message->prefix.len);
     MR_BUFFER_LITERAL(out, ",\"content\":");
-    mr_json_base64(out, message->content.data, message->content.len);
+    mr_convert_binary(out, encoder->options.modes.binary, message->content.data,
+                      message->content.len);
     MR_BUFFER_LITERAL(out, "}}");
     ret_records[0] = (struct mr_record){
         .topic = encoder->message_topic,

@@ -34,7 +34,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     encoder->plans = MR_NEW_ARRAY(struct mr_plan *, encoder->plan_capacity);
     text_set_escaped(encoder, &encoder->prefix, options->topic_prefix);
     encoder->missing = MR_NEW_ARRAY(uint32_t, MR_COLUMNS_MAX);
-    char *message_topic = mr_topic_name(options->topic_prefix, "", "message");
+    char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
     encoder->message_topic = mr_topics_intern(topics, message_topic);
     free(message_topic);
     if (options->oversize == MR_OVERSIZE_DEAD_LETTER) {
@@ -257,13 +257,43 @@ __attribute__((cold)) static mr_status fail_change(const struct mr_encoder *enco
                    encoder->wrong);
 }
 
+/* Whether an update has the row as it was, in all columns that are passed on. Without the whole old row nobody can tell. */
+static bool leaves_all(const struct mr_plan *plan, const struct mr_change *change)
+{
+    if (change->op != MR_OP_UPDATE || change->before.kind != MR_TUPLE_FULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < plan->relation->column_count; i++) {
+        if (plan->columns[i].writer != MR_WRITE_ABSENT &&
+            !mr_datum_equal(&change->before.values[i], &change->after.values[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An update that gives a row another key is a delete and an insert, and skipped as these are, as Debezium does (its
+ * EventDispatcher). */
+static bool moves_row(const struct mr_encoder *encoder, const struct mr_plan *plan,
+                      const struct mr_change *change)
+{
+    const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
+    return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
+           encoder->options.format == MR_FORMAT_DEBEZIUM && mr_key_changed(plan, change);
+}
+
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
                            struct mr_buffer *buffer, struct mr_record *ret_records,
                            uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_plan *plan;
     MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
-    if (plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) {
+    if (MR_UNLIKELY(plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) &&
+        !moves_row(encoder, plan, change)) {
+        *ret_count = 0;
+        return MR_OK;
+    }
+    if (MR_UNLIKELY(plan->skips_unchanged) && leaves_all(plan, change)) {
         *ret_count = 0;
         return MR_OK;
     }
@@ -283,6 +313,16 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     return MR_OK;
 }
 
+static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice prefix)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(prefixes[i], "*") == 0 || mr_slice_equal(mr_slice_of(prefixes[i]), prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool message_wanted(const struct mr_encode_options *options,
                            const struct mr_message_event *message)
 {
@@ -290,13 +330,10 @@ static bool message_wanted(const struct mr_encode_options *options,
         (options->skipped_operations & (1u << MR_OP_MESSAGE)) != 0) {
         return false;
     }
-    for (uint32_t i = 0; i < options->message_prefix_count; i++) {
-        const char *prefix = options->message_prefixes[i];
-        if (strcmp(prefix, "*") == 0 || mr_slice_equal(mr_slice_of(prefix), message->prefix)) {
-            return true;
-        }
-    }
-    return false;
+    return prefix_listed(options->message_prefixes, options->message_prefix_count,
+                         message->prefix) &&
+           !prefix_listed(options->message_excluded, options->message_excluded_count,
+                          message->prefix);
 }
 
 /* Any role that may connect can write a message, so one that is too large must not stop the stream. */

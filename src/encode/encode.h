@@ -26,6 +26,28 @@ enum mr_types {
     MR_TYPES_PLAIN,
 };
 
+/* Debezium's options of the same names, for MR_TYPES_DEBEZIUM; zero is its default. */
+enum mr_decimal_mode { MR_DECIMAL_PRECISE, MR_DECIMAL_STRING, MR_DECIMAL_DOUBLE };
+enum mr_time_mode {
+    MR_TIME_ADAPTIVE,
+    MR_TIME_ADAPTIVE_MICROSECONDS, /* of `time` alone */
+    MR_TIME_CONNECT,
+    MR_TIME_ISOSTRING,
+    MR_TIME_MICROSECONDS,
+    MR_TIME_NANOSECONDS,
+};
+enum mr_binary_mode { MR_BINARY_BYTES, MR_BINARY_BASE64, MR_BINARY_BASE64_URL, MR_BINARY_HEX };
+enum mr_interval_mode { MR_INTERVAL_NUMERIC, MR_INTERVAL_STRING };
+enum mr_hstore_mode { MR_HSTORE_JSON, MR_HSTORE_MAP };
+
+struct mr_value_modes {
+    enum mr_decimal_mode decimal;
+    enum mr_time_mode time;
+    enum mr_binary_mode binary;
+    enum mr_interval_mode interval;
+    enum mr_hstore_mode hstore;
+};
+
 /* Bits of `operations` and `skipped_operations`: 1 << enum mr_op. */
 #define MR_OPERATIONS_ALL 0xffu
 
@@ -50,16 +72,22 @@ enum mr_oversize {
 struct mr_encode_options {
     enum mr_format format;
     enum mr_types types;
+    struct mr_value_modes modes;
     const char *topic_prefix;      /* also the `name` of the source block */
+    const char *topic_delimiter;   /* between the parts of a topic's name; NULL: a dot */
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
     bool tombstones;               /* a null value after each delete (debezium) */
     uint32_t skipped_operations;
+    bool
+        skip_unchanged; /* an update that leaves all columns as they were, as far as the old row tells */
     const struct mr_route
         *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;
     bool routes_only;                    /* … this is set: then only routed tables are */
     const char *const *message_prefixes; /* of the logical messages that are passed on; "*": all */
     uint32_t message_prefix_count;
+    const char *const *message_excluded; /* prefixes that are not, though the list above has them */
+    uint32_t message_excluded_count;
     size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
@@ -70,8 +98,9 @@ struct mr_encode_options {
 enum { MR_RECORDS_PER_CHANGE_MAX = 3, MR_MESSAGE_PREFIX_MAX = 255 };
 
 /* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
- * an empty schema leaves its part out. The caller frees it. */
-char *mr_topic_name(const char *prefix, const char *schema, const char *table);
+ * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */
+char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
+                    const char *table);
 
 struct mr_encoder;
 

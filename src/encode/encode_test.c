@@ -236,6 +236,66 @@ static void test_debezium_key_change(void **state)
     }
 }
 
+/* A row under a new key is a delete and an insert, and they are skipped, not the update. */
+static void test_debezium_key_change_skipped(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum before[] = {text("1"), text("a"), null, null};
+    struct mr_datum after[] = {text("2"), text("a"), null, null};
+    static const struct {
+        uint32_t skipped;
+        uint32_t count;
+        bool is_delete;
+    } cases[] = {{1u << MR_OP_UPDATE, 3, true},
+                 {1u << MR_OP_DELETE, 1, false},
+                 {1u << MR_OP_INSERT, 2, true},
+                 {1u << MR_OP_INSERT | 1u << MR_OP_DELETE, 0, false},
+                 {1u << MR_OP_UPDATE | 1u << MR_OP_DELETE, 1, false}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        fixture->options.skipped_operations = cases[i].skipped;
+        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
+        assert_int_equal(fixture->count, cases[i].count);
+        if (fixture->count > 0) {
+            assert_value_has(&fixture->records[0],
+                             cases[i].is_delete ? "\"op\":\"d\"" : "\"op\":\"c\"");
+        }
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+    fixture->options.skipped_operations = 1u << MR_OP_UPDATE;
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, after, after), MR_OK);
+    assert_int_equal(fixture->count, 0);
+}
+
+static void test_unchanged_rows_are_skipped(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.skip_unchanged = true;
+    struct mr_datum before[] = {text("1"), text("a"), null, text("t")};
+    struct mr_datum same[] = {text("1"), unchanged, null, text("t")};
+    struct mr_datum other[] = {text("1"), text("b"), null, text("t")};
+    struct mr_datum filled[] = {text("1"), text("a"), text("0"), text("t")};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, same), MR_OK);
+    assert_int_equal(fixture->count, 0);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, other), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, filled), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, before), MR_OK);
+    assert_int_equal(fixture->count, 1); /* the key alone tells nothing of the rest */
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, before, NULL), MR_OK);
+    assert_int_equal(fixture->count, 2);
+}
+
+static void test_topic_delimiter(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.topic_delimiter = "_-";
+    struct mr_datum row[] = {text("1"), null, null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_string_equal(fixture->records[0].topic->name, "srv_-public_-t");
+}
+
 static void test_debezium_truncate_has_no_key(void **state)
 {
     struct fixture *fixture = *state;
@@ -676,6 +736,18 @@ static void test_messages_by_prefix_and_size(void **state)
     assert_int_equal(message_records(fixture, MR_SLICE(""), MR_SLICE("x")), 0);
 }
 
+static void test_messages_excluded(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char *const excluded[] = {"b", "c"};
+    fixture->options.message_excluded = excluded;
+    fixture->options.message_excluded_count = 2;
+    fixture_open(fixture);
+    assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
+    assert_int_equal(message_records(fixture, MR_SLICE("cc"), MR_SLICE("")), 1);
+}
+
 static void test_messages_are_off_by_default(void **state)
 {
     struct fixture *fixture = *state;
@@ -726,6 +798,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_debezium_update_and_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_delete_without_tombstone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_key_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_key_change_skipped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_messages_excluded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_of_several_columns, setup, teardown),

@@ -12,12 +12,14 @@ enum { TOPIC_NAME_MAX = 249 };
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
 
-char *mr_topic_name(const char *prefix, const char *schema, const char *table)
+char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
+                    const char *table)
 {
-    size_t size = strlen(prefix) + strlen(schema) + strlen(table) + 3;
+    delimiter = delimiter == NULL ? "." : delimiter;
+    size_t size = strlen(prefix) + strlen(schema) + strlen(table) + 2 * strlen(delimiter) + 1;
     char *name = MR_ALLOC(size);
-    snprintf(name, size, "%s%s%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", schema,
-             schema[0] == '\0' ? "" : ".", table);
+    snprintf(name, size, "%s%s%s%s%s", prefix, prefix[0] == '\0' ? "" : delimiter, schema,
+             schema[0] == '\0' ? "" : delimiter, table);
     for (char *c = name; *c != '\0'; c++) {
         bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
                        (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
@@ -110,14 +112,14 @@ static void plan_forms(struct mr_plan *plan, const struct mr_encode_options *opt
     plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        plan->columns[i].writer = mr_type_form(options->types, &relation->columns[i]).writer;
+        plan->columns[i].writer = mr_type_form(options, &relation->columns[i]).writer;
         count += plan->columns[i].writer == MR_WRITE_CONVERT;
     }
     plan->forms = MR_NEW_ARRAY(struct mr_type_form, count);
     struct mr_type_form *form = plan->forms;
     for (uint32_t i = 0; i < relation->column_count; i++) {
         if (plan->columns[i].writer == MR_WRITE_CONVERT) {
-            *form = mr_type_form(options->types, &relation->columns[i]);
+            *form = mr_type_form(options, &relation->columns[i]);
             form->conversion.element = &form->element;
             plan->columns[i].form = form++;
         }
@@ -159,7 +161,8 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         plan->topic = mr_topics_intern(topics, plan->route->topic);
         return MR_OK;
     }
-    char *name = mr_topic_name(options->topic_prefix, relation->schema, relation->table);
+    char *name = mr_topic_name(options->topic_prefix, options->topic_delimiter, relation->schema,
+                               relation->table);
     if (strlen(name) > TOPIC_NAME_MAX) {
         mr_status status =
             mr_fail(ret_error, MR_ERR_CONFIG,
@@ -195,6 +198,7 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     }
     plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
     plan->operations &= ~options->skipped_operations;
+    plan->skips_unchanged = options->skip_unchanged;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
         plan_topic(plan, options, topics, ret_error) != MR_OK) {
         mr_plan_free(plan);

@@ -44,6 +44,7 @@ struct mr_plan {
     mr_slice *key_prefixes;
     uint32_t key_count;
     uint32_t routing_column;
+    bool skips_unchanged; /* updates that leave all columns as they were */
     bool key_may_be_null; /* its values: chosen by the configuration */
     bool key_is_text;     /* flat format: the key is the first key column's bare text */
     uint8_t *names;       /* memory of all prefixes */

@@ -232,6 +232,15 @@ const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct
     return value;
 }
 
+bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
+{
+    if (a->kind == MR_DATUM_UNCHANGED || b->kind == MR_DATUM_UNCHANGED) {
+        return true; /* not sent because it did not change */
+    }
+    return a->kind == b->kind && (a->kind == MR_DATUM_NULL ||
+                                  (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
+}
+
 static bool is_utf8(const uint8_t *text, size_t len)
 {
     size_t sequence = 1;

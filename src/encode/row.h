@@ -40,6 +40,12 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
 void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                    const struct mr_tuple *row, const struct mr_tuple *old);
 
+/* Whether two values of a column are the same; one that the server did not send did not change. */
+bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b);
+
+/* Whether an update gives the row another key. */
+bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change);
+
 /* The end of an object whose columns, each with its prefix, were written from `begin` on. */
 void mr_row_close(struct mr_buffer *out, uint8_t *begin);
 

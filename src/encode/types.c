@@ -36,6 +36,21 @@ enum rule {
     RULE_POLYGON,
     RULE_LINE,
     RULE_CIRCLE,
+    /* What modes make of the above. */
+    RULE_DECIMAL_TEXT,
+    RULE_DECIMAL_DOUBLE,
+    RULE_BASE64_URL,
+    RULE_HEX,
+    RULE_MILLIS_CLOCK,
+    RULE_MICROS_CLOCK,
+    RULE_NANOS_CLOCK,
+    RULE_MILLIS_EPOCH,
+    RULE_MICROS_EPOCH,
+    RULE_NANOS_EPOCH,
+    RULE_UTC_DATE,
+    RULE_UTC_CLOCK,
+    RULE_UTC_STAMP,
+    RULE_INTERVAL_TEXT,
     RULE_LIST, /* of the rule of the element */
 };
 
@@ -109,6 +124,34 @@ static struct mr_conversion conversion_of(enum rule rule, int32_t modifier)
                                       .detail = modifier < 0 ? 6 : modifier};
     case RULE_INTERVAL:
         return (struct mr_conversion){.write = mr_convert_interval};
+    case RULE_DECIMAL_TEXT:
+        return (struct mr_conversion){.write = mr_convert_decimal_text};
+    case RULE_DECIMAL_DOUBLE:
+        return (struct mr_conversion){.write = mr_convert_decimal_double};
+    case RULE_BASE64_URL:
+        return (struct mr_conversion){.write = mr_convert_bytes, .detail = MR_BINARY_BASE64_URL};
+    case RULE_HEX:
+        return (struct mr_conversion){.write = mr_convert_bytes, .detail = MR_BINARY_HEX};
+    case RULE_MILLIS_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_clock, .detail = 3};
+    case RULE_MICROS_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_clock, .detail = 6};
+    case RULE_NANOS_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_clock, .detail = 9};
+    case RULE_MILLIS_EPOCH:
+        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 3};
+    case RULE_MICROS_EPOCH:
+        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 6};
+    case RULE_NANOS_EPOCH:
+        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 9};
+    case RULE_UTC_DATE:
+        return (struct mr_conversion){.write = mr_convert_utc_date};
+    case RULE_UTC_CLOCK:
+        return (struct mr_conversion){.write = mr_convert_utc_clock};
+    case RULE_UTC_STAMP:
+        return (struct mr_conversion){.write = mr_convert_utc_stamp};
+    case RULE_INTERVAL_TEXT:
+        return (struct mr_conversion){.write = mr_convert_interval_text};
     case RULE_ISO_DATE:
         return (struct mr_conversion){.write = mr_convert_iso_date};
     case RULE_ISO_CLOCK:
@@ -163,6 +206,53 @@ static enum mr_writer writer_of(enum rule rule)
     }
 }
 
+/* ---- modes ---- */
+
+/* What a time mode makes of the four types without a zone; ABSENT leaves the rule as it is. */
+static const struct time_rules {
+    enum rule date, clock, epoch;
+} time_rules[] = {
+    [MR_TIME_ADAPTIVE] = {RULE_DAYS, RULE_CLOCK, RULE_EPOCH},
+    [MR_TIME_ADAPTIVE_MICROSECONDS] = {RULE_DAYS, RULE_MICROS_CLOCK, RULE_EPOCH},
+    [MR_TIME_CONNECT] = {RULE_DAYS, RULE_MILLIS_CLOCK, RULE_MILLIS_EPOCH},
+    [MR_TIME_ISOSTRING] = {RULE_UTC_DATE, RULE_UTC_CLOCK, RULE_UTC_STAMP},
+    [MR_TIME_MICROSECONDS] = {RULE_DAYS, RULE_MICROS_CLOCK, RULE_MICROS_EPOCH},
+    [MR_TIME_NANOSECONDS] = {RULE_DAYS, RULE_NANOS_CLOCK, RULE_NANOS_EPOCH},
+};
+
+static enum rule decimal_rule(enum rule rule, enum mr_decimal_mode mode)
+{
+    if (mode == MR_DECIMAL_PRECISE) {
+        return rule;
+    }
+    return mode == MR_DECIMAL_DOUBLE ? RULE_DECIMAL_DOUBLE
+           : rule == RULE_MONEY      ? RULE_PLAIN_MONEY
+                                     : RULE_DECIMAL_TEXT;
+}
+
+/* A rule of Debezium's family under the modes. */
+static enum rule rule_under(enum rule rule, const struct mr_value_modes *modes)
+{
+    static const enum rule bytes[] = {RULE_BYTES, RULE_BYTES, RULE_BASE64_URL, RULE_HEX};
+    switch (rule) {
+    case RULE_DECIMAL:
+    case RULE_MONEY:
+        return decimal_rule(rule, modes->decimal);
+    case RULE_BYTES:
+        return bytes[modes->binary];
+    case RULE_DAYS:
+        return time_rules[modes->time].date;
+    case RULE_CLOCK:
+        return time_rules[modes->time].clock;
+    case RULE_EPOCH:
+        return time_rules[modes->time].epoch;
+    case RULE_INTERVAL:
+        return modes->interval == MR_INTERVAL_STRING ? RULE_INTERVAL_TEXT : rule;
+    default:
+        return rule;
+    }
+}
+
 static const struct type *find_type(uint32_t oid, bool *ret_is_array)
 {
     for (uint32_t i = 0; i < TYPE_COUNT; i++) {
@@ -181,10 +271,12 @@ static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
                                  .element = element};
 }
 
-static struct mr_type_form family_form(enum mr_types family, const struct type *type, bool is_array,
-                                       int32_t modifier)
+static struct mr_type_form family_form(const struct mr_encode_options *options,
+                                       const struct type *type, bool is_array, int32_t modifier)
 {
-    enum rule rule = family == MR_TYPES_DEBEZIUM ? type->debezium : type->plain;
+    enum mr_types family = options->types;
+    enum rule rule =
+        family == MR_TYPES_DEBEZIUM ? rule_under(type->debezium, &options->modes) : type->plain;
     if (!is_array) {
         return (struct mr_type_form){.writer = writer_of(rule),
                                      .conversion = conversion_of(rule, modifier)};
@@ -217,15 +309,18 @@ static enum mr_writer text_writer(const struct type *type, bool is_array)
 }
 
 /* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays of domains. */
-static struct mr_type_form user_form(enum mr_types family, const struct mr_type *type)
+static struct mr_type_form user_form(const struct mr_encode_options *options,
+                                     const struct mr_type *type)
 {
-    bool debezium = family == MR_TYPES_DEBEZIUM;
+    bool debezium = options->types == MR_TYPES_DEBEZIUM;
     struct mr_conversion element = {.write = mr_convert_string};
     if (debezium && (type->kind == MR_TYPE_OPAQUE || type->is_of_domain)) {
         return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
     }
     if (type->kind == MR_TYPE_HSTORE) {
-        element.write = debezium ? mr_convert_hstore_string : mr_convert_hstore_object;
+        element.write = !debezium                                ? mr_convert_hstore_object
+                        : options->modes.hstore == MR_HSTORE_MAP ? mr_convert_hstore_map
+                                                                 : mr_convert_hstore_string;
     } else if (type->kind == MR_TYPE_BUILT_IN) { /* an array of a domain */
         bool is_array = false;
         const struct type *base = find_type(type->oid, &is_array);
@@ -239,24 +334,25 @@ static struct mr_type_form user_form(enum mr_types family, const struct mr_type 
                                  .conversion = element};
 }
 
-struct mr_type_form mr_type_form(enum mr_types family, const struct mr_column *column)
+struct mr_type_form mr_type_form(const struct mr_encode_options *options,
+                                 const struct mr_column *column)
 {
     bool is_array = false;
     const struct type *type = find_type(column->type_oid, &is_array);
-    if (family == MR_TYPES_TEXT) {
+    if (options->types == MR_TYPES_TEXT) {
         return (struct mr_type_form){.writer = type == NULL ? MR_WRITE_STRING
                                                             : text_writer(type, is_array)};
     }
     int32_t modifier = column->type_modifier;
     if (column->type.kind != MR_TYPE_UNKNOWN) {
         if (column->type.is_array || column->type.kind != MR_TYPE_BUILT_IN) {
-            return user_form(family, &column->type);
+            return user_form(options, &column->type);
         }
         type = find_type(column->type.oid, &is_array);
         modifier = column->type.modifier;
     }
     return type == NULL ? (struct mr_type_form){.writer = MR_WRITE_STRING}
-                        : family_form(family, type, is_array, modifier);
+                        : family_form(options, type, is_array, modifier);
 }
 
 /* ---- what stands for a value that is not known ---- */
@@ -287,7 +383,12 @@ void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form,
         MR_BUFFER_LITERAL(out, "[");
     }
     if (write == mr_convert_bytes) {
-        mr_json_base64(out, (const uint8_t *)text, len);
+        const struct mr_conversion *how = is_array ? &form->element : &form->conversion;
+        if (how->detail == MR_BINARY_HEX) {
+            mr_json_string(out, (const uint8_t *)text, len);
+        } else {
+            mr_convert_binary(out, (enum mr_binary_mode)how->detail, (const uint8_t *)text, len);
+        }
     } else {
         mr_json_string(out, (const uint8_t *)text, len);
     }

@@ -12,8 +12,9 @@ struct mr_type_form {
     struct mr_conversion element;
 };
 
-/* The form of a column's type; a type that is not built in is text. */
-struct mr_type_form mr_type_form(enum mr_types family, const struct mr_column *column);
+/* The form of a column's type under `types` and the modes; a type that is not known is text. */
+struct mr_type_form mr_type_form(const struct mr_encode_options *options,
+                                 const struct mr_column *column);
 
 /* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
  * a string. */

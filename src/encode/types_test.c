@@ -16,11 +16,12 @@ struct value {
 static struct mr_scratch scratch;
 
 /* The value in that form, or NULL when the text is refused. */
-static const char *converted(enum mr_types family, const struct value *value, size_t len)
+static const char *converted(const struct mr_encode_options *options, const struct value *value,
+                             size_t len)
 {
     static char room[4096];
     struct mr_column column = {.type_oid = value->oid, .type_modifier = value->modifier};
-    struct mr_type_form form = mr_type_form(family, &column);
+    struct mr_type_form form = mr_type_form(options, &column);
     if (form.writer == MR_WRITE_ABSENT) {
         return "(absent)";
     }
@@ -37,10 +38,11 @@ static const char *converted(enum mr_types family, const struct value *value, si
     return room;
 }
 
-static void assert_values(enum mr_types family, const struct value *values, size_t count)
+static void assert_values(const struct mr_encode_options *options, const struct value *values,
+                          size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *json = converted(family, &values[i], strlen(values[i].text));
+        const char *json = converted(options, &values[i], strlen(values[i].text));
         if (values[i].json == NULL ? json != NULL
                                    : json == NULL || strcmp(json, values[i].json) != 0) {
             fail_msg("type %u, modifier %d, %s: %s, not %s", values[i].oid, values[i].modifier,
@@ -193,16 +195,79 @@ static const struct value plain[] = {
     {1001, -1, "{\"\\\\x0102\"}", "[\"AQI=\"]"},
 };
 
+static const struct mr_encode_options as_debezium = {.types = MR_TYPES_DEBEZIUM};
+static const struct mr_encode_options as_plain = {.types = MR_TYPES_PLAIN};
+
+#define MODES(...)                                                                                 \
+    {                                                                                              \
+        .types = MR_TYPES_DEBEZIUM, .modes = { __VA_ARGS__ }                                       \
+    }
+
+/* Seen from Debezium 3.7.0 by tests/test_debezium.py, as above. */
+static const struct {
+    struct mr_encode_options options;
+    struct value value;
+} moded[] = {
+    {MODES(.decimal = MR_DECIMAL_STRING), {1700, -1, "100.00", "\"100.00\""}},
+    {MODES(.decimal = MR_DECIMAL_STRING), {1700, -1, "NaN", "\"NAN\""}},
+    {MODES(.decimal = MR_DECIMAL_STRING), {1700, -1, "-Infinity", "\"NEGATIVE_INFINITY\""}},
+    {MODES(.decimal = MR_DECIMAL_STRING), {1700, -1, "1e5", NULL}},
+    {MODES(.decimal = MR_DECIMAL_STRING), {790, -1, "-$1,234.50", "\"-1234.50\""}},
+    {MODES(.decimal = MR_DECIMAL_STRING), {1231, -1, "{1.10,NULL}", "[\"1.10\",null]"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "100.00", "100.0"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "0.1", "0.1"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "0", "0.0"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "-0.000001", "-1.0E-6"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE),
+     {1700, -1, "12345678901234567890.123", "1.2345678901234567E19"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "NaN", "\"NaN\""}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {790, -1, "$1,234.11", "1234.11"}},
+    {MODES(.decimal = MR_DECIMAL_DOUBLE), {1700, -1, "1x", NULL}},
+    {MODES(.binary = MR_BINARY_BASE64), {17, -1, "\\xfbff", "\"+/8=\""}},
+    {MODES(.binary = MR_BINARY_BASE64_URL), {17, -1, "\\xfbff", "\"-_8=\""}},
+    {MODES(.binary = MR_BINARY_HEX), {17, -1, "\\xfbff", "\"fbff\""}},
+    {MODES(.binary = MR_BINARY_HEX), {17, -1, "\\x", "\"\""}},
+    {MODES(.binary = MR_BINARY_HEX), {17, -1, "\\x0g", NULL}},
+    {MODES(.binary = MR_BINARY_HEX), {1001, -1, "{\"\\\\x0102\"}", "[\"0102\"]"}},
+    {MODES(.time = MR_TIME_ADAPTIVE_MICROSECONDS), {1083, 3, "00:00:01.5", "1500000"}},
+    {MODES(.time = MR_TIME_ADAPTIVE_MICROSECONDS), {1114, 3, "1970-01-01 00:00:01", "1000"}},
+    {MODES(.time = MR_TIME_CONNECT), {1083, -1, "00:00:01.5", "1500"}},
+    {MODES(.time = MR_TIME_CONNECT), {1114, -1, "1969-12-31 23:59:59.999999", "-1"}},
+    {MODES(.time = MR_TIME_CONNECT), {1082, -1, "1970-01-02", "1"}},
+    {MODES(.time = MR_TIME_ISOSTRING), {1082, -1, "2020-02-29", "\"2020-02-29Z\""}},
+    {MODES(.time = MR_TIME_ISOSTRING), {1083, -1, "04:05:06.789", "\"04:05:06.789Z\""}},
+    {MODES(.time = MR_TIME_ISOSTRING), {1083, -1, "24:00:00", "\"00:00:00Z\""}},
+    {MODES(.time = MR_TIME_ISOSTRING),
+     {1114, -1, "2020-02-29 01:02:03.5", "\"2020-02-29T01:02:03.5Z\""}},
+    {MODES(.time = MR_TIME_ISOSTRING), {1114, -1, "2020-02-29 01:02:03+00", NULL}},
+    {MODES(.time = MR_TIME_MICROSECONDS), {1114, 0, "1970-01-01 00:00:01", "1000000"}},
+    {MODES(.time = MR_TIME_NANOSECONDS), {1114, 0, "1970-01-01 00:00:01", "1000000000"}},
+    {MODES(.time = MR_TIME_NANOSECONDS), {1083, -1, "24:00:00", "86400000000000"}},
+    {MODES(.interval = MR_INTERVAL_STRING),
+     {1186, -1, "1 year 2 mons 3 days 04:05:06.78", "\"P1Y2M3DT4H5M6.78S\""}},
+    {MODES(.interval = MR_INTERVAL_STRING), {1186, -1, "00:00:00", "\"P0Y0M0DT0H0M0S\""}},
+    {MODES(.interval = MR_INTERVAL_STRING),
+     {1186, -1, "-00:00:00.000001", "\"P0Y0M0DT0H0M-0.000001S\""}},
+};
+
+static void test_form_modes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_ARRAY_LEN(moded); i++) {
+        assert_values(&moded[i].options, &moded[i].value, 1);
+    }
+}
+
 static void test_form_debezium(void **state)
 {
     (void)state;
-    assert_values(MR_TYPES_DEBEZIUM, debezium, sizeof(debezium) / sizeof(debezium[0]));
+    assert_values(&as_debezium, debezium, sizeof(debezium) / sizeof(debezium[0]));
 }
 
 static void test_form_plain(void **state)
 {
     (void)state;
-    assert_values(MR_TYPES_PLAIN, plain, sizeof(plain) / sizeof(plain[0]));
+    assert_values(&as_plain, plain, sizeof(plain) / sizeof(plain[0]));
 }
 
 /* A server that lies may end a text anywhere: that is read to its end and no further (the sanitizers look). */
@@ -217,8 +282,11 @@ static void test_form_cut_anywhere(void **state)
             value.text = (const char *)copy;
             copy = realloc(copy, len > 0 ? len : 1);
             value.text = (const char *)copy;
-            converted(MR_TYPES_DEBEZIUM, &value, len);
-            converted(MR_TYPES_PLAIN, &value, len);
+            converted(&as_debezium, &value, len);
+            converted(&as_plain, &value, len);
+            for (size_t mode = 0; mode < MR_ARRAY_LEN(moded); mode++) {
+                converted(&moded[mode].options, &value, len);
+            }
             free(copy);
         }
     }
@@ -247,6 +315,10 @@ static void test_convert_hstore(void **state)
         bool whole = len == 16 || len == 27; /* behind a pair */
         assert_int_equal(mr_convert_hstore_object(&out, NULL, cut, &scratch), whole);
     }
+    out = mr_buffer_init((uint8_t *)room, sizeof(room) - 1);
+    assert_true(mr_convert_hstore_map(&out, NULL, mr_slice_of(text), &scratch));
+    *out.at = '\0';
+    assert_string_equal(room, "{\"\":\"\",\"a\":null,\"b c\":\"quo\\\"it\"}");
     mr_scratch_done(&scratch);
     scratch = (struct mr_scratch){0};
 }
@@ -264,7 +336,7 @@ static void test_unavailable(void **state)
                  {1007, "[103,111,110,101]"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct mr_column column = {.type_oid = cases[i].oid, .type_modifier = -1};
-        struct mr_type_form form = mr_type_form(MR_TYPES_DEBEZIUM, &column);
+        struct mr_type_form form = mr_type_form(&as_debezium, &column);
         char room[128];
         struct mr_buffer out = mr_buffer_init((uint8_t *)room, sizeof(room) - 1);
         mr_type_unavailable(&out, &form, "gone");
@@ -278,7 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_form_debezium),     cmocka_unit_test(test_form_plain),
         cmocka_unit_test(test_form_cut_anywhere), cmocka_unit_test(test_convert_hstore),
-        cmocka_unit_test(test_unavailable),
+        cmocka_unit_test(test_unavailable),       cmocka_unit_test(test_form_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

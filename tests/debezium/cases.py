@@ -3,6 +3,7 @@
 A table holds the types of one group, a column each; its nth row has the nth value of each of them, and null where a type
 has fewer. So a difference is a difference of one column."""
 
+import base64
 import json
 import re
 
@@ -88,7 +89,7 @@ GROUPS = {
         ("tz0", "timetz(0)", ["'04:05:06.789+02'", "'13:51:02+02'"]),
         ("ts", "timestamp", ["'2020-02-29 01:02:03.123456'", "'1970-01-01'", "'1969-12-31 23:59:59.999999'", "'infinity'", "'-infinity'",
                              "'4713-12-31 23:59:59.999999 BC'", "'294247-01-01 04:00:54'", "'0001-01-01'", "'1582-10-10'", "'12345-06-07'"]),
-        ("ts0", "timestamp(0)", ["'2020-02-29 01:02:03.123456'", "'1969-12-31 23:59:59'", "'0001-01-01 BC'"]),
+        ("ts0", "timestamp(0)", ["'2020-02-29 01:02:03.123456'", "'1969-12-31 23:59:59'", "'0001-01-01 BC'", "'infinity'", "'-infinity'"]),
         ("ts3", "timestamp(3)", ["'2020-02-29 01:02:03.123456'", "'1969-12-31 23:59:59.999'", "'12345-06-07'"]),
         ("ts4", "timestamp(4)", ["'2020-02-29 01:02:03.123456'", "'1969-12-31 23:59:59.9999'"]),
         ("tt", "timestamptz", ["'2020-02-29 01:02:03.123456+00'", "'1970-01-01 00:00+00'", "'1969-12-31 23:59:59.999999+00'", "'infinity'", "'-infinity'",
@@ -197,6 +198,9 @@ IDENTITIES = {
 
 WITHOUT_KEY = ["public.without_key"]
 
+# Debezium has the place of a message outside transactions for the end of a transaction.
+BEHIND_MESSAGE = ["public.last", "public-last"]
+
 # (type, what Debezium has): what millrace does not do after it; docs/events.md says why.
 EXCEPTIONS = {
     # Digits before the point: Debezium takes the scale -2 for 2046.
@@ -288,17 +292,24 @@ def statements():
         yield f"UPDATE {table} SET id = 2"
         yield f"DELETE FROM {table}"
     yield "SELECT pg_logical_emit_message(true, 'judge', 'in a transaction')"
-    yield "SELECT pg_logical_emit_message(false, 'judge', 'outside')"
     yield "SELECT pg_logical_emit_message(true, 'other', 'not wanted')"
+    yield "SELECT pg_logical_emit_message(false, 'judge', 'outside')"
     yield "INSERT INTO last VALUES (1)"
 
 
-LEAST_RECORDS = 300
+LEAST_RECORDS = {"default": 300, "text": 290, "double": 250, "micro": 230, "micros": 290, "nanos": 290}
 
 
-def excepted(kind, theirs):
+_BYTES = {text: base64.b64encode(text.encode()).decode() for text in ("__debezium_unavailable_value", "gone")}
+PLACEHOLDERS = [form for text, coded in _BYTES.items() for form in (coded, [coded], [text], list(text.encode()))]
+
+
+def excepted(kind, theirs, ours):
     """Whether a value of Debezium's is one that millrace has in another form."""
     text = json.dumps(theirs)
+    # Debezium's placeholder is bytes where its schema says text; it fails to convert it, warns, and writes null.
+    if theirs is None and kind in ("bytea", "bytea[]", "date[]") and ours in PLACEHOLDERS:
+        return True
     return kind in EXCEPTIONS or (kind, text) in EXCEPTIONAL_VALUES or bool(EXCEPTIONAL_PATTERN.match(text))
 
 _FORMS = {f"public.{table}": {name: form for name, form, _ in columns}

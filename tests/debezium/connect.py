@@ -20,9 +20,10 @@ def jars():
 
 
 class Connect:
-    """A worker with one connector. It reads from now on: its slot is made when it starts."""
+    """A worker with a connector, and more: a list of prefix and options each. They read from now on: their slots are made when
+    they start."""
 
-    def __init__(self, database, folder, prefix, options=None):
+    def __init__(self, database, folder, prefix, options=None, more=()):
         self.database, self.folder = database, str(folder)
         self.slot = database.name + "_dbz"
         self.log_path = os.path.join(self.folder, "connect.log")
@@ -35,11 +36,17 @@ class Connect:
             "header.converter": CONVERTER, "header.converter.schemas.enable": "false",
             "offset.storage.file.filename": os.path.join(self.folder, "offsets"),
         })
-        self._write("connector.properties", {
-            "name": "judge", "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": 1,
+        self.slots = [self.slot, *(f"{self.slot}{nth}" for nth in range(len(more)))]
+        for slot, (of, changed) in zip(self.slots, [(prefix, options), *more]):
+            self._connector(server, slot, of, changed)
+
+    def _connector(self, server, slot, prefix, options):
+        database = self.database
+        self._write(f"{slot}.properties", {
+            "name": slot, "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": 1,
             "database.hostname": server[3], "database.port": server[4], "database.user": server[1],
             "database.password": server[2], "database.dbname": database.name, "plugin.name": "pgoutput",
-            "slot.name": self.slot, "publication.name": database.publication, "publication.autocreate.mode": "disabled",
+            "slot.name": slot, "publication.name": database.publication, "publication.autocreate.mode": "disabled",
             "topic.prefix": prefix, "snapshot.mode": "no_data", "poll.interval.ms": 20,
             "topic.creation.default.partitions": 1, "topic.creation.default.replication.factor": 1,
             **(options or {}),
@@ -54,14 +61,15 @@ class Connect:
             self.process = subprocess.Popen(
                 ["java", "-Xms128M", "-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
                  f"-Dlog4j2.configurationFile={ROOT}/scripts/kafka/log4j2.properties", "-cp", jars(),
-                 "org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.properties"],
+                 "org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", *(f"{slot}.properties" for slot in self.slots)],
                 cwd=self.folder, stdout=log, stderr=log)
 
     def streams(self):
-        """Whether it reads from its slot by now."""
+        """Whether each connector reads from its slot by now."""
         assert self.process.poll() is None, self.said()
-        return self.database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [self.slot],
-                                 database="postgres")
+        active = self.database.run("SELECT slot_name FROM pg_replication_slots WHERE slot_name = ANY(%s) AND active",
+                                   [self.slots], database="postgres")
+        return len(active) == len(self.slots)
 
     def said(self, most=4000):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
