@@ -14,7 +14,10 @@
 #include "record/stream_file.h"
 #include "testing/recording.h"
 
-enum { XLOG_HEADER = 25 }; /* what stands before the message in a 'w' payload */
+enum {
+    XLOG_HEADER = 25,     /* what stands before the message in a 'w' payload */
+    RECORDING_MAX = 2000, /* of a recording; longer inputs are slow */
+};
 
 static const char *folder;
 
@@ -112,6 +115,10 @@ static void write_recording(const char *path)
     snprintf(name, sizeof(name), "%.*s-%.*s", version_len, version, (int)strcspn(of, "."), of);
     write_file("fuzz_stream", name, mr_recording_slice(&stream));
     write_messages(name, mr_recording_slice(&stream));
+    FILE *whole = open_file("fuzz_recording", name);
+    fputc('\3', whole);
+    fwrite(file.data, 1, file.len < RECORDING_MAX ? file.len : RECORDING_MAX, whole);
+    fclose(whole);
     mr_recording_done(&stream);
     mr_text_done(&bytes);
 }
@@ -159,6 +166,60 @@ static void write_configurations(void)
     fclose(defaults);
 }
 
+/* What honest servers answer to each question of fuzz_answer, and beginnings of what others might. */
+static void write_answers(void)
+{
+#define NULLS "\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E"
+    static const char *const answers[] = {
+        "text\tt\t-5\t0/10\t\x1E\tf\t7\tA/1\na\tf\t5\t0/10\t\x1E\t\x1E\t\x1E\t\x1E",
+        "4711\tmillrace\t10.0.0.7\tt",
+        "7000000000000000001\t1\t0/2000\tshop\x1D"
+        "0/1000",
+        "7000000000000000001\t2\t0/2000\tshop\x1D"
+        "00000002.history\t1\t0/1800\tno reason\x1D"
+        "0/1000",
+        "logical\tUTF8\t\x1E\t\x1E\tlogical\tpgoutput\tshop\t\x1E\treserved\t0\tf\t0/1000\t"
+        "\x1E\t\x1E\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
+        "0\t\x1E\t0\t0",
+        "logical\tUTF8\t\x1E\t\x1E" NULLS "\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
+        "0\t\x1E\t0\t0\x1Dmillrace_snapshot_1\t0/1000\t\x1E\x1Dmillrace\t0/1000\tsnap\tpgoutput",
+        "t\t0/2000\t16385\t700\tf\t0\t700\tf\tid\t23\t700\t0\x1D"
+        "f\t0/2000\t" NULLS,
+        "50000\t25\t\x1E\t-1\td\tmood\x1D"
+        "50001\t50000\t\x1E\t-1\ta\t_mood",
+        "0/2000\x1D"
+        "16385\t2\n16386\t1",
+    };
+#undef NULLS
+    for (size_t i = 0; i < MR_ARRAY_LEN(answers); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "question-%zu", i);
+        FILE *file = open_file("fuzz_answer", name);
+        fputc((int)i, file);
+        fputs(answers[i], file);
+        fclose(file);
+    }
+    write_file("fuzz_answer", "as-it-is",
+               MR_SLICE("\0\x1BT\0\0\0\x1B\0\1c\0\0\0\0\0\0\0\0\0\0\x19\xFF\xFF\xFF\xFF\xFF\xFF"
+                        "\0\0D\0\0\0\xB\0\1\0\0\0\1xC\0\0\0\rSELECT 1\0Z\0\0\0\5I"));
+}
+
+static void write_states(void)
+{
+    write_file(
+        "fuzz_state", "whole",
+        MR_SLICE("{\"version\":1,\"system_id\":\"7000000000000000001\",\"timeline\":1,\"slot\":"
+                 "\"millrace\",\"publication\":\"millrace\",\"end_lsn\":\"16/B374D900\","
+                 "\"position\":\"16/B374D848:7\"}"));
+    FILE *dictionary = open_file(".", "fuzz_state.dict");
+    fputs(
+        "\"\\\"version\\\":1\"\n\"\\\"system_id\\\":\\\"\"\n\"\\\"timeline\\\":\"\n\"\\\"slot\\\":"
+        "\\\"\"\n\"\\\"publication\\\":\\\"\"\n\"\\\"end_lsn\\\":\\\"\"\n\"\\\"position\\\":"
+        "\\\"\"\n\"\\\\u0000\"\n\"1e400\"\n",
+        dictionary);
+    fclose(dictionary);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -170,6 +231,8 @@ int main(int argc, char **argv)
     write_streams();
     write_recordings();
     write_configurations();
+    write_answers();
+    write_states();
     write_file("fuzz_json", "text",
                MR_SLICE("plain \"quoted\" \\ \t \x01 \xC3\xA9 \xF0\x9F\x98\x80 \xFF"));
     write_file("fuzz_http", "profile",

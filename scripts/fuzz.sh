@@ -3,8 +3,9 @@
 #
 # Runs the libFuzzer targets of fuzz/ (all, or those named), built with Clang and the address
 # and undefined-behaviour sanitizers. They begin with a seed corpus made from the unit tests'
-# streams and with every input that once failed (fuzz/regressions/TARGET); what they find
-# on the way is kept in build/fuzz/corpus, so that the next run goes on from there.
+# streams, with what longer runs have left (fuzz/corpus/TARGET) and with every input that once failed
+# (fuzz/regressions/TARGET); what they find on the way is kept in build/fuzz/corpus, so that the next
+# run goes on from there.
 #
 #   --seconds N  how long each target runs (default 60)
 #
@@ -42,7 +43,7 @@ run_target() {
     local target=$1 folder options=()
     local folders=("$corpus/$target")
     mkdir -p "$corpus/$target"
-    for folder in "$seeds/$target" "fuzz/regressions/$target"; do
+    for folder in "$seeds/$target" "fuzz/corpus/$target" "fuzz/regressions/$target"; do
         [ ! -d "$folder" ] || folders+=("$folder")
     done
     [ ! -e "$seeds/$target.dict" ] || options+=(-dict="$seeds/$target.dict")

@@ -62,14 +62,20 @@ static bool take_position(const char *text, struct mr_position *ret_position)
            sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
 }
 
+/* A number that is none of them must not be converted to one: C leaves open what comes of it. */
+static bool is_timeline(const cJSON *json)
+{
+    return cJSON_IsNumber(json) && json->valuedouble >= 0 && json->valuedouble <= UINT32_MAX;
+}
+
 static bool take_state(const cJSON *json, struct mr_checkpoint *state)
 {
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
-    if (!cJSON_IsNumber(version) || version->valueint != STATE_VERSION ||
-        !cJSON_IsNumber(timeline) || !mr_lsn_parse(end, &state->end_lsn, NULL)) {
+    if (!cJSON_IsNumber(version) || version->valueint != STATE_VERSION || !is_timeline(timeline) ||
+        !mr_lsn_parse(end, &state->end_lsn, NULL)) {
         return false;
     }
     state->identity.timeline = (uint32_t)timeline->valuedouble;

@@ -1,0 +1,41 @@
+/* Any bytes as a record of the state topic: refused, or a position whose text reads back as the same, and which may be held
+ * against a server's. */
+#include <string.h>
+
+#include "event/checkpoint.h"
+#include "fuzz.h"
+#include "sink/kafka_state.h"
+
+static void assert_same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
+{
+    MR_ASSERT(strcmp(a->identity.system_id, b->identity.system_id) == 0);
+    MR_ASSERT(strcmp(a->identity.slot, b->identity.slot) == 0);
+    MR_ASSERT(strcmp(a->identity.publication, b->identity.publication) == 0);
+    MR_ASSERT(a->identity.timeline == b->identity.timeline);
+    MR_ASSERT(a->end_lsn == b->end_lsn);
+    MR_ASSERT(mr_position_compare(a->position, b->position) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct mr_checkpoint state = {.end_lsn = 1};
+    if (!mr_state_parse(data, size, &state)) {
+        MR_ASSERT(state.end_lsn == 1 && state.identity.slot[0] == '\0'); /* as it was */
+        return 0;
+    }
+    char text[MR_STATE_TEXT_MAX];
+    size_t len = mr_state_format(&state, text);
+    struct mr_checkpoint again;
+    MR_ASSERT(mr_state_parse(text, len, &again));
+    assert_same(&state, &again);
+    MR_ASSERT(!mr_checkpoint_is_behind(&state, &again));
+
+    struct mr_server_position server = {.identity = state.identity,
+                                        .slot_exists = true,
+                                        .slot_confirmed = state.end_lsn,
+                                        .flushed = UINT64_MAX};
+    struct mr_error error = {0};
+    mr_status status = mr_checkpoint_verify(&state, &server, &error);
+    MR_ASSERT(status == MR_OK || (status == MR_ERR_HISTORY && error.text[0] != '\0'));
+    return 0;
+}
