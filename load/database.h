@@ -16,7 +16,7 @@ void load_database_close(struct load_database *database);
 bool load_database_next_ids(struct load_database *database, uint64_t ret_ids[LOAD_TABLES_MAX]);
 
 struct load_slot {
-    uint64_t retained; /* bytes of log the slot holds */
+    uint64_t retained; /* bytes of WAL that the slot holds */
     uint64_t budget;   /* bytes it may hold, 0: unlimited */
     bool known;
 };

@@ -95,7 +95,7 @@ static void watch_budget(struct run *run, struct load_slot slot)
     uint64_t percent = slot.retained * 100 / slot.budget;
     if (percent >= 70 && percent / 10 > run->budget_warned) {
         run->budget_warned = percent / 10;
-        load_say("warning: slot %s holds %.0f MB of log, %" PRIu64 " %% of its budget of %.0f MB",
+        load_say("warning: slot %s holds %.0f MB of WAL, %" PRIu64 " %% of its budget of %.0f MB",
                  run->options->slot, (double)slot.retained / 1e6, percent,
                  (double)slot.budget / 1e6);
     }
@@ -268,7 +268,7 @@ static void warn_of_budget(struct run *run)
     double bytes = events * (options->row_bytes + 300.0) + (double)slot.retained;
     if (bytes > 0.8 * (double)slot.budget) {
         load_say(
-            "warning: about %.0f MB of log would stay if millrace stood still, and slot %s may "
+            "warning: about %.0f MB of WAL would stay if millrace stood still, and slot %s may "
             "hold %.0f MB; the load ends when 95 %% are reached%s",
             bytes / 1e6, options->slot, (double)slot.budget / 1e6,
             options->ignore_budget ? ", but for --ignore-budget" : "");

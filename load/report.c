@@ -71,7 +71,7 @@ void load_report_text(const struct load_report *report, FILE *out)
         fprintf(out, ", %.1f MB of memory", (double)report->memory_peak / 1e6);
     }
     if (report->retained_peak > 0) {
-        fprintf(out, ", %.1f MB of log held by the slot", (double)report->retained_peak / 1e6);
+        fprintf(out, ", %.1f MB of WAL held by the slot", (double)report->retained_peak / 1e6);
     }
     fprintf(out, "; %" PRIu64 " transactions began late\n", report->late_transactions);
     if (report->options->scenario == LOAD_BURST) {

@@ -77,7 +77,7 @@ def test_dashboards_fit_any_grafana():
 def test_panels_that_may_be_empty_say_why():
     said = {(dashboard["title"], panel["title"]): panel["fieldConfig"]["defaults"].get("noValue", "")
             for _, dashboard in dashboards() for panel in dashboard["panels"] if panel["type"] != "row"}
-    for words, part in (("Slot: log until it is lost", "max_slot_wal_keep_size"), ("Backlog", "exporters")):
+    for words, part in (("Slot: WAL until it is lost", "max_slot_wal_keep_size"), ("Backlog", "exporters")):
         assert any(title == words and part in text for (_, title), text in said.items()), words
 
 

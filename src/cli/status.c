@@ -33,7 +33,7 @@ static void print_slot(const cJSON *status, FILE *to)
 {
     fprintf(to, "slot       %s", mr_show_word(mr_show_at(status, "slot", "name")));
     if (cJSON_IsTrue(mr_show_at(status, "slot", "known"))) {
-        fprintf(to, "   %s   keeps %s of log",
+        fprintf(to, "   %s   keeps %s of WAL",
                 mr_show_word(mr_show_at(status, "slot", "wal_status")),
                 BYTES(status, "slot", "retained_bytes"));
     }

@@ -54,7 +54,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
     if (ended > server->flushed || begun > server->flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "changes up to " MR_LSN_FORMAT
-                       " were delivered, but the server's log ends at " MR_LSN_FORMAT
+                       " were delivered, but the server's WAL ends at " MR_LSN_FORMAT
                        ": it was restored to an earlier point; " START_ANEW,
                        MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed));
     }

@@ -55,7 +55,7 @@ static void test_refusals(void **state)
     assert_refused(&now, "not on the promoted server");
     now = server();
     now.flushed = 999;
-    assert_refused(&now, "log ends at 0/3E7");
+    assert_refused(&now, "WAL ends at 0/3E7");
     now = server();
     now.slot_exists = false;
     assert_refused(&now, "slot \"s\" is gone");

@@ -39,7 +39,7 @@ static struct mr_pg_result *ask(const struct pg_check *check, const char *subjec
 
 /* The first minor of each major version that is free of the known ways in which logical decoding lost
  * changes: stale catalog after concurrent DDL (fixed in 15.13 and its siblings), restart or confirmed
- * positions going back and log removed too early (up to 15.14 and its siblings). */
+ * positions going back and WAL removed too early (up to 15.14 and its siblings). */
 static const struct {
     int major;
     int good_minor;

@@ -18,7 +18,7 @@
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
 
-/* A server that shuts down sends all its log first. So long it may do that; what is left is safe with it. */
+/* A server that shuts down sends all its WAL first. So long it may do that; what is left is safe with it. */
 #define SHUTDOWN_GRACE_NS (INT64_C(2) * 1000000000)
 
 #define ASKED_KEPT_NS (INT64_C(5) * 1000000000)

@@ -150,4 +150,4 @@ def test_server_restored_from_an_older_copy(other_server, millrace_for):
     shutil.rmtree(data)
     os.rename(copy, data)
     other_server.stand("pg-start")
-    ends_with_a_gap(process, "the server's log ends at", "restored to an earlier point")
+    ends_with_a_gap(process, "the server's WAL ends at", "restored to an earlier point")

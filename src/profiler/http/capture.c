@@ -57,7 +57,7 @@ const char *mr_capture_passed(const struct mr_capture_options *limits,
         return "flush";
     }
     if (limits->lag_max > 0 && second->lag_bytes > limits->lag_max) {
-        snprintf(reason, size, "%" PRIu64 " bytes of log wait, the limit is %" PRIu64,
+        snprintf(reason, size, "%" PRIu64 " bytes of WAL wait, the limit is %" PRIu64,
                  second->lag_bytes, limits->lag_max);
         return "lag";
     }

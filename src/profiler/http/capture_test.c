@@ -21,7 +21,7 @@ static void test_limits(void **state)
         {{.flush_max_ms = 500}, {.flush_p99 = 0.4F}, NULL, NULL},
         {{.flush_max_ms = 500}, {.flush_p99 = 0.75F}, "flush", "took 750 ms, the limit is 500 ms"},
         {{.lag_max = 1000}, {.lag_bytes = 1000}, NULL, NULL},
-        {{.lag_max = 1000}, {.lag_bytes = 1001}, "lag", "1001 bytes of log wait"},
+        {{.lag_max = 1000}, {.lag_bytes = 1001}, "lag", "1001 bytes of WAL wait"},
         {{.memory_max = 1000}, {.resident_bytes = 1000}, NULL, NULL},
         {{.memory_max = 1000}, {.resident_bytes = 2000}, "memory", "2000 bytes are resident"},
         /* 0 is no limit, whatever the second was like. */
