@@ -100,6 +100,8 @@ int main(int argc, char **argv)
         return mr_status_exit_code(mr_help_print_topic(arguments.topic, stdout));
     case MR_COMMAND_REFERENCE:
         return mr_status_exit_code(mr_reference_print(arguments.topic, stdout));
+    case MR_COMMAND_CONVERT:
+        return mr_status_exit_code(mr_cli_convert(arguments.files[0], stdout));
     case MR_COMMAND_STATUS:
     case MR_COMMAND_TOP:
     case MR_COMMAND_HEALTH:

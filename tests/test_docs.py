@@ -48,7 +48,8 @@ def options():
 
 
 def test_generated_documents_are_those_of_the_program():
-    for command, path in (("config", "docs/configuration.md"), ("metrics", "docs/metrics.md")):
+    for command, path in (("config", "docs/configuration.md"), ("metrics", "docs/metrics.md"),
+                          ("debezium", "docs/debezium-options.md")):
         assert printed("reference", command) == read(path), f"millrace reference {command} > {path}"
 
 

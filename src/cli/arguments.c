@@ -157,6 +157,10 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
         fputs("millrace: record wants a file: millrace record FILE --config CONFIG\n", stderr);
         return MR_ERR_USAGE;
     }
+    if (ret->command == MR_COMMAND_CONVERT && (ret->files[0] = next_operand(argc, argv)) == NULL) {
+        fputs("millrace: convert wants a file: millrace convert connector.json\n", stderr);
+        return MR_ERR_USAGE;
+    }
     for (int i = 0; i < 2 && ret->diff; i++) {
         if ((ret->files[i] = next_operand(argc, argv)) == NULL) {
             fputs("millrace: --diff wants two files: millrace profile --diff BEFORE AFTER\n",

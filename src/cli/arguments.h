@@ -16,7 +16,7 @@ struct mr_arguments {
     struct mr_ask_profile profile;
     struct mr_record_options record;
     bool diff;
-    const char *files[2]; /* what is compared */
+    const char *files[2]; /* what is compared, or converted */
 };
 
 /* Strings stay in `argv`, whose operands are moved behind the options. What is wrong is told on standard error

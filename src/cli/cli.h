@@ -21,6 +21,9 @@ mr_status mr_cli_record(const struct mr_config *config, const struct mr_record_o
  * worst: MR_OK when the stream could start. */
 mr_status mr_check(const struct mr_config *config, FILE *to);
 
+/* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
+mr_status mr_cli_convert(const char *path, FILE *to);
+
 /* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
 bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to);
 

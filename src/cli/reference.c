@@ -6,13 +6,14 @@
 
 #include "cli/help.h"
 #include "config/config.h"
+#include "convert/convert.h"
 #include "metrics/metrics.h"
 
 /* man(7) wants a date; that of the last change to what the pages say. */
 #define MR_MAN_DATE "2026-11-22"
 
-static const char *const parts[] = {"config", "metrics", "man", "man-config",
-                                    "bash",   "zsh",     "fish"};
+static const char *const parts[] = {"config",     "metrics", "debezium", "man",
+                                    "man-config", "bash",    "zsh",      "fish"};
 
 static bool takes(enum mr_cli_command command, enum mr_cli_option option)
 {
@@ -257,6 +258,7 @@ mr_status mr_reference_print(const char *part, FILE *to)
 {
     static void (*const print[])(FILE * to) = {mr_config_print_reference,
                                                mr_metrics_print_reference,
+                                               mr_convert_print_reference,
                                                print_man,
                                                print_man_config,
                                                print_bash,

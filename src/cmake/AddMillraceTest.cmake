@@ -10,7 +10,7 @@ function(add_millrace_tests)
         add_executable(${name} ${test_source} ${support})
         millrace_compile_options(${name})
         target_compile_definitions(${name} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-        target_link_libraries(${name} PRIVATE mr_profiler mr_record mr_draw mr_confine PkgConfig::CMOCKA)
+        target_link_libraries(${name} PRIVATE mr_profiler mr_record mr_draw mr_confine mr_convert PkgConfig::CMOCKA)
         millrace_sanitize_c11_threads(${name})
         add_test(NAME ${name} COMMAND ${name})
         set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT

@@ -1,0 +1,85 @@
+/* Shared by the files of src/convert. */
+#ifndef MR_CONVERT_CONVERT_INTERNAL_H
+#define MR_CONVERT_CONVERT_INTERNAL_H
+
+#include "base/text.h"
+#include "config/values.h"
+#include "convert/convert.h"
+
+/* One option of the input. */
+struct mr_convert_line {
+    char *given; /* its name as the file has it */
+    char *name;  /* without Debezium Server's prefixes, and by its present name */
+    char *value;
+    bool done; /* somebody has looked at it */
+};
+
+struct mr_convert_lines {
+    struct mr_convert_line *items;
+    uint32_t count;
+};
+
+/* Some texts of our own. */
+struct mr_convert_list {
+    char **items;
+    uint32_t count;
+};
+
+void mr_convert_list_add(struct mr_convert_list *list, char *text); /* takes it over */
+void mr_convert_list_done(struct mr_convert_list *list);
+
+struct mr_convert {
+    const char *file;
+    FILE *told;
+    struct mr_convert_lines lines;
+    char *options[MR_OPTION_COUNT]; /* TOML of the value; NULL: not set */
+    struct mr_text properties;      /* lines of [sink.kafka.properties] */
+    struct mr_text streams;         /* [[streams]] */
+    struct mr_text notes;           /* as comments */
+    struct mr_convert_list tables;  /* "schema.table", whatever is known of them */
+    bool tables_known;              /* all of them */
+    bool brokers_known;
+};
+
+/* Adds an option; a later one of the same name takes the earlier one's place. */
+void mr_convert_lines_add(struct mr_convert_lines *lines, const char *name, const char *value);
+void mr_convert_lines_done(struct mr_convert_lines *lines);
+
+/* Reads JSON or properties. On failure answers false and fills `ret_reason`, which never holds any of the text. */
+bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret, char *ret_reason,
+                     size_t reason_size);
+
+/* The option of that name, NULL: it is not there. Marks it as done. */
+struct mr_convert_line *mr_convert_take(struct mr_convert *convert, const char *name);
+/* Its value; NULL: not there, or an expression of a config provider, which is told. */
+const char *mr_convert_value(struct mr_convert *convert, const char *name);
+bool mr_convert_is_expression(const char *value);
+
+enum mr_convert_note { MR_NOTE_TO_DO, MR_NOTE_LOST, MR_NOTE_IDLE, MR_NOTE_UNKNOWN };
+
+/* Says something about an option, on standard error and as a comment. */
+void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, const char *option,
+                     const char *format, ...) MR_PRINTF(4, 5);
+
+/* Sets an option of ours from a text; false when the option does not take it. */
+bool mr_convert_set(struct mr_convert *convert, const char *path, const char *value);
+void mr_convert_set_list(struct mr_convert *convert, const char *path,
+                         const struct mr_convert_list *list);
+void mr_convert_set_property(struct mr_convert *convert, const char *name, const char *value);
+
+/* `text` as a TOML string. */
+void mr_convert_quote(struct mr_text *out, const char *text);
+
+/* The parts of a list with commas, trimmed; a comma behind a backslash belongs to its part. */
+void mr_convert_split(const char *text, char separator, struct mr_convert_list *ret);
+
+/* All texts that a regular expression matches, where they are few and it is simple (a dot counts as a dot); false: it is not. */
+bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
+
+/* Each looks at the options that belong together. */
+void mr_convert_source(struct mr_convert *convert);
+void mr_convert_tables(struct mr_convert *convert);
+void mr_convert_kafka(struct mr_convert *convert);
+void mr_convert_transforms(struct mr_convert *convert); /* behind the tables */
+
+#endif

@@ -1,0 +1,406 @@
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "convert/convert_internal.h"
+#include "testing/test.h"
+
+#define CONNECTORS MR_SOURCE_DIR "/tests/connectors"
+
+struct converted {
+    char *toml;
+    char *notes;
+    mr_status status;
+};
+
+static struct converted convert(const char *text, size_t len)
+{
+    struct converted ret = {0};
+    size_t size;
+    FILE *toml = open_memstream(&ret.toml, &size);
+    FILE *notes = open_memstream(&ret.notes, &size);
+    ret.status = mr_convert("file", text, len, toml, notes);
+    fclose(toml);
+    fclose(notes);
+    return ret;
+}
+
+static struct converted convert_text(const char *text)
+{
+    return convert(text, strlen(text));
+}
+
+static void converted_done(struct converted *converted)
+{
+    free(converted->toml);
+    free(converted->notes);
+}
+
+/* Reading a secret empties its variable. */
+static struct mr_config *load(const char *toml)
+{
+    static const char *const variables[] = {"MILLRACE_PG_PASSWORD", "MILLRACE_KAFKA_PASSWORD",
+                                            "PG_PASSWORD", "DATABASE_URL"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
+        setenv(variables[i], "set", 1);
+    }
+    struct mr_config *config;
+    mr_status status = mr_config_load_text("converted", toml, strlen(toml), &config);
+    if (status != MR_OK) {
+        mr_config_print_problems(config, stderr);
+        fail_msg("%s", toml);
+    }
+    return config;
+}
+
+static char *read_file(const char *name, size_t *ret_len)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s", CONNECTORS, name);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    char *text = MR_ALLOC(65536);
+    *ret_len = fread(text, 1, 65535, file);
+    assert_true(*ret_len < 65535);
+    fclose(file);
+    return text;
+}
+
+static void each_file(void (*look)(const char *name, const char *text, size_t len))
+{
+    DIR *folder = opendir(CONNECTORS);
+    assert_non_null(folder);
+    unsigned count = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            size_t len;
+            char *text = read_file(entry->d_name, &len);
+            look(entry->d_name, text, len);
+            free(text);
+            count++;
+        }
+    }
+    closedir(folder);
+    assert_true(count >= 30);
+}
+
+static void look_at_result(const char *name, const char *text, size_t len)
+{
+    struct converted converted = convert(text, len);
+    assert_int_equal(converted.status, MR_OK);
+    if (strstr(converted.toml, "secret") != NULL || strstr(converted.notes, "secret") != NULL) {
+        fail_msg("%s: a secret came out", name);
+    }
+    mr_config_free(load(converted.toml));
+    converted_done(&converted);
+}
+
+static void test_convert_results_are_configurations(void **state)
+{
+    (void)state;
+    each_file(look_at_result);
+}
+
+/* ---- nothing is passed over ---- */
+
+static void add_escaped(struct mr_text *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        mr_text_format(out, strchr(" \\:=#!", *text) != NULL ? "\\%c" : "%c", *text);
+    }
+}
+
+/* The lines as properties, with another value for one of them. */
+static char *with_value(const struct mr_convert_lines *lines, uint32_t changed, const char *value)
+{
+    struct mr_text out = {0};
+    for (uint32_t i = 0; i < lines->count; i++) {
+        add_escaped(&out, lines->items[i].given);
+        mr_text_string(&out, "=");
+        add_escaped(&out, i == changed ? value : lines->items[i].value);
+        mr_text_string(&out, "\n");
+    }
+    return out.data;
+}
+
+/* Each option is named, or another value of it shows in the result or in what is said. */
+static void look_at_options(const char *name, const char *text, size_t len)
+{
+    struct mr_convert_lines lines;
+    char reason[256];
+    assert_true(mr_convert_read(text, len, &lines, reason, sizeof(reason)));
+    struct converted whole = convert(text, len);
+    for (uint32_t i = 0; i < lines.count; i++) {
+        struct mr_text named = {0};
+        mr_text_format(&named, "file: %s: ", lines.items[i].given);
+        char *salt = strstr(named.data, ".with.salt.");
+        if (salt != NULL) {
+            salt[0] = '\0';
+        }
+        char *changed = with_value(&lines, i, "zzz");
+        struct converted other = convert_text(changed);
+        bool differs = strcmp(whole.toml, other.toml) != 0 || strcmp(whole.notes, other.notes) != 0;
+        if (strstr(whole.notes, named.data) == NULL && !differs) {
+            fail_msg("%s: %s is neither carried nor named", name, lines.items[i].given);
+        }
+        converted_done(&other);
+        free(changed);
+        mr_text_done(&named);
+    }
+    converted_done(&whole);
+    mr_convert_lines_done(&lines);
+}
+
+static void test_convert_passes_no_option_over(void **state)
+{
+    (void)state;
+    each_file(look_at_options);
+}
+
+/* ---- what becomes of what ---- */
+
+#define BASE                                                                                       \
+    "connector.class=io.debezium.connector.postgresql.PostgresConnector\n"                         \
+    "database.hostname=localhost\ndatabase.dbname=d\ndatabase.user=u\ntopic.prefix=p\n"            \
+    "plugin.name=pgoutput\nbootstrap.servers=b:9092\n"                                             \
+    "key.converter=x.JsonConverter\nkey.converter.schemas.enable=false\n"                          \
+    "value.converter=x.JsonConverter\nvalue.converter.schemas.enable=false\n"                      \
+    "publication.autocreate.mode=filtered\n"
+#define TABLES "table.include.list=public.a,s.b\n"
+
+static const struct {
+    const char *lines;
+    const char *toml;  /* is in the result; NULL: nothing to look for */
+    const char *notes; /* is in what is said; NULL: nothing is said */
+} cases[] = {
+    {TABLES, "tables = [\"public.a\", \"s.b\"]", NULL},
+    {TABLES, "[messages]\nprefixes = [\"*\"]", NULL},
+    {TABLES, "mode = \"initial\"", NULL},
+    {TABLES, "slot_name = \"debezium\"", NULL},
+    {TABLES, "publication_name = \"dbz_publication\"", NULL},
+    {TABLES, "connection = \"host=localhost dbname=d user=u\"", NULL},
+    {TABLES "database.user=o'x y\\\\z\n", "user='o\\\\'x y\\\\\\\\z'\"", NULL},
+    {TABLES "skipped.operations=none\n", "skipped_operations = []", NULL},
+    {TABLES "skipped.operations=u,m\n", "skipped_operations = [\"update\", \"message\"]", NULL},
+    {TABLES "skipped.operations=x\n", "skipped_operations = []", "none of c, u, d"},
+    {TABLES "tombstones.on.delete=false\n", "tombstones = false", NULL},
+    {TABLES "tombstones.on.delete=perhaps\n", "types = \"debezium\"", "does not take its value"},
+    {TABLES "snapshot.mode=never\n", "mode = \"no_data\"", NULL},
+    {TABLES "snapshot.mode=when_needed\n", "mode = \"initial\"", "exit code 10"},
+    {TABLES "message.prefix.include.list=a,b\n", "prefixes = [\"a\", \"b\"]", NULL},
+    {TABLES "message.prefix.exclude.list=a,b\n", "excluded_prefixes = [\"a\", \"b\"]", NULL},
+    {TABLES "decimal.handling.mode=wide\n", NULL, "decimal.handling.mode: not carried over"},
+    {TABLES "xmin.fetch.interval.ms=5\n", NULL, "xmin.fetch.interval.ms: not carried over"},
+    {TABLES "message.prefix.include.list=a.+\n", "prefixes = []", "regular expression"},
+    {TABLES "message.key.columns=s.b:x,y;public.(a|c):z\n",
+     "key_columns = [\"s.b:x,y\", \"public.a:z\", \"public.c:z\"]", NULL},
+    {TABLES "message.key.columns=.*:x\n", NULL, "message.key.columns: not carried over"},
+    {TABLES "exactly.once.support=REQUIRED\n", "delivery = \"exactly-once\"", NULL},
+    {TABLES "topic.creation.default.partitions=7\n", "partitions = 7", NULL},
+    {TABLES "topic.creation.default.partitions=0\n", NULL, "from 1 to 100000"},
+    {TABLES "producer.override.max.request.size=2000000\n", "message_max = \"2000000\"", NULL},
+    {TABLES "producer.client.id=c\n", "[sink.kafka.properties]\n\"client.id\" = \"c\"", NULL},
+    {TABLES "producer.override.acks=1\n", NULL, "acknowledged by all replicas"},
+    {TABLES "producer.override.acks=-1\n", NULL, NULL},
+    {TABLES "errors.retry.delay.max.ms=5000\n", "reconnect_max = \"5000ms\"", NULL},
+    {TABLES "database.server.name=q\n", "topic_prefix = \"p\"", "which is there too"},
+    {TABLES "decimal.handling.mode=precise\n", NULL, NULL},
+    {TABLES "decimal.handling.mode=DOUBLE\n", "decimal_handling_mode = \"double\"", NULL},
+    {TABLES "heartbeat.interval.ms=0\n", NULL, NULL},
+    {TABLES "no.such.option=1\n", NULL, "no.such.option: unknown"},
+    {TABLES "column.mask.hash.MD5.with.salt.pepper=s.b.x\n", NULL,
+     ".with.salt.…: not carried over"},
+    {TABLES "value.converter.schemas.enable=true\n", NULL, "what stood in \"payload\""},
+    {TABLES "value.converter=x.AvroConverter\n", NULL, "value.converter: not carried over"},
+    {TABLES "slot.name=${env:SLOT}\n", NULL, "write it into source.postgres.slot_name"},
+    {TABLES "database.user=${env:U}\n", "connection_env = \"DATABASE_URL\"", "whole connection"},
+    {TABLES "database.password=${env:PW}\n", "password_env = \"PW\"", "variable PW"},
+    {TABLES "database.hostname=pg.example.org\n", NULL, "prove who it is"},
+    {TABLES "database.hostname=pg.example.org\ndatabase.sslmode=verify-full\n",
+     "sslmode=verify-full", NULL},
+    {TABLES "producer.override.security.protocol=SASL_SSL\nproducer.override.sasl.mechanism=PLAIN\n"
+            "producer.override.sasl.jaas.config=X required username=\"me\" password=\"pw\";\n",
+     "[sink.kafka.sasl]\nmechanism = \"PLAIN\"\nusername = \"me\"\npassword_env",
+     "MILLRACE_KAFKA_PASSWORD"},
+    {"table.include.list=public.Orders\n", "tables = [\"public.Orders\"]", "upper from lower"},
+    {"table.include.list=d.public.t\n", "name_your_tables_here", "pattern 1 does not name"},
+    {"table.include.list=public.t.*\n", "name_your_tables_here", "pattern 1 does not name"},
+    {"", "name_your_tables_here", "the tables are not named"},
+    {TABLES
+     "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
+     "transforms.r.replacement=$2-of-$1\n",
+     "source.resource = \"s.b\"\nsource.operations = [\"insert\", \"update\", \"delete\", "
+     "\"truncate\", "
+     "\"read\"]\nsink.destination = \"b-of-s\"",
+     NULL},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=q.*\n"
+            "transforms.r.replacement=z\n",
+     "sink.destination = \"p.public.a\"", NULL},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
+            "transforms.r.replacement=z\n",
+     "tables = [\"public.a\", \"s.b\"]", "beyond POSIX"},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(.*)\n"
+            "transforms.r.replacement=z${n}\n",
+     "tables = [\"public.a\", \"s.b\"]", "beyond POSIX"},
+    {TABLES
+     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+     "transforms.r.topic.replacement=z\n",
+     "sink.destination = \"z\"", "__dbz__physicalTableIdentifier"},
+    {TABLES "transforms=r\ntransforms.r.type=x.Filter$Value\ntransforms.r.condition=x\n", NULL,
+     "Filter is a Java class"},
+};
+
+static void test_convert_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_text text = {0};
+        mr_text_format(&text, "%s%s", BASE, cases[i].lines);
+        struct converted converted = convert_text(text.data);
+        assert_int_equal(converted.status, MR_OK);
+        if (cases[i].toml != NULL && strstr(converted.toml, cases[i].toml) == NULL) {
+            fail_msg("%s: no %s in %s", cases[i].lines, cases[i].toml, converted.toml);
+        }
+        const char *notes = cases[i].notes;
+        if (notes == NULL ? converted.notes[0] != '\0' : strstr(converted.notes, notes) == NULL) {
+            fail_msg("%s: said %s", cases[i].lines, converted.notes);
+        }
+        converted_done(&converted);
+        mr_text_done(&text);
+    }
+}
+
+/* ---- input ---- */
+
+static void test_convert_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } bad[] = {
+        {"", "no option"},
+        {"# nothing\n", "no option"},
+        {"{\"a\": ", "line 1"},
+        {"{\n\"a\": 1,\n\"pw\" secret}", "line 3"},
+        {"[1]", "not a JSON object"},
+        {"{\"config\": {\"a\": [1]}}", "\"a\" is not a string"},
+        {"a=\xff", "UTF-8"},
+        {"connector.class=io.debezium.connector.mysql.MySqlConnector", "not Debezium's PostgreSQL"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(bad); i++) {
+        struct converted converted = convert_text(bad[i].text);
+        assert_int_equal(converted.status, MR_ERR_CONFIG);
+        assert_string_equal(converted.toml, "");
+        assert_non_null(strstr(converted.notes, bad[i].said));
+        assert_null(strstr(converted.notes, "secret"));
+        converted_done(&converted);
+    }
+}
+
+static void test_convert_read_properties(void **state)
+{
+    (void)state;
+    static const char text[] = " a = 1 \r\nb:2\\\n   3\n!c=4\n#d\ne\\ f  g\\u00e9\\t\\q\nh\na=5\\";
+    struct mr_convert_lines lines;
+    char reason[64];
+    assert_true(mr_convert_read(text, sizeof(text) - 1, &lines, reason, sizeof(reason)));
+    static const char *const expected[][2] = {{"a", "5"}, {"b", "23"}, {"e f", "gé\tq"}, {"h", ""}};
+    assert_int_equal(lines.count, MR_ARRAY_LEN(expected));
+    for (size_t i = 0; i < MR_ARRAY_LEN(expected); i++) {
+        assert_string_equal(lines.items[i].name, expected[i][0]);
+        assert_string_equal(lines.items[i].value, expected[i][1]);
+    }
+    mr_convert_lines_done(&lines);
+}
+
+/* What stands in a name or a value stays in its string, or its comment. */
+static void test_convert_result_is_not_written_by_input(void **state)
+{
+    (void)state;
+    struct converted converted =
+        convert_text("{\"x\\ntypes = \\\"text\\\"\\n#\": 1, \"topic.prefix\": \"p\", "
+                     "\"table.include.list\": \"public.a\\\"\\ntypes = 1\", "
+                     "\"database.hostname\": \"h\\\"\\n[sink]\\n\"}");
+    assert_int_equal(converted.status, MR_OK);
+    struct mr_config *config = load(converted.toml);
+    assert_int_equal(config->encode.types, MR_TYPES_DEBEZIUM);
+    assert_int_equal(config->sink_kind, MR_SINK_KAFKA);
+    mr_config_free(config);
+    converted_done(&converted);
+}
+
+static void test_convert_cut_anywhere(void **state)
+{
+    (void)state;
+    size_t len;
+    char *text = read_file("cloud-kafka.json", &len);
+    for (size_t cut = 0; cut < len; cut++) {
+        struct converted converted = convert(text, cut);
+        assert_null(strstr(converted.notes, "secret"));
+        converted_done(&converted);
+    }
+    free(text);
+    text = read_file("server.properties", &len);
+    for (size_t cut = 0; cut < len; cut++) {
+        struct converted converted = convert(text, cut);
+        assert_null(strstr(converted.notes, "secret"));
+        converted_done(&converted);
+    }
+    free(text);
+}
+
+static void test_convert_expand(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *texts; /* NULL: it is not simple */
+    } expected[] = {
+        {"public.a", "public.a"},
+        {"^public\\.a$", "public.a"},
+        {"s\\.(a|b_[12])c?", "s.ac s.a s.b_1c s.b_1 s.b_2c s.b_2"},
+        {"(?:a|b).c", "a.c b.c"},
+        {"a|b", "a b"},
+        {"a.*", NULL},
+        {"a+", NULL},
+        {"a{2}", NULL},
+        {"\\d", NULL},
+        {"[a-z]", NULL},
+        {"[^a]", NULL},
+        {"[", NULL},
+        {"(a", NULL},
+        {"a)", NULL},
+        {"(?!a)", NULL},
+        {"(a|b)??", NULL},
+        {"\\", NULL},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(expected); i++) {
+        struct mr_convert_list list = {0};
+        bool good = mr_convert_expand(expected[i].pattern, &list);
+        struct mr_text joined = {0};
+        for (uint32_t k = 0; k < list.count; k++) {
+            mr_text_format(&joined, "%s%s", k == 0 ? "" : " ", list.items[k]);
+        }
+        assert_int_equal(good, expected[i].texts != NULL);
+        if (good) {
+            assert_string_equal(joined.data, expected[i].texts);
+        }
+        mr_text_done(&joined);
+        mr_convert_list_done(&list);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convert_results_are_configurations),
+        cmocka_unit_test(test_convert_passes_no_option_over),
+        cmocka_unit_test(test_convert_cases),
+        cmocka_unit_test(test_convert_refuses),
+        cmocka_unit_test(test_convert_read_properties),
+        cmocka_unit_test(test_convert_result_is_not_written_by_input),
+        cmocka_unit_test(test_convert_cut_anywhere),
+        cmocka_unit_test(test_convert_expand),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* Where events go to: brokers, security, converters. The producer's options are those of Kafka's documentation, "Producer Configs". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert/convert_internal.h"
+
+static void convert_brokers(struct mr_convert *convert)
+{
+    static const char *const names[] = {"bootstrap.servers", "producer.override.bootstrap.servers"};
+    struct mr_convert_list brokers = {0};
+    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+        const char *value = mr_convert_value(convert, names[i]);
+        if (value != NULL) {
+            mr_convert_list_done(&brokers);
+            mr_convert_split(value, ',', &brokers);
+        }
+    }
+    if (brokers.count == 0) {
+        mr_convert_list_add(&brokers, MR_STRDUP("localhost:9092"));
+        mr_convert_note(
+            convert, MR_NOTE_TO_DO, "bootstrap.servers",
+            "stands in the Connect worker's configuration; write the brokers into "
+            "sink.kafka.brokers, and what it has of security.protocol, sasl.* and ssl.* into "
+            "[sink.kafka] (docs/security.md)");
+    }
+    mr_convert_set(convert, "sink.type", "kafka");
+    mr_convert_set_list(convert, "sink.kafka.brokers", &brokers);
+    mr_convert_list_done(&brokers);
+}
+
+/* What stands in quotes behind `name`= in a login of JAAS; NULL: nothing. The caller frees it. */
+static char *jaas_part(const char *jaas, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = jaas; (at = strstr(at, name)) != NULL; at += len) {
+        const char *from = at + len + strspn(at + len, " ");
+        if (*from != '=') {
+            continue;
+        }
+        from += 1 + strspn(from + 1, " ");
+        char quote = *from;
+        const char *to = quote == '"' || quote == '\'' ? strchr(from + 1, quote) : NULL;
+        if (to != NULL) {
+            return MR_STRNDUP(from + 1, (size_t)(to - from - 1));
+        }
+    }
+    return NULL;
+}
+
+static void convert_login(struct mr_convert *convert)
+{
+    const struct mr_convert_line *mechanism =
+        mr_convert_take(convert, "producer.override.sasl.mechanism");
+    const struct mr_convert_line *jaas =
+        mr_convert_take(convert, "producer.override.sasl.jaas.config");
+    const char *kind = mechanism == NULL ? "" : mechanism->value;
+    bool known = strcmp(kind, "PLAIN") == 0 || strcmp(kind, "SCRAM-SHA-256") == 0 ||
+                 strcmp(kind, "SCRAM-SHA-512") == 0;
+    if (mechanism != NULL && !known) {
+        mr_convert_note(
+            convert, MR_NOTE_LOST, mechanism->given,
+            "this mechanism is set by [sink.kafka.properties] (docs/configuration.md), if "
+            "librdkafka has it");
+    }
+    if (jaas == NULL && !known) {
+        return;
+    }
+    char *user = jaas == NULL || mr_convert_is_expression(jaas->value)
+                     ? NULL
+                     : jaas_part(jaas->value, "username");
+    if (known) {
+        mr_convert_set(convert, "sink.kafka.sasl.mechanism", kind);
+        mr_convert_set(convert, "sink.kafka.sasl.username",
+                       user == NULL ? "name_the_user_here" : user);
+        mr_convert_set(convert, "sink.kafka.sasl.password_env", "MILLRACE_KAFKA_PASSWORD");
+    }
+    const char *given = jaas != NULL ? jaas->given : mechanism->given;
+    mr_convert_note(convert, MR_NOTE_TO_DO, given,
+                    known ? "%sput the password into the environment variable "
+                            "MILLRACE_KAFKA_PASSWORD"
+                          : "%slogins of Java are not read; see [sink.kafka.sasl]",
+                    known && user == NULL ? "name the user in sink.kafka.sasl.username, and " : "");
+    free(user);
+}
+
+static void convert_tls(struct mr_convert *convert)
+{
+    const struct mr_convert_line *protocol =
+        mr_convert_take(convert, "producer.override.security.protocol");
+    const struct mr_convert_line *store =
+        mr_convert_take(convert, "producer.override.ssl.truststore.location");
+    const struct mr_convert_line *type =
+        mr_convert_take(convert, "producer.override.ssl.truststore.type");
+    bool tls = protocol != NULL && strstr(protocol->value, "SSL") != NULL;
+    if (protocol != NULL) {
+        mr_convert_set(convert, "sink.kafka.tls", tls ? "true" : "false");
+    }
+    if (store == NULL) {
+        if (type != NULL) {
+            mr_convert_note(convert, MR_NOTE_IDLE, type->given, "there is no location to it");
+        }
+        return;
+    }
+    if (tls && type != NULL && strcmp(type->value, "PEM") == 0 &&
+        !mr_convert_is_expression(store->value)) {
+        mr_convert_set(convert, "sink.kafka.tls_ca_location", store->value);
+        return;
+    }
+    mr_convert_note(
+        convert, tls ? MR_NOTE_TO_DO : MR_NOTE_IDLE, store->given,
+        tls ? "Java's stores are not read; export the certificates as PEM (keytool -exportcert "
+              "-rfc) and set sink.kafka.tls_ca_location"
+            : "there is no TLS");
+    if (type != NULL) {
+        mr_convert_note(convert, MR_NOTE_IDLE, type->given, "see ssl.truststore.location");
+    }
+}
+
+static void convert_delivery(struct mr_convert *convert)
+{
+    const struct mr_convert_line *line = mr_convert_take(convert, "exactly.once.support");
+    if (line == NULL) {
+        return;
+    }
+    if (strcasecmp(line->value, "required") == 0) {
+        mr_convert_set(convert, "sink.kafka.delivery", "exactly-once");
+    } else if (strcasecmp(line->value, "requested") != 0) {
+        mr_convert_note(convert, MR_NOTE_LOST, line->given, "is requested or required");
+    }
+}
+
+/* ---- converters ---- */
+
+static bool is_class(const char *value, const char *name)
+{
+    const char *dot = strrchr(value, '.');
+    return strcmp(dot == NULL ? value : dot + 1, name) == 0;
+}
+
+/* What belongs to a converter is said once, by the converter, unless it is JSON. */
+static void convert_converter(struct mr_convert *convert, const char *side)
+{
+    struct mr_text name = {0};
+    mr_text_format(&name, "%s.converter", side);
+    const struct mr_convert_line *line = mr_convert_take(convert, name.data);
+    mr_text_string(&name, ".");
+    bool is_json = line == NULL || is_class(line->value, "JsonConverter");
+    const struct mr_convert_line *schemas = NULL;
+    for (uint32_t i = 0; i < convert->lines.count; i++) {
+        struct mr_convert_line *part = &convert->lines.items[i];
+        if (strncmp(part->name, name.data, name.len) != 0) {
+            continue;
+        }
+        const char *option = part->name + name.len;
+        part->done = true;
+        if (strcmp(option, "schemas.enable") == 0) {
+            schemas = part;
+        } else if (is_json && strcmp(option, "replace.null.with.default") == 0 &&
+                   strcmp(part->value, "false") != 0) {
+            mr_convert_note(convert, MR_NOTE_LOST, part->given,
+                            "null stays null in a column with a default (docs/events.md)");
+        } else if (!is_json || (strcmp(option, "replace.null.with.default") != 0 &&
+                                strcmp(option, "schemas.cache.size") != 0)) {
+            mr_convert_note(convert, MR_NOTE_LOST, part->given, "see %s.converter", side);
+        }
+    }
+    if (!is_json) {
+        mr_convert_note(
+            convert, MR_NOTE_LOST, line->given,
+            "events are JSON without schemas, as JsonConverter with schemas.enable = false "
+            "writes them; let consumers read that");
+    } else if (line != NULL && (schemas == NULL || strcmp(schemas->value, "false") != 0)) {
+        mr_convert_note(
+            convert, MR_NOTE_LOST, schemas != NULL ? schemas->given : line->given,
+            "events have no schema around them: consumers find what stood in \"payload\" "
+            "at the top");
+    } else if (line == NULL) {
+        struct mr_text missing = {0};
+        mr_text_format(&missing, "%s.converter", side);
+        mr_convert_note(
+            convert, MR_NOTE_TO_DO, missing.data,
+            "stands in the Connect worker's configuration; see that it is JsonConverter with "
+            "schemas.enable = false, which is what millrace writes");
+        mr_text_done(&missing);
+    }
+    mr_text_done(&name);
+}
+
+void mr_convert_kafka(struct mr_convert *convert)
+{
+    convert_brokers(convert);
+    convert_login(convert);
+    convert_tls(convert);
+    convert_delivery(convert);
+    convert_converter(convert, "key");
+    convert_converter(convert, "value");
+}
