@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: tests/soak.sh --minutes N --seed S [--writers W] [--delivery exactly-once]
-#                      [--brokers 3] [--profiler] [--every SECONDS] [--peer debezium]
+#                      [--brokers 3] [--profiler] [--kills N] [--every SECONDS] [--peer debezium]
 #
 # The storm: load and every fault of tests/faults/director.py, drawn by the seed, for N
 # minutes; then everything in the topics is compared with the tables. Beside the rows that are
@@ -11,6 +11,9 @@
 # all of them, there are rolling restarts, kills of leaders, and two of them away at once.
 # With --profiler millrace is sampled at 1000 Hz all the time, writes profiles every 2 s, and
 # clients ask for more; each is read.
+#
+# --kills: at least so many of millrace (as many as the seed draws if not given), spread over the
+# whole. More writers make more events: 6 write some two thousand a second on two cores.
 #
 # --every: a fault each so many seconds, of those that any program must stand, instead of one
 # soon after the other. --peer debezium: the

@@ -166,15 +166,18 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
             time.sleep(self.chance.uniform(0.1, 0.6))
             self.run_fault(fault)
 
-    def storm(self, seconds, every=None):
+    def storm(self, seconds, every=None, kills=0):
         """`every`: a fault each so many seconds, of those that are common to all, so that the same seed gives the same
-        faults whoever is judged; otherwise one soon after the other."""
+        faults whoever is judged; otherwise one soon after the other. `kills`: so many at least, spread over the whole;
+        while there are fewer than that asks for, each second fault is one."""
         weights, faults = zip(*(self.common_faults() if every else self.faults()))
         begin, number = time.monotonic(), 0
         while time.monotonic() < begin + seconds and (every is None or number < seconds // every):
             self._pause(begin + number * every if every else 0)
             time.sleep(self.chance.uniform(0.1, 2))
-            self.run_fault(self.chance.choices(faults, weights)[0])
+            drawn = self.chance.choices(faults, weights)[0]
+            behind = self.counts["kills"] * seconds < kills * (time.monotonic() - begin)
+            self.run_fault(self.kill if behind and number % 2 else drawn)
             number += 1
         self.counts["faults"] = number
 
@@ -300,6 +303,7 @@ def main():
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--peer", choices=list(SUBJECTS), default="millrace")
     parser.add_argument("--every", type=float)
+    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=1)
     parser.add_argument("--profiler", action="store_true")
     arguments = parser.parse_args()
@@ -314,7 +318,7 @@ def run(arguments):
         cluster = Cluster() if arguments.brokers > 1 else None
         scene = Scene(arguments.seed, arguments.writers, arguments.delivery, arguments.peer, cluster,
                       arguments.profiler)
-        scene.storm(arguments.minutes * 60, arguments.every)
+        scene.storm(arguments.minutes * 60, arguments.every, arguments.kills)
         report = scene.check()
         if report.problems:
             scene.keep(os.path.join(ROOT, "build", f"storm-{arguments.seed}"))
