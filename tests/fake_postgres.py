@@ -24,7 +24,7 @@ QUESTIONS = {
                 None, None, None, "t", "t", "t"]]),
     "tables": (r"c\.relkind", [["r", "p", "d", "t", "t"]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
-    "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000"]]),
+    "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 10]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2"]]),

@@ -1,5 +1,6 @@
 """Which tables are streamed: what is configured, and nothing else; tables that go; very many of them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -62,23 +63,58 @@ def test_partitions_of_a_listed_table(database, millrace, topic):
     assert database.topic("other_1") not in database.topics()
 
 
-def test_a_partition_that_no_session_sees_yet(database, millrace, topic):
-    """PostgreSQL sends a transaction once its commit is written; its own sessions see it when the synchronous standby has it."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
-    process = millrace().start().streaming()
+@contextlib.contextmanager
+def seen_by_nobody(database, text):
+    """A transaction that is in the WAL; the server's own sessions see it once a synchronous standby has it, and there is none."""
     database.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    writer = threading.Thread(target=database.run, daemon=True, args=(
-        "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10); INSERT INTO t VALUES (1)",))
+    writer = threading.Thread(target=database.run, daemon=True, args=(text,))
     try:
         database.run("SELECT pg_reload_conf()")
         writer.start()
-        eventually(lambda: process.log("source_lost") or process.log("table_unlisted"), 60, "the verdict on the partition")
+        eventually(lambda: database.run("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = %s",
+                                        [database.name]), 60, "the commit")
+        yield
     finally:
         database.run("ALTER SYSTEM RESET synchronous_standby_names")
         database.run("SELECT pg_reload_conf()")
     writer.join(60)
+
+
+def test_a_partition_that_no_session_sees_yet(database, millrace, topic):
+    """PostgreSQL sends a transaction once its commit is written; its own sessions see it when the synchronous standby has it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    process = millrace().start().streaming()
+    with seen_by_nobody(database, "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10); INSERT INTO t VALUES (1)"):
+        eventually(lambda: process.log("source_lost") or process.log("table_unlisted"), 60, "the verdict on the partition")
     assert "do not see yet" in process.log("source_lost")[0]["message"]
     assert values(topic(database.topic("t_1")).take(1)) == [1]
+    assert not process.log("table_unlisted")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("tables, change, table, key, after", [
+    ("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE t_1 (id int PRIMARY KEY);"
+     "CREATE TABLE t_0 PARTITION OF t FOR VALUES FROM (10) TO (11)",
+     "ALTER TABLE t ATTACH PARTITION t_1 FOR VALUES FROM (0) TO (10); INSERT INTO t VALUES (2)", "t_1", {"id": 2}, {"id": 2}),
+    ("CREATE TABLE t (id int PRIMARY KEY, b int NOT NULL); ALTER TABLE t REPLICA IDENTITY FULL",
+     "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b); INSERT INTO t VALUES (2, 7)", "t", {"b": 7}, {"id": 2, "b": 7}),
+    ("CREATE TABLE t (id int PRIMARY KEY)",
+     "CREATE DOMAIN d AS int; ALTER TABLE t ADD b d; INSERT INTO t VALUES (2, 7)", "t", {"id": 2}, {"id": 2, "b": 7}),
+], ids=["partition", "key", "type"])
+def test_what_no_session_sees_at_the_start(database, millrace, topic, tables, change, table, key, after):
+    """The catalog is read when the stream is opened, behind a commit that it does not show yet."""
+    database.run(tables)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace(types='"plain"').start().streaming()
+    assert process.stop() == 0
+    with seen_by_nobody(database, change):
+        end = database.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+        process.start().streaming()
+        asks = "SELECT 1 FROM pg_stat_activity WHERE query LIKE %s AND datname = %s AND pid <> pg_backend_pid()"
+        eventually(lambda: database.run(asks, ["%pg_visible_in_snapshot%", database.name]) or
+                   database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 60, "a question, or a verdict without one")
+    record = topic(database.topic(table)).take(1)[0]
+    assert (json.loads(record.key), record.json["after"]) == (key, after)
     assert not process.log("table_unlisted")
     assert process.stop() == 0
 

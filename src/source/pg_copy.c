@@ -151,7 +151,8 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
     reading->part = part;
     MR_TRY(reading->find_key(reading->context, &reading->copy->view.transaction, &view, key,
                              ret_error));
-    MR_TRY(reading->find_types(reading->context, &view, columns, ret_error));
+    MR_TRY(reading->find_types(reading->context, &reading->copy->view.transaction, &view, columns,
+                               ret_error));
     *ret_relation = mr_relation_new(&view);
     return MR_OK;
 }

@@ -23,7 +23,7 @@ struct key_column {
 /* Transactions are numbers that go round; 0 is one of long ago. */
 struct mr_key_facts {
     uint32_t oid;
-    mr_lsn read_at; /* holds for what commits up to there; 0: not read */
+    struct mr_pg_horizon horizon; /* what it holds for; all zero: not read */
     bool table_exists;
     bool has_generated;
     bool is_deferrable;
@@ -97,10 +97,19 @@ static struct mr_key_facts *facts_make(struct mr_pg_keys *keys, uint32_t oid)
     return &keys->tables[place];
 }
 
-bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid, mr_lsn commit_lsn)
+/* Numbers go round. */
+bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
+                          const struct mr_transaction *transaction)
+{
+    return transaction->commit_lsn < horizon->end &&
+           (int32_t)(transaction->xid - horizon->next) < 0;
+}
+
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
+                      const struct mr_transaction *transaction)
 {
     const struct mr_key_facts *facts = facts_of(keys, oid);
-    return facts != NULL && commit_lsn <= facts->read_at;
+    return facts != NULL && mr_pg_horizon_covers(&facts->horizon, transaction);
 }
 
 /* ---- reading ---- */
@@ -124,9 +133,7 @@ enum fact_column {
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"                                  \
     " ELSE pg_current_wal_insert_lsn() END"
 
-/* A commit is in the stream as soon as its record is written, but others see it later, with synchronous replication when the
- * standby has it (RecordTransactionCommit, SyncRepWaitForLSN and only then ProcArrayEndTransaction, xact.c). `xid` lacks its
- * upper half here; it is the last such number before the snapshot's end. */
+/* `xid` lacks its upper half here; it is the last such number before the snapshot's end. */
 static void add_done(struct mr_text *sql, uint32_t xid)
 {
     if (xid == 0) {
@@ -230,12 +237,12 @@ static bool is_younger(uint32_t born, uint32_t xid)
 static void keep_as_found(struct mr_key_facts *facts, uint32_t xid)
 {
     bool holds = xid == 0 ? !facts->was_found : !is_younger(facts->key_born, xid);
-    if (facts->read_at == 0 || !facts->table_exists || !holds) {
+    if (facts->horizon.end == 0 || !facts->table_exists || !holds) {
         return;
     }
     found_done(facts);
     facts->was_found = true;
-    facts->found_at = facts->read_at;
+    facts->found_at = facts->horizon.end;
     facts->found = MR_NEW_ARRAY(char *, facts->column_count);
     for (; facts->found_count < facts->column_count; facts->found_count++) {
         facts->found[facts->found_count] = MR_STRDUP(facts->columns[facts->found_count].name);
@@ -258,8 +265,8 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     }
 }
 
-static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result, mr_lsn read_at,
-                       uint32_t xid)
+static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
+                       const struct mr_pg_horizon *horizon, uint32_t xid)
 {
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
@@ -272,7 +279,7 @@ static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *resul
             keep_as_found(facts, xid);
             renew(facts, result, row);
         }
-        facts->read_at = read_at;
+        facts->horizon = *horizon;
         if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
             add_column(facts, result, row);
         }
@@ -283,29 +290,32 @@ static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *resul
 /* Columns as enum fact_column. */
 static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNNN", 1, UINT32_MAX};
 
-mr_status mr_pg_wal_end(struct mr_pg_conn *conn, int stop_fd, mr_lsn *ret_lsn,
-                        struct mr_error *ret_error)
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+                             struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the end of the WAL", "l", 1, 1};
+    static const struct mr_pg_shape shape = {"the end of the WAL", "ln", 1, 1};
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT " WAL_END);
+    mr_text_format(&sql,
+                   "SELECT " WAL_END ", mod(pg_snapshot_%s(pg_current_snapshot())::text::numeric,"
+                   " 4294967296)::bigint",
+                   is_of_rows ? "xmax" : "xmin");
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
-    *ret_lsn = mr_pg_result_lsn(result, 0, 0);
+    ret_horizon->end = mr_pg_result_lsn(result, 0, 0);
+    ret_horizon->next = (uint32_t)mr_pg_result_number(result, 0, 1) + is_of_rows;
     mr_pg_result_free(result);
     return MR_OK;
 }
 
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                          const char *publication, struct mr_error *ret_error)
+                          const char *publication, const struct mr_pg_horizon *horizon,
+                          struct mr_error *ret_error)
 {
-    mr_lsn read_at = 0; /* before the snapshot that sees all up to there */
-    MR_TRY(mr_pg_wal_end(conn, stop_fd, &read_at, ret_error));
     struct mr_pg_result *result;
     struct mr_text sql = {0};
     add_query(&sql, publication, 0, 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
-    take_facts(keys, result, read_at, 0);
+    take_facts(keys, result, horizon, 0);
     mr_pg_result_free(result);
     return MR_OK;
 }
@@ -321,11 +331,13 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
     if (status == MR_OK) {
+        struct mr_pg_horizon horizon = {.end = transaction->commit_lsn + 1,
+                                        .next = transaction->xid + 1};
         struct mr_key_facts *facts = facts_make(keys, oid);
         keep_as_found(facts, transaction->xid);
         facts->table_exists = false;
-        facts->read_at = transaction->commit_lsn;
-        take_facts(keys, result, transaction->commit_lsn, transaction->xid);
+        facts->horizon = horizon;
+        take_facts(keys, result, &horizon, transaction->xid);
     }
     mr_pg_result_free(result);
     return status;

@@ -24,21 +24,37 @@ struct mr_pg_keys {
     uint32_t count;
 };
 
-/* Reads of all tables of the publication that need it, as far as the server's WAL goes now. */
-mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                          const char *publication, struct mr_error *ret_error);
+/* What the answers to later questions surely know: the transactions whose commit begins before `end`, and whose numbers are
+ * below `next`. The place alone does not tell. A commit is in the stream as soon as its record is written, but others see it
+ * later, with synchronous replication when the standby has it (xact.c, CommitTransaction: RecordTransactionCommit, which calls
+ * SyncRepWaitForLSN, and only then ProcArrayEndTransaction). */
+struct mr_pg_horizon {
+    mr_lsn end;
+    uint32_t next;
+};
 
-/* True when what was read of the table covers a transaction that commits there; else it is to be asked for. */
-bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid, mr_lsn commit_lsn);
+/* The horizon of questions on that connection: the end of the WAL, and the lowest number that is still in use (manual,
+ * functions-info, pg_snapshot_xmin). With `is_of_rows` the connection keeps the snapshot that the rows themselves are of, which
+ * knows all that they do. */
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+                             struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error);
+
+bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
+                          const struct mr_transaction *transaction);
+
+/* Reads of all tables of the publication that need it. The horizon was read before. */
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                          const char *publication, const struct mr_pg_horizon *horizon,
+                          struct mr_error *ret_error);
+
+/* True when what was read of the table covers the transaction; else it is to be asked for. */
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
+                      const struct mr_transaction *transaction);
 
 /* Reads of one table, so that it covers the transaction. */
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error);
-
-/* The end of the WAL. Read before a question, it bounds what the question's answer surely knows. */
-mr_status mr_pg_wal_end(struct mr_pg_conn *conn, int stop_fd, mr_lsn *ret_lsn,
-                        struct mr_error *ret_error);
 
 /* Waits until questions see what the transaction did: it may be in the stream before that, for long where a synchronous
  * standby is away. MR_ERR_TRANSIENT after ten seconds, MR_AGAIN once `stop_fd` is readable. */

@@ -58,6 +58,18 @@ static void remember_database(struct pg_source *source)
     source->database = MR_STRDUP(mr_pg_database(source->conn));
 }
 
+/* What the catalog tells of the published tables. */
+static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, int stop_fd,
+                             struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    struct mr_pg_horizon horizon;
+    MR_TRY(mr_pg_horizon_read(conn, stop_fd, conn == source->keeper, &horizon, ret_error));
+    MR_TRY(
+        mr_pg_keys_read(&source->keys, conn, stop_fd, options->publication, &horizon, ret_error));
+    return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
+}
+
 static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
                              mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *ret_error)
@@ -71,8 +83,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
     }
-    MR_TRY(mr_pg_keys_read(&source->keys, source->conn, stop_fd, options->publication, ret_error));
-    MR_TRY(mr_pg_captured_read(&source->captured, source->conn, options, stop_fd, ret_error));
+    MR_TRY(read_tables(source, source->conn, stop_fd, ret_error));
     MR_TRY(
         mr_pg_types_read(&source->types, source->conn, stop_fd, options->publication, ret_error));
     remember_database(source);
@@ -327,7 +338,7 @@ static mr_status find_listed(struct pg_source *source, const struct mr_transacti
         return MR_OK;
     }
     enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
-    if (mr_pg_captured_is_stale(&source->captured, view->oid, transaction->commit_lsn)) {
+    if (mr_pg_captured_is_stale(&source->captured, view->oid, transaction)) {
         int stop_fd;
         mr_status status = begin_asking(source, &stop_fd, ret_error);
         if (status == MR_OK) {
@@ -335,8 +346,8 @@ static mr_status find_listed(struct pg_source *source, const struct mr_transacti
             status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
         }
         if (status == MR_OK) {
-            status = mr_pg_captured_read(&source->captured, source->asked, &source->options,
-                                         stop_fd, ret_error);
+            status = mr_pg_captured_ask(&source->captured, source->asked, &source->options, stop_fd,
+                                        view->oid, ret_error);
         }
         if (status != MR_OK) {
             return asked_in_vain(source, view, "parent", status, ret_error);
@@ -367,7 +378,7 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
     if (view->key_count > 0) {
         return MR_OK;
     }
-    if (!mr_pg_keys_cover(&source->keys, view->oid, transaction->commit_lsn)) {
+    if (!mr_pg_keys_cover(&source->keys, view->oid, transaction)) {
         int stop_fd;
         mr_status status = begin_asking(source, &stop_fd, ret_error);
         if (status == MR_OK) {
@@ -383,26 +394,34 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
 
 /* ---- types ---- */
 
-static mr_status ask_type(struct pg_source *source, const struct mr_relation_view *view,
-                          uint32_t oid, struct mr_error *ret_error)
+static mr_status ask_type(struct pg_source *source, const struct mr_transaction *transaction,
+                          const struct mr_relation_view *view, uint32_t oid,
+                          struct mr_error *ret_error)
 {
+    if (source->keeper != NULL) { /* its snapshot is that of the rows */
+        return mr_pg_types_ask(&source->types, source->keeper, source->stop_fd, oid, ret_error);
+    }
     int stop_fd;
     mr_status status = begin_asking(source, &stop_fd, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
+    }
     if (status == MR_OK) {
         status = mr_pg_types_ask(&source->types, source->asked, stop_fd, oid, ret_error);
     }
     return status == MR_OK ? MR_OK : asked_in_vain(source, view, "types", status, ret_error);
 }
 
-static mr_status find_types(void *context, const struct mr_relation_view *view,
-                            struct mr_column_view *columns, struct mr_error *ret_error)
+static mr_status find_types(void *context, const struct mr_transaction *transaction,
+                            const struct mr_relation_view *view, struct mr_column_view *columns,
+                            struct mr_error *ret_error)
 {
     struct pg_source *source = context;
     for (uint32_t i = 0; i < view->column_count; i++) {
         struct mr_column_view *column = &columns[i];
         if (!mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
                               &column->type)) {
-            MR_TRY(ask_type(source, view, column->type_oid, ret_error));
+            MR_TRY(ask_type(source, transaction, view, column->type_oid, ret_error));
             bool found = mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
                                           &column->type);
             if (!found) { /* it was dropped while it was read */
@@ -441,9 +460,7 @@ static mr_status begin_copy(struct pg_source *source, bool is_known, int stop_fd
     }
     source->slot_is_known = true;
     MR_TRY(open_keeper(source, stop_fd, ret_error));
-    MR_TRY(
-        mr_pg_keys_read(&source->keys, source->keeper, stop_fd, options->publication, ret_error));
-    MR_TRY(mr_pg_captured_read(&source->captured, source->keeper, options, stop_fd, ret_error));
+    MR_TRY(read_tables(source, source->keeper, stop_fd, ret_error));
     return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
                           source->copy_slot.attempt, find_key, find_types, source, &source->copy,
                           ret_error);

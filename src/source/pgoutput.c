@@ -326,7 +326,8 @@ static mr_status find_types(struct decoding *decoding, const struct mr_relation_
     if (decoder->types == NULL || view->is_unlisted) {
         return MR_OK;
     }
-    return decoder->types(decoder->types_context, view, decoder->columns, decoding->ret_error);
+    return decoder->types(decoder->types_context, &decoder->transaction, view, decoder->columns,
+                          decoding->ret_error);
 }
 
 static mr_status decode_relation(struct decoding *decoding)

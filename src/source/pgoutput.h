@@ -29,7 +29,8 @@ void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 
 /* Tells what the type of each column is in the end; `columns` are the view's. Any status but MR_OK is what decoding the message
  * then answers; it may come again. */
-typedef mr_status (*mr_pgoutput_types_fn)(void *context, const struct mr_relation_view *view,
+typedef mr_status (*mr_pgoutput_types_fn)(void *context, const struct mr_transaction *transaction,
+                                          const struct mr_relation_view *view,
                                           struct mr_column_view *columns,
                                           struct mr_error *ret_error);
 
