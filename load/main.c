@@ -163,7 +163,7 @@ static void run_steady(struct run *run)
     run_for(run, run->options->num_events != 0 ? 1e9 : run->options->seconds);
 }
 
-/* A third of the time the floor alone, then the burst, then the floor until it is absorbed. */
+/* A third of the time the floor alone, then the burst, then the floor for the rest, and for as long as the burst takes. */
 static void run_burst(struct run *run)
 {
     double seconds = run->options->seconds;
@@ -188,7 +188,8 @@ static void run_burst(struct run *run)
     if (run->burst == NULL) {
         run->report.broken = "NO burst: its writer could not connect";
     }
-    while (run->burst != NULL && !is_over(run) && seconds_since(run->burst_ns) < seconds * 2 / 3) {
+    while (run->burst != NULL && !is_over(run) &&
+           (seconds_since(run->burst_ns) < seconds * 2 / 3 || !load_writers_ended(run->burst))) {
         nanosleep(&(struct timespec){.tv_nsec = TICK_MS * 1000000L}, NULL);
         look(run);
         if (run->report.absorb_s == 0 && run->reader != NULL && load_writers_ended(run->burst) &&

@@ -85,6 +85,13 @@ def test_a_burst_is_absorbed(load):
     assert 2.9 < first < last <= report["duration_s"] + 0.5
 
 
+def test_a_burst_is_written_whole(load):
+    """However short the time that was asked for: the floor goes on until then."""
+    report, _, _ = load("burst", "--rate", "100", "--seconds", "0.3", "--burst-events", "40000", "--burst-transaction", "2000",
+                        "--mix", "100,0,0")
+    assert report["complete"] and report["delivered"] == report["events"] >= 40000
+
+
 def test_a_burst_whose_writer_cannot_connect_is_a_failure(load, database):
     report, process = load.start("burst", "--rate", "500", "--seconds", "9", "--burst-events", "1000")
     eventually(lambda: database.run("SELECT count(*) FROM load_1")[0][0] > 0, 60, "the floor")
