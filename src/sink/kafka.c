@@ -138,10 +138,10 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, int wake_fd, struct m
          * would once more. It is left: the process ends with this error. */
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka producer can't be made: %s", reason);
     }
-    kafka->queue = rd_kafka_queue_get_main(kafka->producer);
+    kafka->events = rd_kafka_queue_get_main(kafka->producer);
     /* An eventfd adds up the eight-byte numbers that are written to it. */
     static const uint64_t one = 1;
-    rd_kafka_queue_io_event_enable(kafka->queue, wake_fd, &one, sizeof(one));
+    rd_kafka_queue_io_event_enable(kafka->events, wake_fd, &one, sizeof(one));
     return MR_OK;
 }
 
@@ -151,15 +151,15 @@ static void kafka_close(struct mr_sink *sink)
     if (kafka->producer == NULL) {
         return;
     }
-    rd_kafka_queue_io_event_enable(kafka->queue, -1, NULL, 0);
+    rd_kafka_queue_io_event_enable(kafka->events, -1, NULL, 0);
     mr_kafka_transaction_abandon(kafka);
     /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */
     rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     mr_kafka_topics_done(&kafka->topics);
-    rd_kafka_queue_destroy(kafka->queue);
+    rd_kafka_queue_destroy(kafka->events);
     rd_kafka_destroy_flags(kafka->producer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     kafka->producer = NULL;
-    kafka->queue = NULL;
+    kafka->events = NULL;
     mr_sink_counts_reset(&kafka->counts);
     atomic_store(&kafka->connected, false);
 }
@@ -256,12 +256,12 @@ static int64_t timestamp_ms(const struct mr_record *record)
 }
 
 /* MR_FULL: librdkafka has no room; reports make some. */
-static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane,
+static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
                          struct mr_record *record, struct mr_error *ret_error)
 {
     /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the pointer. */
     rd_kafka_vu_t arguments[8] = {
-        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = lane->handle},
+        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = queue->handle},
         {.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = RD_KAFKA_PARTITION_UA},
         {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = 0},
         {.vtype = RD_KAFKA_VTYPE_VALUE,
@@ -277,7 +277,7 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
-    mr_kafka_place_next(lane->partition);
+    mr_kafka_place_next(queue->partition);
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
     if (MR_LIKELY(error == NULL)) {
         return MR_OK;
@@ -302,36 +302,36 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
     return RECORD_WIRE_BYTES + headers + record->key_len + record->value_len;
 }
 
-/* Gives librdkafka as much of a lane as one request takes. MR_FULL: it has no room. */
-static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane,
+/* Gives librdkafka as much of a queue as one request takes. MR_FULL: it has no room. */
+static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
                               struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     size_t bytes = 0;
-    while (lane->first != NULL && lane->in_flight < MR_KAFKA_REQUEST_RECORDS) {
-        struct mr_record *record = lane->first;
+    while (queue->first != NULL && queue->in_flight < MR_KAFKA_REQUEST_RECORDS) {
+        struct mr_record *record = queue->first;
         bytes += wire_bytes(kafka, record);
-        if (lane->in_flight > 0 && bytes > kafka->options.batch_bytes) {
+        if (queue->in_flight > 0 && bytes > kafka->options.batch_bytes) {
             break;
         }
-        if ((status = produce(kafka, lane, record, ret_error)) != MR_OK) {
+        if ((status = produce(kafka, queue, record, ret_error)) != MR_OK) {
             break;
         }
-        lane->first = record->next;
-        record->flight = lane;
-        lane->in_flight++;
+        queue->first = record->next;
+        record->flight = queue;
+        queue->in_flight++;
     }
-    lane->last = lane->first == NULL ? &lane->first : lane->last;
-    mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(lane->handle),
+    queue->last = queue->first == NULL ? &queue->first : queue->last;
+    mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(queue->handle),
                          mr_kafka_place_count());
     return status;
 }
 
-static void make_ready(struct mr_kafka_sink *kafka, struct mr_kafka_lane *lane)
+static void make_ready(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue)
 {
-    lane->next = NULL;
-    *kafka->ready_last = lane;
-    kafka->ready_last = &lane->next;
+    queue->next = NULL;
+    *kafka->ready_last = queue;
+    kafka->ready_last = &queue->next;
 }
 
 /* The state that waits to be stored. */
@@ -346,7 +346,7 @@ static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *r
 }
 
 /* What waits goes to librdkafka, unless records before it are on their way to the same partition; then all of it sets
- * out. Left to itself, the first record of a lane would set out alone, and the others wait for its answer. */
+ * out. Left to itself, the first record of a queue would set out alone, and the others wait for its answer. */
 static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     if (mr_kafka_transaction_settles_in_ms(kafka) > 0) {
@@ -355,13 +355,13 @@ static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_err
     mr_status status = MR_OK;
     bool any = false;
     while (kafka->ready != NULL && status == MR_OK) {
-        struct mr_kafka_lane *lane = kafka->ready;
-        status = fill_request(kafka, lane, ret_error);
-        if (lane->in_flight == 0) {
-            break; /* the reports of other lanes make room */
+        struct mr_kafka_queue *queue = kafka->ready;
+        status = fill_request(kafka, queue, ret_error);
+        if (queue->in_flight == 0) {
+            break; /* the reports of other queues make room */
         }
         any = true;
-        kafka->ready = lane->next;
+        kafka->ready = queue->next;
     }
     if (kafka->ready == NULL) {
         kafka->ready_last = &kafka->ready;
@@ -376,7 +376,7 @@ static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_err
     return status == MR_FULL ? MR_OK : status;
 }
 
-/* Records wait in lanes, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
+/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
  * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.0.2 to 2.16). */
 static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
                             struct mr_error *ret_error)
@@ -393,17 +393,17 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
         struct mr_kafka_topic *topic;
         MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
         struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
-        struct mr_kafka_lane *lane =
-            topic->lanes[mr_kafka_place(topic->handle, record, topic->lane_count)];
+        struct mr_kafka_queue *queue =
+            topic->queues[mr_kafka_place(topic->handle, record, topic->queue_count)];
         record->batch = batch;
         record->next = NULL;
-        if (lane->first == NULL && lane->in_flight == 0) {
-            make_ready(kafka, lane);
+        if (queue->first == NULL && queue->in_flight == 0) {
+            make_ready(kafka, queue);
         }
-        *lane->last = record;
-        lane->last = &record->next;
+        *queue->last = record;
+        queue->last = &record->next;
         kafka->unreported++;
-        mr_sink_counts_sent(&kafka->counts, record->topic, lane->partition, topic->lane_count,
+        mr_sink_counts_sent(&kafka->counts, record->topic, queue->partition, topic->queue_count,
                             record->key_len + record->value_len);
     }
     kafka->send_at = 0;
@@ -482,10 +482,10 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
                       const struct mr_record *record)
 {
     struct mr_batch *batch = record->batch;
-    struct mr_kafka_lane *lane = record->flight;
-    MR_ASSERT(batch->pending > 0 && lane->in_flight > 0);
-    if (--lane->in_flight == 0 && lane->first != NULL) {
-        make_ready(kafka, lane);
+    struct mr_kafka_queue *queue = record->flight;
+    MR_ASSERT(batch->pending > 0 && queue->in_flight > 0);
+    if (--queue->in_flight == 0 && queue->first != NULL) {
+        make_ready(kafka, queue);
     }
     mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt), message->partition,
                          message->key_len + message->len);
@@ -557,7 +557,7 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 static mr_status take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_event_t *event;
-    while ((event = rd_kafka_queue_poll(kafka->queue, 0)) != NULL) {
+    while ((event = rd_kafka_queue_poll(kafka->events, 0)) != NULL) {
         switch (rd_kafka_event_type(event)) {
         case RD_KAFKA_EVENT_DR:
             take_reports(kafka, event);

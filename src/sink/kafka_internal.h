@@ -31,7 +31,7 @@ struct mr_kafka_sink {
     struct mr_sink base;
     struct mr_kafka_options options;
     rd_kafka_t *producer;
-    rd_kafka_queue_t *queue;
+    rd_kafka_queue_t *events;
     struct mr_kafka_topics topics;
     mr_sink_done_fn done;
     void *done_context;
@@ -56,9 +56,9 @@ struct mr_kafka_sink {
     char state[MR_STATE_TEXT_MAX]; /* or waits here */
     size_t state_len;              /* 0: none waits */
 
-    uint64_t unreported;         /* records that are not safe yet, the state's included */
-    struct mr_kafka_lane *ready; /* with records that wait, and none in flight */
-    struct mr_kafka_lane **ready_last;
+    uint64_t unreported;          /* records that are not safe yet, the state's included */
+    struct mr_kafka_queue *ready; /* with records that wait, and none in flight */
+    struct mr_kafka_queue **ready_last;
     struct mr_kafka_transaction transaction;
 };
 

@@ -30,10 +30,10 @@ void mr_kafka_topics_done(struct mr_kafka_topics *topics)
         if (topic->handle != NULL) {
             rd_kafka_topic_destroy(topic->handle);
         }
-        for (int32_t j = 0; j < topic->lane_count; j++) {
-            free(topic->lanes[j]);
+        for (int32_t j = 0; j < topic->queue_count; j++) {
+            free(topic->queues[j]);
         }
-        free(topic->lanes);
+        free(topic->queues);
     }
     free(topics->items);
     if (topics->awaited_handle != NULL) {
@@ -254,16 +254,16 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
                           int32_t partitions)
 {
     struct mr_kafka_topic *item = &topics->items[topic->index];
-    if (partitions <= item->lane_count) {
+    if (partitions <= item->queue_count) {
         return;
     }
-    item->lanes = MR_REALLOC(item->lanes, (size_t)partitions * sizeof(*item->lanes));
-    for (; item->lane_count < partitions; item->lane_count++) {
-        struct mr_kafka_lane *lane = MR_NEW(struct mr_kafka_lane);
-        lane->handle = item->handle;
-        lane->partition = item->lane_count;
-        lane->last = &lane->first;
-        item->lanes[item->lane_count] = lane;
+    item->queues = MR_REALLOC(item->queues, (size_t)partitions * sizeof(*item->queues));
+    for (; item->queue_count < partitions; item->queue_count++) {
+        struct mr_kafka_queue *queue = MR_NEW(struct mr_kafka_queue);
+        queue->handle = item->handle;
+        queue->partition = item->queue_count;
+        queue->last = &queue->first;
+        item->queues[item->queue_count] = queue;
     }
 }
 

@@ -11,19 +11,19 @@
 #include "sink/sink.h"
 
 /* What goes to one partition, in order: records that wait, and how many are with librdkafka. */
-struct mr_kafka_lane {
+struct mr_kafka_queue {
     rd_kafka_topic_t *handle;
     int32_t partition;
     uint32_t in_flight;
     struct mr_record *first;
     struct mr_record **last;
-    struct mr_kafka_lane *next; /* of those that are ready */
+    struct mr_kafka_queue *next; /* of those that are ready */
 };
 
 struct mr_kafka_topic {
     rd_kafka_topic_t *handle;
-    struct mr_kafka_lane **lanes;
-    int32_t lane_count;
+    struct mr_kafka_queue **queues;
+    int32_t queue_count;
 };
 
 struct mr_kafka_topics {
