@@ -42,6 +42,8 @@ static int ask(const struct mr_arguments *arguments, const struct mr_http_option
     }
     mr_status status = arguments->command == MR_COMMAND_PROFILE
                            ? mr_ask_profile(server, &arguments->profile, stdout, &error)
+                       : arguments->command == MR_COMMAND_RELOAD
+                           ? mr_ask_reload(server, arguments->dry_run, stdout, &error)
                            : mr_ask_status(server, stdout, &error);
     if (status != MR_OK) {
         fprintf(stderr, "millrace: %s\n", error.text);
@@ -106,6 +108,7 @@ int main(int argc, char **argv)
     case MR_COMMAND_TOP:
     case MR_COMMAND_HEALTH:
     case MR_COMMAND_PROFILE:
+    case MR_COMMAND_RELOAD:
         return arguments.diff ? diff_command(&arguments) : ask_command(&arguments);
     default:
         return run_command(&arguments);

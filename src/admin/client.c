@@ -72,9 +72,9 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
     }
 }
 
-mr_status mr_client_get(const struct mr_http_options *server, const char *path, long timeout_ms,
-                        char **ret_body, size_t *ret_len, long *ret_http_status,
-                        struct mr_error *ret_error)
+static mr_status ask(const struct mr_http_options *server, const char *path, bool posts,
+                     long timeout_ms, char **ret_body, size_t *ret_len, long *ret_http_status,
+                     struct mr_error *ret_error)
 {
     char url[MR_ADDRESS_HOST_MAX + 256];
     make_url(server, path, url, sizeof(url));
@@ -83,6 +83,9 @@ mr_status mr_client_get(const struct mr_http_options *server, const char *path, 
     CURL *curl = curl_easy_init();
     MR_ASSERT(curl != NULL);
     set_up(curl, server, url, timeout_ms);
+    if (posts) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+    }
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
@@ -105,4 +108,17 @@ mr_status mr_client_get(const struct mr_http_options *server, const char *path, 
         *ret_len = answer.len;
     }
     return MR_OK;
+}
+
+mr_status mr_client_get(const struct mr_http_options *server, const char *path, long timeout_ms,
+                        char **ret_body, size_t *ret_len, long *ret_http_status,
+                        struct mr_error *ret_error)
+{
+    return ask(server, path, false, timeout_ms, ret_body, ret_len, ret_http_status, ret_error);
+}
+
+mr_status mr_client_post(const struct mr_http_options *server, const char *path, long timeout_ms,
+                         char **ret_body, long *ret_http_status, struct mr_error *ret_error)
+{
+    return ask(server, path, true, timeout_ms, ret_body, NULL, ret_http_status, ret_error);
 }

@@ -2,6 +2,8 @@
 #ifndef MR_ADMIN_PAGES_H
 #define MR_ADMIN_PAGES_H
 
+#include <pthread.h>
+
 #include "admin/http.h"
 #include "admin/monitor.h"
 
@@ -12,6 +14,7 @@ struct mr_pages {
     const char *slot;
     const char *publication;
     const char *sink;          /* "kafka" */
+    pthread_mutex_t *lock;     /* of the two below, where they may change; else NULL */
     const char *configuration; /* a JSON object, without secrets */
     const char *origins; /* a JSON object: of each option that is set, "line 12 of config.toml" */
     const struct mr_table_counts *last_events; /* NULL: events are nobody's to read */

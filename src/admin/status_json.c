@@ -271,6 +271,18 @@ static void add_links(cJSON *root, const struct mr_http *http)
     }
 }
 
+static void add_configuration(cJSON *root, const struct mr_pages *pages)
+{
+    if (pages->lock != NULL) {
+        pthread_mutex_lock(pages->lock);
+    }
+    cJSON_AddItemToObject(root, "configuration", cJSON_CreateRaw(pages->configuration));
+    cJSON_AddItemToObject(root, "configuration_origins", cJSON_CreateRaw(pages->origins));
+    if (pages->lock != NULL) {
+        pthread_mutex_unlock(pages->lock);
+    }
+}
+
 char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
                      uint32_t tables_max, size_t *ret_len)
 {
@@ -294,8 +306,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_events(root, snapshot);
     add_process(root, &snapshot->process);
     add_links(root, pages->http);
-    cJSON_AddItemToObject(root, "configuration", cJSON_CreateRaw(pages->configuration));
-    cJSON_AddItemToObject(root, "configuration_origins", cJSON_CreateRaw(pages->origins));
+    add_configuration(root, pages);
     cJSON_AddBoolToObject(root, "last_events", pages->last_events != NULL);
     if (pages->profiler_seconds != NULL) {
         add_number(root, "profiler_seconds", pages->profiler_seconds());

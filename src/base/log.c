@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include "base/json.h"
 #include "base/log_writer.h"
 
-static enum mr_log_level log_level = MR_LOG_INFO;
+static _Atomic int log_level = MR_LOG_INFO;
 static enum mr_log_format log_format = MR_LOG_TEXT;
 static mr_log_observer_fn log_observer;
 static void *log_observer_context;
@@ -160,9 +161,14 @@ static size_t format_dropped(char bytes[MR_LOG_LINE_MAX], uint64_t dropped)
 
 void mr_log_configure(enum mr_log_level level, enum mr_log_format form)
 {
-    log_level = level;
+    mr_log_set_level(level);
     log_format = form;
     mr_log_writer_tell(format_dropped);
+}
+
+void mr_log_set_level(enum mr_log_level level)
+{
+    atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
 }
 
 void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_t size)
@@ -191,7 +197,7 @@ void mr_log_write(enum mr_log_level level, const char *event, const char *senten
     if (log_observer != NULL && level >= MR_LOG_INFO) {
         log_observer(log_observer_context, level, event, sentence, fields);
     }
-    if (level < log_level) {
+    if ((int)level < atomic_load_explicit(&log_level, memory_order_relaxed)) {
         return;
     }
     int saved_errno = errno;

@@ -15,6 +15,9 @@ enum mr_log_format { MR_LOG_TEXT, MR_LOG_JSON };
 /* Before the first thread. The defaults are INFO and TEXT. */
 void mr_log_configure(enum mr_log_level level, enum mr_log_format form);
 
+/* Any time. */
+void mr_log_set_level(enum mr_log_level level);
+
 /* Starts the thread that writes / lets it write what is there, for a second at most. In between a record
  * costs its caller a copy; without the thread it is written directly, or dropped. Main thread. */
 void mr_log_start(void);

@@ -56,6 +56,9 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
     case MR_CLI_READY:
         ret->ready = true;
         break;
+    case MR_CLI_DRY_RUN:
+        ret->dry_run = true;
+        break;
     case MR_CLI_SECONDS:
         return parse_small(name, seconds);
     case MR_CLI_FREQUENCY:

@@ -11,7 +11,7 @@
 /* `millrace run`: streams until SIGTERM, or until all has failed that is tried again. */
 mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
 
-/* SIGTERM and SIGINT come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
+/* SIGTERM, SIGINT and SIGHUP come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
 int mr_cli_signals(void);
 
 /* `millrace record`: until a signal, or what the options say. Prints to standard error. */
@@ -32,6 +32,11 @@ mr_status mr_ask_status(const struct mr_http_options *server, FILE *to, struct m
 
 /* `millrace top`: the state, drawn again each second until SIGINT or a "q"; goes on while millrace is away. */
 void mr_ask_top(const struct mr_http_options *server, FILE *to);
+
+/* `millrace reload`: has a running millrace read its file again (`dry_run`: only look), and prints what changed. An error
+ * says why nothing did. */
+mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE *to,
+                        struct mr_error *ret_error);
 
 enum mr_ask_profile_kind { MR_ASK_PROFILE_CPU, MR_ASK_PROFILE_HEAP };
 

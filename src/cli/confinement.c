@@ -114,6 +114,7 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
         add(paths, system_folders[i], MR_CONFINE_READ);
     }
     add_read(paths, "/proc/self/exe");
+    add_read(paths, config->path); /* a reload reads it again */
     dl_iterate_phdr(add_library, paths);
     for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
         add_read(paths, getenv(variables[i]));

@@ -13,6 +13,7 @@
 #include "admin/pages.h"
 #include "cli/cli.h"
 #include "cli/confinement.h"
+#include "cli/reload.h"
 #include "cli/versions.h"
 #include "profiler/profiling.h"
 
@@ -37,8 +38,10 @@ struct app {
     struct mr_monitor *monitor;
     struct mr_http *http; /* NULL: not wanted */
     struct mr_pages pages;
-    char *configuration; /* behind `pages` */
+    pthread_mutex_t pages_lock;
+    char *configuration; /* behind `pages`, as at the start */
     char *origins;
+    struct mr_reload *reload;
 };
 
 /* The database's name is known once the source is open. */
@@ -118,8 +121,9 @@ static void http_wire(struct app *app)
     if (!app->config->http.enabled) {
         return;
     }
-    app->configuration = mr_config_json(app->config);
-    app->origins = mr_config_origins_json(app->config);
+    app->configuration = mr_config_json(app->config, NULL);
+    app->origins = mr_config_origins_json(app->config, NULL);
+    pthread_mutex_init(&app->pages_lock, NULL);
     app->http = mr_http_new(&app->config->http);
     app->pages = (struct mr_pages){
         .monitor = app->monitor,
@@ -127,6 +131,7 @@ static void http_wire(struct app *app)
         .slot = app->config->source.slot,
         .publication = app->config->source.publication,
         .sink = app->sink->ops->name,
+        .lock = &app->pages_lock,
         .configuration = app->configuration,
         .origins = app->origins,
         .last_events = app->config->values.http_last_events != 0 ? app->table_counts : NULL,
@@ -151,6 +156,7 @@ static void watchers_stop(struct app *app)
 
 static void app_free(struct app *app)
 {
+    mr_reload_free(app->reload);
     free(app->configuration);
     free(app->origins);
     mr_monitor_free(app->monitor);
@@ -171,6 +177,7 @@ int mr_cli_signals(void)
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGHUP);
     sigprocmask(SIG_BLOCK, &wanted, NULL);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -199,10 +206,11 @@ static void leave_after(uint32_t wait_ms)
     }
 }
 
-/* Passes stop signals on until the pipeline has ended. The second one leaves no time for anything. */
-static void wait_for_end(struct mr_pipeline *pipeline, uint32_t deadline_ms, int signal_fd,
-                         int done_fd)
+/* Passes signals on until the pipeline has ended. The second stop leaves no time for anything. */
+static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
 {
+    uint32_t left_ms = 0;
+    bool stopped = false;
     struct pollfd fds[2] = {
         {.fd = done_fd, .events = POLLIN},
         {.fd = signal_fd, .events = POLLIN},
@@ -213,11 +221,19 @@ static void wait_for_end(struct mr_pipeline *pipeline, uint32_t deadline_ms, int
         }
         struct signalfd_siginfo info;
         while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+            if (info.ssi_signo == SIGHUP) {
+                mr_reload_ask(app->reload);
+                continue;
+            }
             mr_log(MR_LOG_INFO, "stopping", "asked to stop: delivering what was read",
                    MR_LOG_INT("signal", info.ssi_signo));
-            mr_pipeline_stop(pipeline);
-            leave_after(deadline_ms + LEAVE_MS);
-            deadline_ms = 0;
+            mr_pipeline_stop(app->pipeline);
+            if (!stopped) {
+                left_ms = mr_pipeline_shutdown_ms(app->pipeline);
+            }
+            leave_after(left_ms + LEAVE_MS);
+            left_ms = 0;
+            stopped = true;
         }
     }
 }
@@ -257,6 +273,8 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_log_start();
     app_wire(app);
     http_wire(app);
+    app->reload = mr_reload_new(app->config, app->pipeline, app->http,
+                                app->http == NULL ? NULL : &app->pages);
     struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),
@@ -273,7 +291,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     }
     if (status == MR_OK) {
-        wait_for_end(app->pipeline, app->config->pipeline.shutdown_deadline_ms, signal_fd, done_fd);
+        wait_for_end(app, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
     }
     watchers_stop(app);

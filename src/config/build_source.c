@@ -128,13 +128,14 @@ static uint64_t add_list(uint64_t hash, const char *const *texts, uint32_t count
 
 /* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of them would deliver other
  * events than the one whose place it takes. */
-void mr_config_name_pipeline(struct mr_config *config)
+static char *pipeline_name(const struct mr_config *config,
+                           const struct mr_pg_source_options *source)
 {
     const struct mr_config_values *values = &config->values;
-    uint32_t count = config->source.table_count;
+    uint32_t count = source->table_count;
     char **tables = MR_NEW_ARRAY(char *, count);
     for (uint32_t i = 0; i < count; i++) {
-        const struct mr_table_name *table = &config->source.tables[i];
+        const struct mr_table_name *table = &source->tables[i];
         size_t size = strlen(table->schema) + strlen(table->table) + 2;
         tables[i] = MR_ALLOC(size);
         snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
@@ -162,7 +163,17 @@ void mr_config_name_pipeline(struct mr_config *config)
     }
     free(tables);
     enum { HEX_SIZE = 17 };
-    char *name = mr_config_keep(config, MR_ALLOC(HEX_SIZE));
+    char *name = MR_ALLOC(HEX_SIZE);
     snprintf(name, HEX_SIZE, "%016" PRIx64, hash);
-    config->source.pipeline = name;
+    return name;
+}
+
+void mr_config_name_pipeline(struct mr_config *config)
+{
+    config->source.pipeline = mr_config_keep(config, pipeline_name(config, &config->source));
+}
+
+void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *wanted)
+{
+    wanted->source.pipeline = mr_config_keep(wanted, pipeline_name(running, &wanted->source));
 }

@@ -54,11 +54,8 @@ static struct mr_config *config_new(const char *name)
 
 typedef mr_status (*build_fn)(struct mr_config *config);
 
-static mr_status load_text(const char *name, const char *text, size_t len, build_fn finish,
-                           struct mr_config **ret_config)
+static mr_status read_text(struct mr_config *config, const char *text, size_t len, build_fn finish)
 {
-    struct mr_config *config = config_new(name);
-    *ret_config = config;
     uint32_t line = 0;
     char reason[512];
     struct mr_toml_node *root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
@@ -75,7 +72,8 @@ static mr_status load_text(const char *name, const char *text, size_t len, build
 mr_status mr_config_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config)
 {
-    return load_text(name, text, len, build, ret_config);
+    *ret_config = config_new(name);
+    return read_text(*ret_config, text, len, build);
 }
 
 /* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
@@ -124,26 +122,43 @@ static char *read_whole(const char *path, size_t *ret_len, char *ret_reason, siz
     return text;
 }
 
-static mr_status load_file(const char *path, build_fn finish, struct mr_config **ret_config)
+static mr_status load_file(const char *path, build_fn finish, bool without_secrets,
+                           struct mr_config **ret_config)
 {
+    struct mr_config *config = config_new(path);
+    *ret_config = config;
+    config->path = path;
+    config->problems.without_secrets = without_secrets;
     size_t len;
     char reason[128];
     char *text = read_whole(path, &len, reason, sizeof(reason));
     if (text == NULL) {
-        *ret_config = config_new(path);
-        mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
-        PROBLEM(*ret_config, 0,
-                "the file can't be read: %s; give the path of a TOML file to --config", reason);
+        mr_values_read(&config->values, NULL, &config->problems);
+        PROBLEM(config, 0, "the file can't be read: %s; give the path of a TOML file to --config",
+                reason);
         return MR_ERR_CONFIG;
     }
-    mr_status status = load_text(path, text, len, finish, ret_config);
+    mr_status status = read_text(config, text, len, finish);
     free(text);
     return status;
 }
 
 mr_status mr_config_load(const char *path, struct mr_config **ret_config)
 {
-    return path == NULL ? load_environment(ret_config) : load_file(path, build, ret_config);
+    return path == NULL ? load_environment(ret_config) : load_file(path, build, false, ret_config);
+}
+
+mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config)
+{
+    if (running->path != NULL) {
+        return load_file(running->path, build, true, ret_config);
+    }
+    *ret_config = config_new("environment");
+    mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
+    PROBLEM(*ret_config, 0,
+            "there is no file to read again, for millrace was started without one; start it with "
+            "--config FILE");
+    return MR_ERR_CONFIG;
 }
 
 static mr_status build_http_alone(struct mr_config *config)
@@ -157,7 +172,7 @@ static mr_status build_http_alone(struct mr_config *config)
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
 {
     if (path != NULL) {
-        return load_file(path, build_http_alone, ret_config);
+        return load_file(path, build_http_alone, false, ret_config);
     }
     *ret_config = config_new("defaults");
     mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);

@@ -33,6 +33,7 @@ struct mr_config {
     enum mr_log_level log_level;
     enum mr_log_format log_format;
 
+    const char *path; /* the file's, of the caller; NULL: there is none */
     struct mr_config_values values;
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
     void **memory;               /* everything allocated for the structs above */
@@ -58,11 +59,36 @@ void mr_config_free(struct mr_config *config);
 /* One "file:line: sentence" a problem. */
 void mr_config_print_problems(const struct mr_config *config, FILE *to);
 
-/* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. */
-char *mr_config_json(const struct mr_config *config);
+/* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. `reloaded`: the file as it
+ * was read anew last, or NULL. */
+char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded);
 
 /* Of each option that is not at its default: where it was set, {"topic_prefix":"line 2 of config.toml"}; malloc'ed. */
-char *mr_config_origins_json(const struct mr_config *config);
+char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded);
+
+/* ---- a file that is read anew ---- */
+
+/* Reads `running`'s file again, but none of its secrets, which are those of the start. As mr_config_load otherwise. Any
+ * thread. */
+mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config);
+
+/* Whether the option, by its place in options.def, may change while the stream runs. */
+bool mr_config_is_live(uint32_t index);
+
+/* One option that differs; `live`: it may change now, else with a restart. "streams" and "sink.kafka.properties" stand
+ * for all they hold. */
+typedef void (*mr_config_difference_fn)(void *context, const char *path, bool live);
+
+/* What in `wanted` can't be left for a restart while the rest changes now: a sentence, or NULL. */
+const char *mr_config_reload_fault(const struct mr_config *running, const struct mr_config *wanted);
+
+/* `wanted` is the pipeline of `running` with other tables: its source's name for it says so. */
+void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *wanted);
+
+/* Tells what is different in `wanted` from what is in effect. */
+void mr_config_differences(const struct mr_config *running, const struct mr_config *reloaded,
+                           const struct mr_config *wanted, mr_config_difference_fn tell,
+                           void *context);
 
 /* docs/configuration.md, and the list of `millrace help options`. */
 void mr_config_print_reference(FILE *to);

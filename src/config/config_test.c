@@ -140,12 +140,12 @@ static void test_http_options(void **state)
         if (cases[i].problem != NULL) {
             assert_non_null(strstr(config->problems.items[0].text, cases[i].problem));
         } else {
-            char *json = mr_config_json(config);
+            char *json = mr_config_json(config, NULL);
             assert_non_null(strstr(json, "\"tables\":[\"t\"]"));
             assert_non_null(strstr(json, "\"sink.type\":\"discard\""));
             assert_null(strstr(json, "sesame"));
             free(json);
-            json = mr_config_origins_json(config);
+            json = mr_config_origins_json(config, NULL);
             assert_non_null(strstr(json, "\"sink.type\":\"line 2 of "));
             assert_null(strstr(json, "log.level")); /* a default */
             free(json);

@@ -128,11 +128,18 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
     return cJSON_CreateNumber((double)*(const int64_t *)field);
 }
 
-char *mr_config_origins_json(const struct mr_config *config)
+/* Whose value of the option is in effect. */
+static const struct mr_config *in_effect(const struct mr_config *config,
+                                         const struct mr_config *reloaded, uint32_t index)
+{
+    return reloaded != NULL && mr_config_is_live(index) ? reloaded : config;
+}
+
+char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded)
 {
     cJSON *object = cJSON_CreateObject();
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        uint32_t line = config->values.lines[i];
+        uint32_t line = in_effect(config, reloaded, i)->values.lines[i];
         char origin[320];
         snprintf(origin, sizeof(origin), "line %u of %s", line, config->problems.name);
         if (line != 0) {
@@ -148,18 +155,14 @@ char *mr_config_origins_json(const struct mr_config *config)
     return text;
 }
 
-char *mr_config_json(const struct mr_config *config)
+char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded)
 {
     const struct mr_config_values *values = &config->values;
-    const void *const fields[] = {
-#define MR_OPTION(path, kind, field, fallback, low, high, text) &values->field,
-#include "config/options.def"
-#undef MR_OPTION
-    };
     cJSON *object = cJSON_CreateObject();
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
-        cJSON_AddItemToObject(object, option->path, json_of_value(option, fields[i]));
+        const void *field = mr_value_of(&in_effect(config, reloaded, i)->values, i);
+        cJSON_AddItemToObject(object, option->path, json_of_value(option, field));
     }
     cJSON *properties = cJSON_AddObjectToObject(object, "sink.kafka.properties");
     for (uint32_t i = 0; i < values->property_count; i++) {

@@ -84,6 +84,9 @@ char *mr_secret_read(const char *what, const char *env, const char *file, uint32
                        "the %s is given by a variable and by a file; keep one of the two", what);
         return NULL;
     }
+    if (problems->without_secrets) {
+        return env[0] == '\0' && file[0] == '\0' ? NULL : MR_STRDUP("");
+    }
     if (env[0] != '\0') {
         return read_env(what, env, line, problems);
     }
@@ -93,7 +96,7 @@ char *mr_secret_read(const char *what, const char *env, const char *file, uint32
 char *mr_public_file_read(const char *what, const char *file, uint32_t line,
                           struct mr_problems *problems)
 {
-    return read_file(what, file, false, line, problems);
+    return problems->without_secrets ? MR_STRDUP("") : read_file(what, file, false, line, problems);
 }
 
 bool mr_secret_in_conninfo(const char *conninfo)

@@ -40,6 +40,11 @@ static void *value_at(struct mr_config_values *values, uint32_t index)
     return (char *)values + offsets[index];
 }
 
+const void *mr_value_of(const struct mr_config_values *values, uint32_t index)
+{
+    return value_at((struct mr_config_values *)(uintptr_t)values, index);
+}
+
 /* ---- problems ---- */
 
 void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,

@@ -72,7 +72,11 @@ struct mr_problems {
     struct mr_problem *items;
     uint32_t count;
     uint32_t errors;
+    bool without_secrets; /* they were read at the start and can't be read again: each is "" */
 };
+
+/* The field of an option: a char *, struct mr_strings or int64_t, as its kind says. */
+const void *mr_value_of(const struct mr_config_values *values, uint32_t index);
 
 void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
                     ...) MR_PRINTF(4, 5);

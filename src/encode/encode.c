@@ -22,6 +22,14 @@ static void text_set_escaped(struct mr_encoder *encoder, struct mr_text *text, c
     text->len = (size_t)(out.at - text->data);
 }
 
+static void name_dead_letter(struct mr_encoder *encoder)
+{
+    const struct mr_encode_options *options = &encoder->options;
+    encoder->dead_letter_topic = options->oversize == MR_OVERSIZE_DEAD_LETTER
+                                     ? mr_topics_intern(encoder->topics, options->dead_letter_topic)
+                                     : NULL;
+}
+
 struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics)
 {
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
@@ -37,12 +45,20 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
     encoder->message_topic = mr_topics_intern(topics, message_topic);
     free(message_topic);
-    if (options->oversize == MR_OVERSIZE_DEAD_LETTER) {
-        encoder->dead_letter_topic = mr_topics_intern(topics, options->dead_letter_topic);
-    }
+    name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
     return encoder;
+}
+
+static void forget_plans(struct mr_encoder *encoder)
+{
+    for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
+        mr_plan_free(encoder->plans[i]);
+        encoder->plans[i] = NULL;
+    }
+    encoder->plan_count = 0;
+    encoder->last_plan = NULL;
 }
 
 void mr_encoder_free(struct mr_encoder *encoder)
@@ -50,9 +66,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     if (encoder == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
-        mr_plan_free(encoder->plans[i]);
-    }
+    forget_plans(encoder);
     free(encoder->plans);
     free(encoder->database.data);
     free(encoder->prefix.data);
@@ -65,6 +79,19 @@ void mr_encoder_free(struct mr_encoder *encoder)
 struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder)
 {
     return mr_encoder_new(&encoder->options, encoder->topics);
+}
+
+void mr_encoder_change(struct mr_encoder *encoder, const struct mr_encode_options *options)
+{
+    forget_plans(encoder);
+    encoder->options.routes = options->routes;
+    encoder->options.route_count = options->route_count;
+    encoder->options.routes_only = options->routes_only;
+    encoder->options.skipped_operations = options->skipped_operations;
+    encoder->options.tombstones = options->tombstones;
+    encoder->options.oversize = options->oversize;
+    encoder->options.dead_letter_topic = options->dead_letter_topic;
+    name_dead_letter(encoder);
 }
 
 mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation *relation,

@@ -112,6 +112,10 @@ void mr_encoder_free(struct mr_encoder *encoder);
  * one does: on the source thread only (mr_encoder_topic). */
 struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder);
 
+/* From now on `options` hold, whose strings are the caller's: routes, skipped operations, tombstones and what becomes of
+ * large records; the others stay as they are. On the source thread only, while nobody else encodes. */
+void mr_encoder_change(struct mr_encoder *encoder, const struct mr_encode_options *options);
+
 /* Makes the relation's plan. `*ret_topic`: where its events of that operation go; NULL: they are not passed on. */
 mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation *relation,
                            enum mr_op op, const struct mr_topic **ret_topic,

@@ -116,6 +116,40 @@ static bool deadline_passed(const struct mr_intake *intake)
            (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > intake->stop_deadline_ns);
 }
 
+/* The four numbers. Other threads read them. */
+static void change_numbers(struct mr_pipeline_options *options,
+                           const struct mr_pipeline_options *wanted)
+{
+    atomic_store(&options->latency_us, wanted->latency_us);
+    atomic_store(&options->status_interval_ms, wanted->status_interval_ms);
+    atomic_store(&options->shutdown_deadline_ms, wanted->shutdown_deadline_ms);
+    atomic_store(&options->backoff_max_ms, wanted->backoff_max_ms);
+}
+
+mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
+                           struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (atomic_load(&pipeline->copy.state) == MR_COPY_RUNNING) {
+        return mr_fail(ret_error, MR_AGAIN,
+                       "existing rows are being copied; ask again when that is done");
+    }
+    MR_ASSERT(!intake->in_transaction);
+    if (change->options != NULL) {
+        change_numbers(&pipeline->options, change->options);
+    }
+    if (change->encode != NULL) {
+        for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+            mr_encoder_change(pipeline->lanes[i].encoder, change->encode);
+            pipeline->lanes[i].oversizer.policy = change->encode->oversize;
+        }
+    }
+    if (change->source != NULL) {
+        mr_intake_change_source(intake, change->source);
+    }
+    return MR_OK;
+}
+
 /* Streams until a stop finds a moment between transactions, or something fatal happens. */
 static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
 {
@@ -217,6 +251,7 @@ void *mr_intake_main(void *context)
     prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
     struct mr_intake intake;
     mr_intake_init(&intake, pipeline);
+    pipeline->intake = &intake;
     pipeline->source_status = run(&intake, &pipeline->source_error);
     mr_mailbox_close(&pipeline->mailbox);
     if (mr_handshake_is_claimed(intake.state)) {

@@ -147,6 +147,9 @@ mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
 /* Begins anew when the sink has. */
 void mr_intake_follow_session(struct mr_intake *intake);
 
+/* What is streamed changes, as the source's `options` say. The stream begins anew where it is, on another connection. */
+void mr_intake_change_source(struct mr_intake *intake, const void *options);
+
 /* Copies existing rows, if any are to be copied: copy.c. */
 mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error);
 

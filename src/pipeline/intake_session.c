@@ -178,6 +178,17 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
     return MR_OK;
 }
 
+/* On one connection a server streams once: its flags of an ended stream stay (walsender.c, streamingDoneSending in
+ * StartLogicalReplication). */
+void mr_intake_change_source(struct mr_intake *intake, const void *options)
+{
+    struct mr_source *source = intake->pipeline->source;
+    if (mr_handshake_is_claimed(intake->state)) {
+        mr_intake_disconnect(intake, 0);
+    }
+    source->ops->change(source, options);
+}
+
 mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error)
 {
     switch (intake->state) {

@@ -163,6 +163,34 @@ mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *comma
                           ret_error);
 }
 
+uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline)
+{
+    return pipeline->options.shutdown_deadline_ms;
+}
+
+struct change {
+    struct mr_command command;
+    struct mr_pipeline *pipeline;
+    const struct mr_pipeline_change *wanted;
+};
+
+static mr_status run_change(struct mr_command *command, struct mr_error *ret_error)
+{
+    const struct change *change = (const struct change *)command;
+    return mr_intake_change(change->pipeline->intake, change->wanted, ret_error);
+}
+
+mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipeline_change *change,
+                             uint32_t deadline_ms, struct mr_error *ret_error)
+{
+    struct change asked = {
+        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_change},
+        .pipeline = pipeline,
+        .wanted = change,
+    };
+    return mr_pipeline_ask(pipeline, &asked.command, deadline_ms, ret_error);
+}
+
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)
 {
     MR_ASSERT(pipeline->started);

@@ -29,10 +29,12 @@ struct mr_pipeline_options {
     size_t change_bytes_max; /* of one change's records */
     uint64_t memory_bytes;   /* the budget, for whoever looks (pipeline/memory) */
     size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
-    uint32_t latency_us; /* what latency may cost: how long rows may gather before they set out */
-    uint32_t status_interval_ms;
-    uint32_t shutdown_deadline_ms;
-    uint32_t backoff_max_ms;
+    /* These four may change while it runs (mr_pipeline_change). */
+    _Atomic uint32_t
+        latency_us; /* what latency may cost: how long rows may gather before they set out */
+    _Atomic uint32_t status_interval_ms;
+    _Atomic uint32_t shutdown_deadline_ms;
+    _Atomic uint32_t backoff_max_ms;
     uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
     uint64_t
         stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
@@ -64,6 +66,22 @@ void mr_pipeline_stop(struct mr_pipeline *pipeline);
 /* Has the source thread run a command, and waits for its answer; as mr_mailbox_ask. */
 mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *command,
                           uint32_t deadline_ms, struct mr_error *ret_error);
+
+/* How long an orderly end may take. Any thread. */
+uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline);
+
+/* What is to be different from now on. All of it is the caller's, and outlives the pipeline or the next change of its kind. */
+struct mr_pipeline_change {
+    const struct mr_pipeline_options *options; /* the four that may change; NULL: none */
+    const struct mr_encode_options *encode;    /* as mr_encoder_change; NULL: nothing */
+    const void *source; /* the source's options, if what is streamed changes; NULL: it stays */
+};
+
+/* Makes a change between two transactions: what is received behind it is as it says, all before as it was. MR_AGAIN:
+ * existing rows are being copied, or the pipeline ends. MR_ERR_DEADLINE: there was no such moment in time. After an error
+ * nothing has changed. Any thread. */
+mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipeline_change *change,
+                             uint32_t deadline_ms, struct mr_error *ret_error);
 
 /* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);

@@ -26,6 +26,8 @@ struct mr_copy_progress {
     _Atomic int64_t begun_ns, ended_ns;
 };
 
+struct mr_intake;
+
 struct mr_pipeline {
     struct mr_pipeline_options options;
     struct mr_source *source;
@@ -73,6 +75,7 @@ struct mr_pipeline {
     _Atomic bool sink_poisoned; /* the sink has refused a record, and is asked again */
 
     struct mr_mailbox mailbox; /* of the source thread */
+    struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
     struct mr_copy_progress copy;
 
     pthread_mutex_t identity_lock; /* a few times a second */
@@ -107,6 +110,10 @@ struct mr_pipeline {
 
 /* Rows handed over by those that copy, of all attempts. */
 uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline);
+
+/* Makes the change, on the source thread. */
+mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
+                           struct mr_error *ret_error);
 
 /* Thread functions. */
 void *mr_intake_main(void *pipeline);

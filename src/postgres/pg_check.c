@@ -315,3 +315,35 @@ void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn repor
     check_all(&check);
     mr_pg_close(check.conn);
 }
+
+static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_pg_source_options *added, int stop_fd,
+                              mr_finding_fn report, void *context, struct mr_error *ret_error)
+{
+    bool standby;
+    MR_TRY(mr_pg_has_standby(conn, options, stop_fd, &standby, ret_error));
+    if (standby) {
+        return mr_fail(ret_error, MR_AGAIN,
+                       "another instance stands by, and could take the stream over with the old "
+                       "tables: stop that one, reload, and start it again");
+    }
+    if (added->table_count == 0) {
+        return MR_OK;
+    }
+    struct mr_pg_facts facts;
+    MR_TRY(mr_pg_facts_read(conn, added, stop_fd, &facts, ret_error));
+    mr_pg_rules_of_tables(&facts, report, context);
+    mr_pg_facts_done(&facts);
+    return MR_OK;
+}
+
+mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
+                             const struct mr_pg_source_options *added, int stop_fd,
+                             mr_finding_fn report, void *context, struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
+    mr_status status = check_change(conn, options, added, stop_fd, report, context, ret_error);
+    mr_pg_close(conn);
+    return status;
+}

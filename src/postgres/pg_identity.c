@@ -42,12 +42,29 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     return MR_OK;
 }
 
+/* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
+static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
+                             " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
+
+mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                            int stop_fd, bool *ret_standby, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a WHERE a.database ="
+                         " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a");
+    mr_text_format(&sql, key_of, "a", "a", "a", "a");
+    add_lock_key(&sql, options, true);
+    static const struct mr_pg_shape shape = {"the lock's holders", "b", 1, 1};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_standby = mr_pg_result_true(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
 mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
 {
-    /* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
-    static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
-                                 " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
                          " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND b");

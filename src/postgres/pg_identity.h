@@ -15,6 +15,10 @@ struct mr_pg_owner {
 mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error);
 
+/* Whether more than one instance of the pipeline is there. */
+mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                            int stop_fd, bool *ret_standby, struct mr_error *ret_error);
+
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
  * with it. So a standby takes over within a tenth of a second of the first one's end. A second lock, shared, says which
  * pipeline it is: one that finds another pipeline's instance at work is refused (MR_ERR_CONFIG) after two seconds. MR_AGAIN once

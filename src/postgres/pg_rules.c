@@ -418,3 +418,10 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
     rule_keys(&rules);
     rule_slot(&rules);
 }
+
+void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context)
+{
+    const struct rules rules = {
+        .to = {.report = report, .context = context}, .facts = facts, .options = facts->options};
+    rule_tables(&rules);
+}

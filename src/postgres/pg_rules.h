@@ -43,6 +43,9 @@ static inline bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
 
+/* The rules of tables alone, as for a stream that is to begin. */
+void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
+
 /* Whoever reports. `remedy` may be NULL. */
 struct mr_pg_reporter {
     mr_finding_fn report;

@@ -37,6 +37,13 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                          const struct mr_pg_copy_slot *slot, int stop_fd,
                          struct mr_error *ret_error);
 
+/* Asks PostgreSQL, by a connection of its own, whether the tables of a stream that runs as `options` say may change.
+ * Reports what the rules find of those that are `added`, as for a new stream. MR_AGAIN: not while another instance stands
+ * by; other errors: it could not be asked. Any thread. */
+mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
+                             const struct mr_pg_source_options *added, int stop_fd,
+                             mr_finding_fn report, void *context, struct mr_error *ret_error);
+
 /* Looks at everything that could keep the stream from starting or from being complete and reports each
  * finding; connects by itself (ordinary and replication connection) and changes nothing. */
 void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context);

@@ -121,6 +121,16 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     return close_if(source, status);
 }
 
+static void pg_source_change(struct mr_source *base, const void *options)
+{
+    struct pg_source *source = source_of(base);
+    const struct mr_pg_source_options *wanted = options;
+    MR_ASSERT(source->conn == NULL);
+    source->options.tables = wanted->tables;
+    source->options.table_count = wanted->table_count;
+    source->options.pipeline = wanted->pipeline;
+}
+
 static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,
                                 mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                                 struct mr_error *ret_error)
@@ -507,6 +517,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .reader_begin = mr_pg_reader_begin,
         .reader_next = mr_pg_reader_next,
         .reader_free = mr_pg_reader_free,
+        .change = pg_source_change,
         .receive = pg_source_receive,
         .confirm = pg_source_confirm,
         .descriptor = pg_source_descriptor,

@@ -101,6 +101,10 @@ struct mr_source_ops {
                              struct mr_error *ret_error);
     void (*reader_free)(struct mr_copy_reader *reader);
 
+    /* From now on `options`, of the source's own kind and the caller's for as long, say what is streamed. Closed. NULL: that
+     * can't be changed. */
+    void (*change)(struct mr_source *source, const void *options);
+
     /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK), the
      * handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or error). */
     mr_status (*receive)(struct mr_source *source, const struct mr_source_handler *handler,

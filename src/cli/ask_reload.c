@@ -1,0 +1,75 @@
+/* `millrace reload`: asks a running one, and waits for what comes of it. */
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+
+enum { LOOK_MS = 50 };
+#define PATIENCE_NS (INT64_C(90) * 1000000000) /* longer than millrace itself has */
+
+static void print_list(FILE *to, const char *what, const cJSON *answer, const char *name)
+{
+    const char *list = mr_show_word(mr_show_at(answer, name, NULL));
+    if (list[0] != '\0') {
+        fprintf(to, "%-15s %s\n", what, list);
+    }
+}
+
+static void print_outcome(const cJSON *answer, FILE *to)
+{
+    const char *outcome = mr_show_word(mr_show_at(answer, "outcome", NULL));
+    bool checked = strcmp(outcome, "checked") == 0;
+    fprintf(to, "%s\n", outcome);
+    print_list(to, checked ? "would change:" : "changed:", answer, "changed");
+    print_list(to, "tables added:", answer, "tables_added");
+    print_list(to, "tables removed:", answer, "tables_removed");
+    print_list(to, "needs restart:", answer, "needs_restart");
+    const char *problems = mr_show_word(mr_show_at(answer, "problems", NULL));
+    if (problems[0] != '\0') {
+        fprintf(to, "%s\n", problems);
+    }
+}
+
+static mr_status await_outcome(const struct mr_http_options *server, double number, cJSON **ret,
+                               struct mr_error *ret_error)
+{
+    char path[80];
+    snprintf(path, sizeof(path), "/api/reload/outcome?request=%.0f", number);
+    int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
+    while (mr_monotonic_ns() < end_ns) {
+        cJSON *answer = NULL;
+        MR_TRY(mr_show_ask(server, path, &answer, ret_error));
+        if (cJSON_IsTrue(mr_show_at(answer, "done", NULL))) {
+            *ret = answer;
+            return MR_OK;
+        }
+        cJSON_Delete(answer);
+        poll(NULL, 0, LOOK_MS);
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "millrace does not say what came of it; its log may");
+}
+
+mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE *to,
+                        struct mr_error *ret_error)
+{
+    cJSON *taken = NULL;
+    cJSON *answer = NULL;
+    MR_TRY(
+        mr_show_post(server, dry_run ? "/api/reload?dry_run=1" : "/api/reload", &taken, ret_error));
+    double number = mr_show_number(mr_show_at(taken, "request", NULL));
+    cJSON_Delete(taken);
+    MR_TRY(await_outcome(server, number, &answer, ret_error));
+    print_outcome(answer, to);
+    fflush(to);
+    int code = (int)mr_show_number(mr_show_at(answer, "exit_code", NULL));
+    mr_status status = MR_OK;
+    if (code != 0) {
+        mr_error_set(ret_error, MR_OK, "%s", mr_show_word(mr_show_at(answer, "error", NULL)));
+        status = code == mr_status_exit_code(MR_ERR_CONFIG) ? MR_ERR_CONFIG : MR_ERR_TRANSIENT;
+    }
+    cJSON_Delete(answer);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* What a file that is read anew would change, and what of that may change while the stream runs. */
+#include <string.h>
+
+#include "config/config_internal.h"
+
+/* Between two transactions, or at once where no row is concerned. docs/operations.md lists them, and a test compares. */
+static const uint32_t live[] = {
+    MR_INDEX_tables,        MR_INDEX_tombstones,        MR_INDEX_skipped_operations,
+    MR_INDEX_oversize,      MR_INDEX_dead_letter_topic, MR_INDEX_latency,
+    MR_INDEX_coalesce,      MR_INDEX_status_interval,   MR_INDEX_shutdown_deadline,
+    MR_INDEX_reconnect_max, MR_INDEX_log_level,
+};
+
+bool mr_config_is_live(uint32_t index)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(live); i++) {
+        if (live[i] == index) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool texts_equal(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool lists_equal(const struct mr_strings *a, const struct mr_strings *b)
+{
+    bool equal = a->count == b->count;
+    for (uint32_t i = 0; i < a->count && equal; i++) {
+        equal = strcmp(a->items[i], b->items[i]) == 0;
+    }
+    return equal;
+}
+
+/* An option that neither file sets may have been worked out from others. */
+static bool values_equal(const struct mr_config_values *a, const struct mr_config_values *b,
+                         uint32_t index)
+{
+    if (a->lines[index] == 0 && b->lines[index] == 0) {
+        return true;
+    }
+    const void *one = mr_value_of(a, index);
+    const void *other = mr_value_of(b, index);
+    switch (mr_option_at(index)->kind) {
+    case MR_KIND_STRING:
+        return strcmp(*(char *const *)one, *(char *const *)other) == 0;
+    case MR_KIND_STRINGS:
+        return lists_equal(one, other);
+    default:
+        return *(const int64_t *)one == *(const int64_t *)other;
+    }
+}
+
+static bool streams_equal(const struct mr_config_values *a, const struct mr_config_values *b)
+{
+    bool equal = a->stream_count == b->stream_count;
+    for (uint32_t i = 0; i < a->stream_count && equal; i++) {
+        const struct mr_stream *one = &a->streams[i];
+        const struct mr_stream *other = &b->streams[i];
+        equal = texts_equal(one->resource, other->resource) &&
+                texts_equal(one->destination, other->destination) &&
+                texts_equal(one->routing_key, other->routing_key) &&
+                lists_equal(&one->operations, &other->operations);
+    }
+    return equal;
+}
+
+static bool properties_equal(const struct mr_config_values *a, const struct mr_config_values *b)
+{
+    bool equal = a->property_count == b->property_count;
+    for (uint32_t i = 0; i < a->property_count && equal; i++) {
+        equal = strcmp(a->properties[i].name, b->properties[i].name) == 0 &&
+                strcmp(a->properties[i].value, b->properties[i].value) == 0;
+    }
+    return equal;
+}
+
+const char *mr_config_reload_fault(const struct mr_config *running, const struct mr_config *wanted)
+{
+    if (running->encode.format != wanted->encode.format) {
+        return "the form of events (format, metadata.version, [[streams]]) needs a restart";
+    }
+    if (running->source.messages != wanted->source.messages) {
+        return "whether logical messages are passed on (messages.prefixes, skipped_operations) "
+               "needs a restart";
+    }
+    return NULL;
+}
+
+void mr_config_differences(const struct mr_config *running, const struct mr_config *reloaded,
+                           const struct mr_config *wanted, mr_config_difference_fn tell,
+                           void *context)
+{
+    const struct mr_config *newest = reloaded == NULL ? running : reloaded;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        bool is_live = mr_config_is_live(i);
+        if (!values_equal(&(is_live ? newest : running)->values, &wanted->values, i)) {
+            tell(context, mr_option_at(i)->path, is_live);
+        }
+    }
+    if (!streams_equal(&newest->values, &wanted->values)) {
+        tell(context, "streams", true);
+    }
+    if (!properties_equal(&running->values, &wanted->values)) {
+        tell(context, "sink.kafka.properties", false);
+    }
+}

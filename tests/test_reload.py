@@ -1,0 +1,257 @@
+"""The configuration file, read again while the stream runs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from kit import BINARY, connect, eventually
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def reload(process, *arguments):
+    """Exit code and what `millrace reload` said."""
+    done = subprocess.run([BINARY, "reload", "--address", process.address(), "--config", process.path, *arguments],
+                          capture_output=True, text=True, timeout=120, env=process.environment, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def outcomes(process, times):
+    """Records of the reloads so far, once there are so many."""
+    eventually(lambda: len(process.log("reloaded")) + len(process.log("reload_refused")) >= times, what="a reload")
+    return process.log("reloaded")
+
+
+def with_tables(process, *tables, **options):
+    process.tables = tables
+    process.configure(**options)
+
+
+class Writer(threading.Thread):
+    """Inserts 1, 2, 3 … into each table, a transaction each, until it is told to stop."""
+
+    def __init__(self, database, tables):
+        super().__init__(daemon=True)
+        self.database, self.tables = database, tables
+        self.last = 0
+        self.stopping = threading.Event()
+        self.start()
+
+    def run(self):
+        with connect(self.database.name) as connection:
+            while not self.stopping.is_set():
+                number = self.last + 1
+                for table in self.tables:
+                    connection.execute(f"INSERT INTO {table} VALUES ({number})")
+                self.last = number
+
+    def advance(self):
+        """Some more, all of which begin after the call; answers the last that began before it."""
+        before = self.last + 1
+        eventually(lambda: self.last >= before + 20, what="the writer")
+        return before
+
+    def finish(self):
+        self.stopping.set()
+        self.join(60)
+        assert not self.is_alive()
+        return self.last
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_tables_come_and_go_while_writers_run(database, millrace, topic, delivery):
+    """No row of a table is lost that is written while the table is listed; of the others none comes."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY);"
+                 "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (1000000)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, u, p")
+    options = {"sink__kafka__delivery": json.dumps(delivery)}
+    process = millrace(**options).start().streaming()
+    found = {table: [] for table in ("t", "u", "p_1")}
+    readers = {}
+
+    def read_until(table, number):
+        """What is in its topic, which comes to hold that row."""
+        if table not in readers:
+            readers[table] = topic(database.topic(table))
+
+        def there():
+            found[table] += [record.json["after"]["id"] for record in readers[table].read()]
+            return found[table] and found[table][-1] >= number
+        eventually(there, 60, f"row {number} of {table}")
+
+    writer = Writer(database, ["t", "u", "p"])
+    not_listed = writer.advance()
+    read_until("t", not_listed)
+    with_tables(process, "t", "u", "p", **options)
+    code, text = reload(process)
+    assert code == 0 and re.search(r"tables added: +public.u, public.p\n", text), text
+    listed_from = writer.advance() + 1
+    listed_to = writer.advance()
+    for table in found:
+        read_until(table, listed_to)
+    with_tables(process, "t", **options)
+    code, text = reload(process)
+    assert code == 0 and "tables removed: public.u, public.p" in text, text
+    gone_from = writer.advance() + 1
+    last = writer.finish()
+    read_until("t", last)
+    assert process.stop() == 0
+    assert not process.log("source_lost") and len(process.log("source_connected")) == 3
+    for table, ids in found.items():
+        ids += [record.json["after"]["id"] for record in readers[table].read()]
+        assert ids == list(range(ids[0], ids[-1] + 1)), "a gap, a repetition, or out of order"
+        if table == "t":
+            assert (ids[0], ids[-1]) == (1, last)
+        else:
+            assert not_listed <= ids[0] <= listed_from and listed_to <= ids[-1] < gone_from
+
+
+def test_a_wrong_file_changes_nothing(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE bare (id int)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, bare")
+    process = millrace().start().streaming()
+    good = process.native(("t",), {})
+    wrong = {
+        good + "nonsense": "not valid TOML",
+        good + "log.level = \"loud\"": "log.level must be one of",
+        process.native(("t", "t"), {}): "listed twice",
+        process.native(("t", "absent"), {}): "does not exist",
+        process.native(("t", "u"), {}): "ALTER PUBLICATION",
+        process.native(("t", "bare"), {}): "no replica identity",
+        process.native(("t", "u"), {"format": '"flat"'}): "needs a restart; nothing was changed",
+        process.native(("t",), {"messages__prefixes": '["*"]'}): "needs a restart; nothing was changed",
+    }
+    for number, (text, reason) in enumerate(wrong.items(), 1):
+        process.write(text)
+        process.process.send_signal(signal.SIGHUP)
+        assert reason in process.wait_for("reload_refused", times=number)["message"]
+    code, said = reload(process)
+    assert code == 78 and said.startswith("refused\n") and "needs a restart" in said, said
+    eventually(lambda: len(process.log("reload_refused")) == len(wrong) + 1, what="its record")
+    os.unlink(process.path)
+    process.process.send_signal(signal.SIGHUP)
+    assert "can't be read" in process.wait_for("reload_refused", times=len(wrong) + 2)["message"]
+    assert not process.log("reloaded")
+    database.run("INSERT INTO t VALUES (1)")
+    assert topic(database.topic("t")).take(1)[0].json["after"] == {"id": 1}
+    assert process.stop() == 0
+
+
+def test_signal_unchanged_file_and_what_needs_a_restart(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    process.process.send_signal(signal.SIGHUP)
+    assert outcomes(process, 1)[0]["changed"] == ""
+    options = {"log__level": '"debug"', "pipeline__latency": '"3ms"', "pipeline__batches": "8",
+               "sink__kafka__compression": '"zstd"'}
+    process.configure(**options)
+    code, text = reload(process, "--dry-run")
+    assert code == 0 and text.startswith("checked\n") and "would change:   pipeline.latency, log.level" in text, text
+    assert process.get("/status").json["configuration"]["log.level"] == "info"
+    process.process.send_signal(signal.SIGHUP)
+    done = outcomes(process, 3)[2]
+    assert done["changed"] == "pipeline.latency, log.level"
+    assert done["needs_restart"] == "sink.kafka.compression, pipeline.batches" and done["level"] == "warn"
+    status = process.get("/status").json
+    shown = status["configuration"]
+    assert (shown["log.level"], shown["pipeline.latency"]) == ("debug", 3000)
+    assert (shown["sink.kafka.compression"], shown["pipeline.batches"]) == ("lz4", 16)
+    assert "config.toml" in status["configuration_origins"]["log.level"]
+    # What is in effect is compared, not what the file said before.
+    code, text = reload(process)
+    assert code == 0 and text.startswith("unchanged\n") and "pipeline.batches" in text, text
+    process.configure(log__level='"error"')
+    assert reload(process)[0] == 0
+    database.run("SELECT 1")
+    lines = len(process.lines)
+    assert reload(process)[0] == 0  # says so at level info
+    assert len(process.log("reloaded")) == 4 and len(process.lines) == lines
+    assert process.stop() == 0
+
+
+def test_reloads_at_once(database, millrace, topic):
+    """Each reads the file after it was asked for; none is lost, and the last one counts."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, u")
+    process = millrace().start().streaming()
+    with connect(database.name) as open_transaction, open_transaction.transaction():
+        open_transaction.execute("INSERT INTO t VALUES (1)")
+        with_tables(process, "t", "u")
+        done = []
+        askers = [threading.Thread(target=lambda: done.append(reload(process)), daemon=True) for _ in range(4)]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join(120)
+    assert [code for code, _ in done] == [0, 0, 0, 0], done
+    assert sum("tables added:   public.u" in text for _, text in done) >= 1, done
+    assert sum(record["changed"] != "" for record in process.log("reloaded")) == 1
+    database.run("INSERT INTO u VALUES (7)")
+    assert topic(database.topic("u")).take(1)[0].json["after"] == {"id": 7}
+    assert process.stop() == 0
+
+
+def test_routes_and_policies(database, millrace, topic):
+    """Skipped operations and tombstones change; a stream of Outboxx's form gets another topic."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'a')")
+    reader = topic(database.topic("t"))
+    assert reader.take(1)[0].json["op"] == "c"
+    process.configure(tombstones="false", skipped_operations='["update"]')
+    assert reload(process)[0] == 0
+    database.run("UPDATE t SET v = 'b'")
+    database.run("DELETE FROM t")
+    database.run("INSERT INTO t VALUES (2, 'c')")
+    assert [record.json["op"] for record in reader.take(2)] == ["d", "c"]
+    assert process.stop() == 0
+
+
+def test_not_while_another_instance_stands_by(database, millrace):
+    """It could take over with the old tables while the stream begins anew."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, u")
+    first = millrace().start().streaming()
+    second = millrace().start()
+    second.wait_for("standby")
+    with_tables(first, "t", "u")
+    with_tables(second, "t", "u")
+    code, text = reload(first)
+    assert code == 69 and "another instance stands by" in text, text
+    with_tables(second, "t", log__level='"debug"')
+    code, text = reload(second)
+    assert code == 69 and "this one stands by" in text, text
+    assert second.stop() == 0
+    with_tables(first, "t", "u")
+    code, text = reload(first)
+    assert code == 0 and "tables added:   public.u" in text, text
+    with_tables(second, "t", "u")
+    second.start().wait_for("standby")  # the same pipeline again
+    assert second.stop() == 0 and first.stop() == 0
+
+
+def test_others_reach_it_without_a_password(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(http__address='"0.0.0.0:0"').start().streaming()
+    code, text = reload(process)
+    assert code == 77 and "HTTP status 403" in text, text
+    assert process.get("/api/reload").status == 405
+    process.process.send_signal(signal.SIGHUP)
+    assert outcomes(process, 1)
+    assert process.stop() == 0
+
+
+def test_what_changes_is_documented():
+    with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as file:
+        told = file.read().split("## Reloading the file")[1].split("\n## ")[0]
+    with open(os.path.join(ROOT, "src", "config", "reload.c"), encoding="utf-8") as file:
+        live = set(re.findall(r"MR_INDEX_(\w+)", file.read().split("live[] = {")[1].split("};")[0]))
+    with open(os.path.join(ROOT, "src", "config", "options.def"), encoding="utf-8") as file:
+        paths = dict(re.findall(r'^MR_OPTION\("([^"]+)", \w+, (\w+)', file.read(), re.MULTILINE))
+    assert {field for path, field in paths.items() if f"`{path}`" in told} == live
