@@ -68,7 +68,12 @@ VARIANTS = {
               {"time_precision_mode": '"adaptive_time_microseconds"', "binary_handling_mode": '"base64-url-safe"',
                "unavailable_value": '"gone"', "tombstones": "false", "topic_delimiter": '"-"',
                "skip_messages_without_change": "true", "messages__prefixes": '["*"]'}),
-    "micros": ({"time.precision.mode": "microseconds"}, {"time_precision_mode": '"microseconds"', "messages__prefixes": '["*"]'}),
+    "micros": ({"time.precision.mode": "microseconds", "column.exclude.list": "public.by_full.c",
+                "column.mask.with.3.chars": "public.by_full.b", "column.truncate.to.2.chars": "public.without_key.b",
+                "column.mask.hash.v2.SHA-256.with.salt.pepper": "public.by_nothing.b"},
+               {"time_precision_mode": '"microseconds"', "messages__prefixes": '["*"]', "columns__exclude": '["by_full:c"]',
+                "columns__mask": '["by_full:b=3"]', "columns__truncate": '["without_key:b=2"]', "columns__hash": '["by_nothing:b"]',
+                "columns__hash_salt_env": '"TEST_SALT"'}),
     "nanos": ({"time.precision.mode": "nanoseconds"}, {"time_precision_mode": '"nanoseconds"', "messages__prefixes": '["*"]'}),
 }
 
@@ -89,6 +94,7 @@ class Run:
             self.ours.append(Millrace(self.database, place, cases.names(), types='"debezium"', **{
                 "topic_prefix": json.dumps(self._prefix("mr", name)),
                 "source__postgres__slot_name": json.dumps(f"{self.database.slot}_{name}"), **options}))
+            self.ours[-1].environment["TEST_SALT"] = "pepper"
 
     def _prefix(self, program, name):
         return f"{self.database.prefix}{program}{name}"

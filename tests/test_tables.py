@@ -1,6 +1,7 @@
 """Which tables are streamed: what is configured, and nothing else; tables that go; very many of them."""
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -283,3 +284,65 @@ def test_five_thousand_tables(database, millrace, topic):
     print(json.dumps({"reconnect_s": round(time.monotonic() - begin, 2)}))
     eventually(lambda: database.slot_row("active"), what="the slot in use")
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("owner", ["millrace", "user"])
+def test_tables_by_pattern(database, millrace, topic, owner):
+    """What fits is passed on, also what comes later; what is excluded, or fits no pattern, is not."""
+    database.run("CREATE SCHEMA sales; CREATE TABLE sales.a (id int PRIMARY KEY); CREATE TABLE sales.tmp_a (id int PRIMARY KEY);"
+                 "CREATE TABLE order_1 (id int PRIMARY KEY); CREATE TABLE order_x (id int PRIMARY KEY);"
+                 "CREATE TABLE named (id int PRIMARY KEY)")
+    if owner == "user":
+        database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace(["named", "sales.*", "public.order_[0-9]+"], excluded_tables='["sales.tmp_.*"]').start().streaming()
+    for table in ("sales.a", "sales.tmp_a", "order_1", "order_x", "named"):
+        database.run(f"INSERT INTO {table} VALUES (1)")
+    database.run("CREATE TABLE sales.b (id int PRIMARY KEY); INSERT INTO sales.b VALUES (2)")
+    database.run("CREATE TABLE sales.tmp_b (id int PRIMARY KEY); INSERT INTO sales.tmp_b VALUES (2)")
+    database.run("ALTER TABLE order_x RENAME TO order_2; INSERT INTO order_2 VALUES (3)")
+    database.run("DROP TABLE sales.a; INSERT INTO named VALUES (4)")
+    assert values(topic(database.topic("named")).take(2)) == [1, 4]
+    assert values(topic(database.topic("a", "sales")).take(1)) == [1]
+    assert values(topic(database.topic("b", "sales")).take(1)) == [2]
+    assert values(topic(database.topic("order_1")).take(1)) == [1]
+    assert values(topic(database.topic("order_2")).take(1)) == [3]
+    assert process.stop() == 0
+    expected = [database.topic(*name) for name in (("named",), ("order_1",), ("order_2",), ("a", "sales"), ("b", "sales"))]
+    assert sorted(name for name in database.topics() if name.startswith(database.prefix + ".")) == sorted(expected)
+    # The next start finds the same, and goes on.
+    process.start().streaming()
+    database.run("INSERT INTO sales.b VALUES (5)")
+    assert values(topic(database.topic("b", "sales")).take(2)) == [2, 5]
+    assert process.stop() == 0
+
+
+def test_patterns_of_schemas_publish_these_alone(database, millrace):
+    """A table elsewhere without a key must not lose its updates because of us."""
+    database.run("CREATE SCHEMA sales; CREATE TABLE sales.a (id int PRIMARY KEY); CREATE TABLE keyless (id int)")
+    process = millrace(["sales.*"]).start().streaming()
+    database.run("INSERT INTO keyless VALUES (1)")
+    database.run("UPDATE keyless SET id = 2")
+    assert database.run("SELECT tablename FROM pg_publication_tables") == [("a",)]
+    assert process.stop() == 0
+
+
+def test_columns_are_shaped_wherever_a_row_is(database, millrace, topic):
+    """Rows of a copy, of the stream, old rows and keys; the plain text of a masked column is nowhere."""
+    database.run("CREATE TABLE t (mail text PRIMARY KEY, name text, body text, secret text);"
+                 "ALTER TABLE t REPLICA IDENTITY FULL;"
+                 "INSERT INTO t VALUES ('plain-mail', 'plain-name', 'plain-body', 'plain-secret')")
+    process = millrace(snapshot__mode='"initial"', columns__hash='["t:mail"]', columns__hash_salt_env='"SALT"',
+                       columns__mask='["public.t:na.*=4"]', columns__truncate='["*.t:body=5"]', columns__exclude='["t:secret"]')
+    process.environment["SALT"] = "pepper"
+    process.start().streaming()
+    database.run("UPDATE t SET name = 'plain-other'; DELETE FROM t")
+    records = topic(database.topic("t")).take(4)
+    hashed = hashlib.sha256(b"pepperplain-mail").hexdigest()
+    assert {record.key for record in records} == {json.dumps({"mail": hashed}, separators=(",", ":"))}
+    row = {"mail": hashed, "name": "****", "body": "plain"}
+    rows = [(record.json["before"], record.json["after"]) for record in records if record.value is not None]
+    assert rows == [(None, row), (row, row), (row, None)]
+    for record in records:
+        assert "plain-" not in f"{record.key}{record.value}{record.headers}"
+    assert process.stop() == 0
+    assert not any("plain-" in line or "pepper" in line for line in process.lines)

@@ -66,14 +66,46 @@ static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_t
     return true;
 }
 
+static void build_patterns(struct mr_config *config)
+{
+    const struct mr_strings *names = &config->values.tables;
+    const struct mr_strings *excluded = &config->values.excluded_tables;
+    struct mr_table_pattern *patterns =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, names->count));
+    struct mr_table_pattern *less =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, excluded->count));
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (mr_config_is_pattern(names->items[i])) {
+            config->source.pattern_count +=
+                mr_config_take_table(config, "tables", LINE(config, tables), names->items[i],
+                                     &patterns[config->source.pattern_count]);
+        }
+    }
+    for (uint32_t i = 0; i < excluded->count; i++) {
+        config->source.excluded_count +=
+            mr_config_take_table(config, "excluded_tables", LINE(config, excluded_tables),
+                                 excluded->items[i], &less[config->source.excluded_count]);
+    }
+    config->source.patterns = patterns;
+    config->source.excluded = less;
+    if (excluded->count > 0 && config->source.pattern_count == 0) {
+        PROBLEM(config, LINE(config, excluded_tables),
+                "excluded_tables takes from what patterns in tables mean, and there is none");
+    }
+}
+
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
     struct mr_table_name *tables =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
     uint32_t count = 0;
+    build_patterns(config);
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_name table;
+        if (mr_config_is_pattern(names->items[i])) {
+            continue;
+        }
         if (!parse_table(config, names->items[i], false, &table)) {
             PROBLEM(config, LINE(config, tables),
                     "tables: \"%s\" is not a table's name; write \"schema.table\", and quote parts "
@@ -401,8 +433,10 @@ void mr_config_build_encode(struct mr_config *config)
         build_routes_from_tables(config);
     }
     build_keys(config);
+    mr_config_build_columns(config);
     check_topics(config);
-    if (config->source.table_count == 0 && config->problems.errors == 0) {
+    if (config->source.table_count + config->source.pattern_count == 0 &&
+        config->problems.errors == 0) {
         PROBLEM(config, LINE(config, tables),
                 "no tables are configured; set tables = [\"schema.table\", …]");
     }

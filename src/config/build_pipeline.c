@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "config/config_internal.h"
+
+/* Tables that one pattern is taken to mean, for the sum of memory. */
+enum { PATTERN_TABLES = 100 };
 #include "pipeline/memory.h"
 
 static double mib(uint64_t bytes)
@@ -66,7 +69,8 @@ static void build_memory(struct mr_config *config)
         return;
     }
     uint64_t limit = (uint64_t)values->memory;
-    struct mr_memory_needs needs = {.tables = config->source.table_count,
+    struct mr_memory_needs needs = {.tables = config->source.table_count +
+                                              PATTERN_TABLES * config->source.pattern_count,
                                     .batches = (uint64_t)values->batches,
                                     .batch_bytes = (uint64_t)values->batch_size,
                                     .profiles = config->profiles};

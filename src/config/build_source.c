@@ -155,6 +155,11 @@ static char *pipeline_name(const struct mr_config *config,
         hash = add_to_hash(hash, names[i]);
     }
     hash = add_list(hash, (const char *const *)tables, count);
+    if (config->source.pattern_count > 0) {
+        hash = add_list(hash, (const char *const *)values->tables.items, values->tables.count);
+        hash = add_list(hash, (const char *const *)values->excluded_tables.items,
+                        values->excluded_tables.count);
+    }
     if (is_kafka) {
         hash = add_list(hash, (const char *const *)values->brokers.items, values->brokers.count);
     }

@@ -189,6 +189,10 @@ void mr_config_free(struct mr_config *config)
         free(config->secrets[i]);
     }
     free(config->secrets);
+    for (uint32_t i = 0; i < config->regex_count; i++) {
+        mr_regex_free(config->regexes[i]);
+    }
+    free(config->regexes);
     for (uint32_t i = 0; i < config->memory_count; i++) {
         free(config->memory[i]);
     }

@@ -38,6 +38,8 @@ struct mr_config {
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
     void **memory;               /* everything allocated for the structs above */
     uint32_t memory_count;
+    regex_t **regexes;
+    uint32_t regex_count;
     char **secrets; /* wiped before they are freed */
     uint32_t secret_count;
 };

@@ -25,6 +25,16 @@ char *mr_config_keep_secret(struct mr_config *config, char *secret);
 /* What keeps a text from being the name of a topic; NULL: nothing. */
 const char *mr_config_topic_fault(const char *name);
 
+/* Whether a table's name has an expression in it, or a lone *. */
+bool mr_config_is_pattern(const char *text);
+
+/* "schema.table", either part a name, an expression or *. False: the problem is told. */
+bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
+                          const char *text, struct mr_table_pattern *ret);
+
+/* The rules for columns. */
+void mr_config_build_columns(struct mr_config *config);
+
 /* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */
 void mr_config_build_encode(struct mr_config *config); /* and the source's tables */

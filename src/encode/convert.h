@@ -25,7 +25,8 @@ typedef bool (*mr_convert_fn)(struct mr_buffer *out, const struct mr_conversion 
 
 struct mr_conversion {
     mr_convert_fn write;
-    int32_t detail; /* digits behind the point, or what else the function says */
+    const char *salt; /* of a hash */
+    int32_t detail;   /* digits behind the point, or what else the function says */
     const struct mr_conversion *element; /* of an array */
 };
 
@@ -107,6 +108,13 @@ MR_CONVERT(lseg);
 MR_CONVERT(path);
 MR_CONVERT(box);
 MR_CONVERT(polygon);
+
+/* `detail` asterisks, whatever the value is. */
+MR_CONVERT(mask);
+/* The first `detail` characters of a text. */
+MR_CONVERT(truncated);
+/* SHA-256 of `salt` and the text, in hexadecimal. */
+MR_CONVERT(hash);
 
 /* The value can't be told: null. */
 MR_CONVERT(null);

@@ -9,6 +9,7 @@
 #ifndef MR_ENCODE_ENCODE_H
 #define MR_ENCODE_ENCODE_H
 
+#include "base/pattern.h"
 #include "base/status.h"
 #include "encode/table_counts.h"
 #include "event/batch.h"
@@ -61,6 +62,23 @@ struct mr_route {
     uint32_t operations; /* bits of the operations that are passed on */
 };
 
+/* What becomes of columns. The first rule that fits a column holds; a table with an INCLUDE has only the columns that one
+ * names. */
+enum mr_column_action {
+    MR_COLUMN_INCLUDE,
+    MR_COLUMN_EXCLUDE,
+    MR_COLUMN_MASK,     /* `length` asterisks stand for each value */
+    MR_COLUMN_TRUNCATE, /* text is cut behind `length` characters */
+    MR_COLUMN_HASH,     /* SHA-256 of the salt and the value's text, in hexadecimal */
+};
+
+struct mr_column_rule {
+    enum mr_column_action action;
+    struct mr_table_pattern table;
+    struct mr_pattern column;
+    uint32_t length;
+};
+
 /* What becomes of a change with a record that is too large. */
 enum mr_oversize {
     MR_OVERSIZE_FAIL,        /* it is an error */
@@ -78,8 +96,10 @@ struct mr_encode_options {
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
     bool tombstones;               /* a null value after each delete (debezium) */
     uint32_t skipped_operations;
-    bool
-        skip_unchanged; /* an update that leaves all columns as they were, as far as the old row tells */
+    const struct mr_column_rule *column_rules;
+    uint32_t column_rule_count;
+    const char *hash_salt; /* NULL: no rule hashes */
+    bool skip_unchanged;   /* updates after which all columns are as they were */
     const struct mr_route
         *routes; /* tables without a route are passed on with the defaults, unless … */
     uint32_t route_count;

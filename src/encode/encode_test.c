@@ -287,6 +287,70 @@ static void test_unchanged_rows_are_skipped(void **state)
     assert_int_equal(fixture->count, 2);
 }
 
+/* ---- rules for columns ---- */
+
+static struct mr_column_rule rule_for(enum mr_column_action action, const char *column,
+                                      uint32_t length)
+{
+    return (struct mr_column_rule){.action = action,
+                                   .table = {.schema = {.text = "public"}, .table = {.text = "t"}},
+                                   .column = {.text = column},
+                                   .length = length};
+}
+
+static void assert_shaped(struct fixture *fixture, const struct mr_column_rule *rules,
+                          uint32_t count, const char *after)
+{
+    struct mr_datum row[] = {text("7"), text("a\xc3\xa9xyz"), text("1.5"), null};
+    fixture->options.column_rules = rules;
+    fixture->options.column_rule_count = count;
+    fixture->options.hash_salt = "s";
+    mr_encoder_free(fixture->encoder);
+    fixture->encoder = NULL;
+    if (after == NULL) {
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        assert_non_null(strstr(fixture->error.text, "part of the key"));
+        return;
+    }
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_value_has(&fixture->records[0], after);
+}
+
+static void test_columns_shaped(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_column_rule out = rule_for(MR_COLUMN_EXCLUDE, "v", 0);
+    assert_shaped(fixture, &out, 1, "\"after\":{\"id\":7,\"f\":1.5,\"b\":null},");
+    const struct mr_column_rule in = rule_for(MR_COLUMN_INCLUDE, "f", 0);
+    assert_shaped(fixture, &in, 1, "\"after\":{\"id\":7,\"f\":1.5},"); /* and the key */
+    const struct mr_column_rule both[] = {in, rule_for(MR_COLUMN_EXCLUDE, "f", 0)};
+    assert_shaped(fixture, both, 2, "\"after\":{\"id\":7},");
+    const struct mr_column_rule masks[] = {rule_for(MR_COLUMN_MASK, "v", 3),
+                                           rule_for(MR_COLUMN_MASK, "f", 0)};
+    assert_shaped(fixture, masks, 2, "\"after\":{\"id\":7,\"v\":\"***\",\"f\":\"\",\"b\":null},");
+    const struct mr_column_rule cuts[] = {rule_for(MR_COLUMN_TRUNCATE, "v", 2),
+                                          rule_for(MR_COLUMN_TRUNCATE, "f", 1)};
+    assert_shaped(fixture, cuts, 2, "\"v\":\"a\xc3\xa9\",\"f\":1.5,");
+    const struct mr_column_rule hash = rule_for(MR_COLUMN_HASH, "id", 0);
+    assert_shaped(fixture, &hash, 1,
+                  "{\"id\":\"13d28fed9becbe6637ef6b017fbefef73b2b907e25eb00396f7c2675623e87f6\"");
+}
+
+static void test_columns_of_the_key_stay(void **state)
+{
+    struct fixture *fixture = *state;
+    for (enum mr_column_action action = MR_COLUMN_EXCLUDE; action <= MR_COLUMN_HASH; action++) {
+        const struct mr_column_rule rule = rule_for(action, "id", 2);
+        fixture->options.format = action == MR_COLUMN_HASH ? MR_FORMAT_FLAT : MR_FORMAT_DEBEZIUM;
+        assert_shaped(fixture, &rule, 1, NULL);
+    }
+    /* A rule of another table is none of ours. */
+    struct mr_column_rule other = rule_for(MR_COLUMN_EXCLUDE, "id", 0);
+    other.table.table.text = "u";
+    fixture->options.format = MR_FORMAT_DEBEZIUM;
+    assert_shaped(fixture, &other, 1, "\"after\":{\"id\":7,");
+}
+
 static void test_topic_delimiter(void **state)
 {
     struct fixture *fixture = *state;
@@ -801,6 +865,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_debezium_key_change_skipped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_columns_shaped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages_excluded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),

@@ -105,28 +105,47 @@ static size_t prefix_size(const char *name, bool splits_astral)
     return render_prefix(&out, name, true).len;
 }
 
+static bool is_key_column(const struct mr_plan *plan, uint32_t column)
+{
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        if (plan->key_columns[i] == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* How the values of each column are written. Only what needs a conversion has one: most columns don't. */
-static void plan_forms(struct mr_plan *plan, const struct mr_encode_options *options)
+static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options *options,
+                            struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
     plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
+    struct mr_type_form *forms = MR_NEW_ARRAY(struct mr_type_form, relation->column_count);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        plan->columns[i].writer = mr_type_form(options, &relation->columns[i]).writer;
-        count += plan->columns[i].writer == MR_WRITE_CONVERT;
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
+        forms[i] = mr_type_form(options, &relation->columns[i]);
+        status = mr_shape_column(options, relation, relation->columns[i].name,
+                                 is_key_column(plan, i), plan->key_is_text, &forms[i], ret_error);
+        plan->columns[i].writer = forms[i].writer;
+        count += forms[i].writer == MR_WRITE_CONVERT;
     }
     plan->forms = MR_NEW_ARRAY(struct mr_type_form, count);
     struct mr_type_form *form = plan->forms;
-    for (uint32_t i = 0; i < relation->column_count; i++) {
+    for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
         if (plan->columns[i].writer == MR_WRITE_CONVERT) {
-            *form = mr_type_form(options, &relation->columns[i]);
+            *form = forms[i];
             form->conversion.element = &form->element;
             plan->columns[i].form = form++;
         }
     }
+    free(forms);
+    return status;
 }
 
-static void plan_columns(struct mr_plan *plan, const struct mr_encode_options *options)
+static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_options *options,
+                              struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
     bool splits_astral = options->types == MR_TYPES_DEBEZIUM;
@@ -137,7 +156,7 @@ static void plan_columns(struct mr_plan *plan, const struct mr_encode_options *o
     for (uint32_t i = 0; i < plan->key_count; i++) {
         size += prefix_size(relation->columns[plan->key_columns[i]].name, splits_astral);
     }
-    plan_forms(plan, options);
+    MR_TRY(plan_forms(plan, options, ret_error));
     plan->names = MR_ALLOC(size);
     struct mr_buffer names = mr_buffer_init(plan->names, size);
     names.splits_astral = splits_astral;
@@ -151,6 +170,7 @@ static void plan_columns(struct mr_plan *plan, const struct mr_encode_options *o
         const char *name = relation->columns[plan->key_columns[i]].name;
         plan->key_prefixes[i] = render_prefix(&names, name, i == 0);
     }
+    return MR_OK;
 }
 
 static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options *options,
@@ -200,11 +220,11 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     plan->operations &= ~options->skipped_operations;
     plan->skips_unchanged = options->skip_unchanged;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
-        plan_topic(plan, options, topics, ret_error) != MR_OK) {
+        plan_topic(plan, options, topics, ret_error) != MR_OK ||
+        plan_columns(plan, options, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
     }
-    plan_columns(plan, options);
     return plan;
 }
 

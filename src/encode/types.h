@@ -16,6 +16,12 @@ struct mr_type_form {
 struct mr_type_form mr_type_form(const struct mr_encode_options *options,
                                  const struct mr_column *column);
 
+/* What the rules for columns make of a form. `key_is_text`: the key is bare text. MR_ERR_CONFIG where a rule would make keys equal
+ * that are not. */
+mr_status mr_shape_column(const struct mr_encode_options *options,
+                          const struct mr_relation *relation, const char *column, bool is_key,
+                          bool key_is_text, struct mr_type_form *form, struct mr_error *ret_error);
+
 /* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
  * a string. */
 void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text);

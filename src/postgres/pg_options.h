@@ -2,6 +2,7 @@
 #ifndef MR_POSTGRES_PG_OPTIONS_H
 #define MR_POSTGRES_PG_OPTIONS_H
 
+#include "base/pattern.h"
 #include "postgres/pg_conn.h"
 
 struct mr_table_name {
@@ -25,6 +26,10 @@ struct mr_pg_source_options {
     const char *publication;
     const struct mr_table_name *tables; /* the publication is made for these only */
     uint32_t table_count;
+    const struct mr_table_pattern *patterns; /* and those that one of these fits, …  */
+    uint32_t pattern_count;
+    const struct mr_table_pattern *excluded; /* … but none of these */
+    uint32_t excluded_count;
     const struct mr_table_key *keys;
     uint32_t key_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */

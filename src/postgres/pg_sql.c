@@ -35,6 +35,52 @@ void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table)
     mr_sql_add_identifier(sql, table->table);
 }
 
+static void add_pattern(struct mr_text *sql, const char *column, const struct mr_pattern *pattern)
+{
+    if (pattern->text == NULL) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql, "%s::text %s", column,
+                   pattern->regex == NULL ? "=" : "OPERATOR(pg_catalog.~)");
+    struct mr_text whole = {0};
+    mr_text_format(&whole, pattern->regex == NULL ? "%s" : "^(%s)$", pattern->text);
+    mr_sql_add_literal(sql, whole.data);
+    mr_text_done(&whole);
+}
+
+static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
+                            uint32_t count)
+{
+    mr_text_string(sql, "(false");
+    for (uint32_t i = 0; i < count; i++) {
+        mr_text_string(sql, " OR (");
+        add_pattern(sql, "s.nspname", &patterns[i].schema);
+        mr_text_string(sql, " AND ");
+        add_pattern(sql, "c.relname", &patterns[i].table);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+}
+
+/* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. */
+static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    if (options->pattern_count == 0) {
+        return;
+    }
+    mr_text_string(sql, " UNION SELECT c.oid, NULL FROM pg_class c JOIN pg_namespace s"
+                        " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+                        " AND c.relpersistence = 'p' AND s.nspname <> 'information_schema'"
+                        " AND s.nspname !~ '^pg_' AND ");
+    add_any_pattern(sql, options->patterns, options->pattern_count);
+    mr_text_string(sql, " AND NOT ");
+    add_any_pattern(sql, options->excluded, options->excluded_count);
+    /* A table twice would be one with two keys. */
+    mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = s.nspname"
+                        " AND w.name = c.relname)");
+}
+
 /* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; `sent(oid)`: what the publication
  * sends, leaves or roots of partitioned tables as it says (pg_get_publication_tables in
  * src/backend/catalog/pg_publication.c). Names are compared as names: to_regclass would need rights on the schema. */
@@ -50,11 +96,13 @@ static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *o
         mr_text_string(sql, i == 0 ? "" : ",");
         mr_sql_add_literal(sql, options->tables[i].table);
     }
+    mr_text_string(sql, "]::text[]) WITH ORDINALITY w(schema, name, n)),"
+                        " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
+                        " JOIN pg_namespace s ON s.nspname = w.schema"
+                        " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
+    add_patterns(sql, options);
     mr_text_string(sql,
-                   "]::text[]) WITH ORDINALITY w(schema, name, n)),"
-                   " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
-                   " JOIN pg_namespace s ON s.nspname = w.schema"
-                   " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name),"
+                   "),"
                    " sent AS MATERIALIZED (SELECT t.relid AS oid FROM pg_publication p"
                    " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t WHERE p.pubname = ");
     mr_sql_add_literal(sql, options->publication);

@@ -103,5 +103,6 @@ bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice sch
             return true;
         }
     }
-    return false;
+    return mr_table_patterns_match(options->patterns, options->pattern_count, schema, table) &&
+           !mr_table_patterns_match(options->excluded, options->excluded_count, schema, table);
 }

@@ -1,0 +1,63 @@
+#include "base/pattern.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+static bool matches(const char *expression, const char *name)
+{
+    char reason[128];
+    regex_t *regex = mr_regex_new(expression, reason, sizeof(reason));
+    assert_non_null(regex);
+    struct mr_pattern pattern = {.text = expression, .regex = regex};
+    bool found = mr_pattern_matches(&pattern, mr_slice_of(name));
+    mr_regex_free(regex);
+    return found;
+}
+
+static void test_pattern_whole_names(void **state)
+{
+    (void)state;
+    assert_true(matches("order_[0-9]+", "order_12"));
+    assert_false(matches("order_[0-9]+", "order_12x"));
+    assert_false(matches("order_[0-9]+", "my_order_12"));
+    assert_true(matches("a|b", "b"));
+    assert_false(matches("a|b", "ab")); /* the anchors hold for both */
+    assert_true(matches(".*", ""));
+    assert_true(matches("ž.*", "žž"));
+    char longer[300];
+    memset(longer, 'a', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    assert_false(matches("a+", longer));
+}
+
+static void test_pattern_names(void **state)
+{
+    (void)state;
+    struct mr_pattern any = {0};
+    struct mr_pattern name = {.text = "a.*"};
+    assert_true(mr_pattern_matches(&any, MR_SLICE("x")));
+    assert_true(mr_pattern_matches(&name, MR_SLICE("a.*")));
+    assert_false(mr_pattern_matches(&name, MR_SLICE("ab")));
+    struct mr_table_pattern tables[] = {{.schema = name}, {.schema = any, .table = name}};
+    assert_true(mr_table_patterns_match(tables, 2, MR_SLICE("a.*"), MR_SLICE("t")));
+    assert_true(mr_table_patterns_match(tables, 2, MR_SLICE("s"), MR_SLICE("a.*")));
+    assert_false(mr_table_patterns_match(tables, 2, MR_SLICE("s"), MR_SLICE("t")));
+    assert_false(mr_table_patterns_match(tables, 0, MR_SLICE("s"), MR_SLICE("t")));
+}
+
+static void test_pattern_wrong(void **state)
+{
+    (void)state;
+    char reason[128] = "";
+    assert_null(mr_regex_new("a[", reason, sizeof(reason)));
+    assert_string_not_equal(reason, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pattern_whole_names),
+                                       cmocka_unit_test(test_pattern_names),
+                                       cmocka_unit_test(test_pattern_wrong)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

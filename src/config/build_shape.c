@@ -1,0 +1,216 @@
+/* Tables and columns by pattern. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_internal.h"
+#include "config/secrets.h"
+
+/* What makes a name that is not quoted an expression. */
+#define EXPRESSION_SIGNS "*+?[({|\\^"
+
+/* Up to one of `ends` outside quotes, brackets and braces, or the end. */
+static const char *part_end(const char *at, const char *ends)
+{
+    char closes = '\0';
+    for (; *at != '\0'; at++) {
+        if (closes != '\0') {
+            closes = *at == closes ? '\0' : closes;
+        } else if (strchr(ends, *at) != NULL) {
+            return at;
+        } else if (*at == '\\' && at[1] != '\0') {
+            at++;
+        } else if (*at == '"' || *at == '[' || *at == '{' || *at == '(') {
+            closes = *at == '"' ? '"' : *at == '[' ? ']' : *at == '{' ? '}' : ')';
+        }
+    }
+    return at;
+}
+
+static char *copy_part(struct mr_config *config, const char *begin, const char *end)
+{
+    size_t len = (size_t)(end - begin);
+    char *copy = mr_config_keep(config, MR_ALLOC(len + 1));
+    memcpy(copy, begin, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+/* A name without its quotes; false when they don't belong together. */
+static bool unquote(char *name)
+{
+    char *to = name;
+    const char *from = name + 1;
+    for (; *from != '\0' && (*from != '"' || from[1] == '"'); from++) {
+        from += *from == '"';
+        *to++ = *from;
+    }
+    bool good = from[0] == '"' && from[1] == '\0';
+    *to = '\0';
+    return good;
+}
+
+/* One part. False, with `*ret_reason` filled: it is neither a name nor an expression. */
+static bool take_pattern(struct mr_config *config, const char *begin, const char *end,
+                         struct mr_pattern *ret, char *reason, size_t size)
+{
+    char *text = copy_part(config, begin, end);
+    *ret = (struct mr_pattern){.text = text};
+    if (text[0] == '"') {
+        return unquote(text) && text[0] != '\0';
+    }
+    if (strcmp(text, "*") == 0) {
+        ret->text = NULL;
+        return true;
+    }
+    if (strpbrk(text, EXPRESSION_SIGNS) == NULL) {
+        return text[0] != '\0' && strchr(text, '"') == NULL;
+    }
+    regex_t *regex = mr_regex_new(text, reason, size);
+    if (regex != NULL) {
+        config->regexes =
+            MR_REALLOC(config->regexes, (config->regex_count + 1) * sizeof(*config->regexes));
+        config->regexes[config->regex_count++] = regex;
+        ret->regex = regex;
+    }
+    return regex != NULL;
+}
+
+/* schema.table up to `end`; a bare one is in public. */
+static bool take_table(struct mr_config *config, const char *text, const char *end,
+                       struct mr_table_pattern *ret, char *reason, size_t size)
+{
+    const char *dot = part_end(text, ".:");
+    dot = dot > end ? end : dot;
+    if (dot == end || *dot != '.') {
+        ret->schema = (struct mr_pattern){.text = "public"};
+        return take_pattern(config, text, end, &ret->table, reason, size);
+    }
+    return take_pattern(config, text, dot, &ret->schema, reason, size) &&
+           take_pattern(config, dot + 1, end, &ret->table, reason, size);
+}
+
+bool mr_config_is_pattern(const char *text)
+{
+    bool quoted = false;
+    for (; *text != '\0'; text++) {
+        quoted ^= *text == '"';
+        if (!quoted && strchr(EXPRESSION_SIGNS, *text) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
+                          const char *text, struct mr_table_pattern *ret)
+{
+    char reason[128] = "write \"schema.table\", and quote parts that hold dots";
+    if (take_table(config, text, text + strlen(text), ret, reason, sizeof(reason))) {
+        return true;
+    }
+    PROBLEM(config, line, "%s: \"%s\" names no table: %s", option, text, reason);
+    return false;
+}
+
+/* ---- columns ---- */
+
+struct columns {
+    const char *option;
+    enum mr_column_action action;
+    const struct mr_strings *texts;
+    uint32_t line;
+};
+
+/* `column,column` behind the colon, each with its number where the action has one. */
+static bool take_columns(struct mr_config *config, const struct columns *columns, const char *at,
+                         const struct mr_table_pattern *table, struct mr_column_rule *rules,
+                         uint32_t *count, char *reason, size_t size)
+{
+    bool has_length = columns->action == MR_COLUMN_MASK || columns->action == MR_COLUMN_TRUNCATE;
+    for (;; at++) {
+        const char *end = part_end(at, ",");
+        const char *name_end = has_length ? part_end(at, "=,") : end;
+        struct mr_column_rule *rule = &rules[*count];
+        *rule = (struct mr_column_rule){.action = columns->action, .table = *table};
+        if (!take_pattern(config, at, name_end, &rule->column, reason, size)) {
+            return false;
+        }
+        if (has_length) {
+            enum { LENGTH_DIGITS_MAX = 6 };
+            size_t digits = strspn(name_end + (*name_end == '='), "0123456789");
+            if (*name_end != '=' || digits == 0 || digits > LENGTH_DIGITS_MAX ||
+                name_end + 1 + digits != end) {
+                return false;
+            }
+            rule->length = (uint32_t)strtoul(name_end + 1, NULL, 10);
+        }
+        (*count)++;
+        at = end;
+        if (*at == '\0') {
+            return true;
+        }
+    }
+}
+
+static void build_columns(struct mr_config *config, const struct columns *columns,
+                          struct mr_column_rule *rules, uint32_t *count)
+{
+    for (uint32_t i = 0; i < columns->texts->count; i++) {
+        const char *text = columns->texts->items[i];
+        const char *colon = part_end(text, ":");
+        char reason[128] = "write \"schema.table:column,column\"";
+        if (columns->action == MR_COLUMN_MASK || columns->action == MR_COLUMN_TRUNCATE) {
+            memcpy(reason, "write \"schema.table:column=8\"",
+                   sizeof("write \"schema.table:column=8\""));
+        }
+        struct mr_table_pattern table;
+        if (*colon != ':' || !take_table(config, text, colon, &table, reason, sizeof(reason)) ||
+            !take_columns(config, columns, colon + 1, &table, rules, count, reason,
+                          sizeof(reason))) {
+            PROBLEM(config, columns->line, "%s: \"%s\" names no columns: %s", columns->option, text,
+                    reason);
+        }
+    }
+}
+
+void mr_config_build_columns(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    const struct columns all[] = {
+        {"columns.include", MR_COLUMN_INCLUDE, &values->columns_include,
+         LINE(config, columns_include)},
+        {"columns.exclude", MR_COLUMN_EXCLUDE, &values->columns_exclude,
+         LINE(config, columns_exclude)},
+        {"columns.mask", MR_COLUMN_MASK, &values->columns_mask, LINE(config, columns_mask)},
+        {"columns.truncate", MR_COLUMN_TRUNCATE, &values->columns_truncate,
+         LINE(config, columns_truncate)},
+        {"columns.hash", MR_COLUMN_HASH, &values->columns_hash, LINE(config, columns_hash)},
+    };
+    size_t most = 0; /* no text names more columns than it has bytes */
+    for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {
+        for (uint32_t k = 0; k < all[i].texts->count; k++) {
+            most += strlen(all[i].texts->items[k]);
+        }
+    }
+    struct mr_column_rule *rules =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_column_rule, most));
+    uint32_t count = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {
+        build_columns(config, &all[i], rules, &count);
+    }
+    config->encode.column_rules = rules;
+    config->encode.column_rule_count = count;
+    if (values->columns_hash.count == 0) {
+        return;
+    }
+    if (values->columns_hash_salt_env[0] == '\0') {
+        PROBLEM(
+            config, LINE(config, columns_hash),
+            "columns.hash needs a salt, or whoever reads the topics finds values by trying; set "
+            "columns.hash_salt_env");
+        return;
+    }
+    config->encode.hash_salt = mr_config_keep_secret(
+        config, mr_secret_read("salt", values->columns_hash_salt_env, "",
+                               LINE(config, columns_hash_salt_env), &config->problems));
+}

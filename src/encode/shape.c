@@ -1,0 +1,140 @@
+/* What the configuration makes of columns: left out, masked, cut, hashed. Compiled into the plan of a relation version, so that
+ * a table that no rule names pays nothing. */
+#include "base/json.h"
+#include "base/sha256.h"
+#include "encode/types.h"
+
+/* ---- rules ---- */
+
+static bool rule_fits(const struct mr_column_rule *rule, const struct mr_relation *relation,
+                      const char *column)
+{
+    return mr_table_pattern_matches(&rule->table, mr_slice_of(relation->schema),
+                                    mr_slice_of(relation->table)) &&
+           (column == NULL || mr_pattern_matches(&rule->column, mr_slice_of(column)));
+}
+
+/* Whether a rule of that kind names the column; NULL: any of the table's. */
+static bool is_named(const struct mr_encode_options *options, const struct mr_relation *relation,
+                     const char *column, enum mr_column_action action)
+{
+    for (uint32_t i = 0; i < options->column_rule_count; i++) {
+        const struct mr_column_rule *rule = &options->column_rules[i];
+        if (rule->action == action && rule_fits(rule, relation, column)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct mr_column_rule *value_rule(const struct mr_encode_options *options,
+                                               const struct mr_relation *relation,
+                                               const char *column)
+{
+    for (uint32_t i = 0; i < options->column_rule_count; i++) {
+        const struct mr_column_rule *rule = &options->column_rules[i];
+        if (rule->action >= MR_COLUMN_MASK && rule_fits(rule, relation, column)) {
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+static mr_status refuse(const struct mr_relation *relation, const char *column, const char *what,
+                        struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "column \"%s\" of table %s.%s is part of the key, and is to be %s: rows could no "
+        "longer be told apart; choose another key (key_columns), or take it out of the "
+        "rule",
+        column, relation->schema, relation->table, what);
+}
+
+static void shape(struct mr_type_form *form, const struct mr_encode_options *options,
+                  const struct mr_column_rule *rule)
+{
+    static const mr_convert_fn writes[] = {[MR_COLUMN_MASK] = mr_convert_mask,
+                                           [MR_COLUMN_TRUNCATE] = mr_convert_truncated,
+                                           [MR_COLUMN_HASH] = mr_convert_hash};
+    if (form->writer == MR_WRITE_ABSENT ||
+        (rule->action == MR_COLUMN_TRUNCATE && form->writer != MR_WRITE_STRING)) {
+        return;
+    }
+    *form = (struct mr_type_form){.writer = MR_WRITE_CONVERT,
+                                  .conversion = {.write = writes[rule->action],
+                                                 .salt = options->hash_salt,
+                                                 .detail = (int32_t)rule->length}};
+}
+
+mr_status mr_shape_column(const struct mr_encode_options *options,
+                          const struct mr_relation *relation, const char *column, bool is_key,
+                          bool key_is_text, struct mr_type_form *form, struct mr_error *ret_error)
+{
+    if (options->column_rule_count == 0) {
+        return MR_OK;
+    }
+    if (is_named(options, relation, column, MR_COLUMN_EXCLUDE)) {
+        if (is_key) {
+            return refuse(relation, column, "left out", ret_error);
+        }
+        *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+        return MR_OK;
+    }
+    if (!is_key && is_named(options, relation, NULL, MR_COLUMN_INCLUDE) &&
+        !is_named(options, relation, column, MR_COLUMN_INCLUDE)) {
+        *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+        return MR_OK;
+    }
+    const struct mr_column_rule *rule = value_rule(options, relation, column);
+    if (rule == NULL) {
+        return MR_OK;
+    }
+    if (is_key && rule->action == MR_COLUMN_MASK) {
+        return refuse(relation, column, "masked", ret_error);
+    }
+    if (is_key && rule->action == MR_COLUMN_TRUNCATE) {
+        return refuse(relation, column, "cut", ret_error);
+    }
+    if (is_key && key_is_text) {
+        return refuse(relation, column, "hashed, which a key of bare text can't be", ret_error);
+    }
+    shape(form, options, rule);
+    return MR_OK;
+}
+
+/* ---- values ---- */
+
+MR_CONVERT(mask)
+{
+    (void)text;
+    (void)scratch;
+    uint8_t *room = mr_buffer_reserve(out, (size_t)how->detail + 2);
+    if (room != NULL) {
+        room[0] = '"';
+        memset(room + 1, '*', (size_t)how->detail);
+        room[how->detail + 1] = '"';
+    }
+    return true;
+}
+
+MR_CONVERT(truncated)
+{
+    (void)scratch;
+    size_t len = 0;
+    for (int32_t i = 0; i < how->detail && len < text.len; i++) {
+        size_t sequence = mr_utf8_sequence(text.data + len, text.len - len);
+        len += sequence == 0 ? 1 : sequence;
+    }
+    mr_json_string(out, text.data, len);
+    return true;
+}
+
+MR_CONVERT(hash)
+{
+    (void)scratch;
+    uint8_t bytes[MR_SHA256_BYTES];
+    mr_sha256(mr_slice_of(how->salt), text, bytes);
+    mr_convert_binary(out, MR_BINARY_HEX, bytes, sizeof(bytes));
+    return true;
+}
