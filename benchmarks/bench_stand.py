@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -20,6 +21,12 @@ from processes import Watch, peak_rss
 
 def dsn(database):
     return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
+
+
+def scatter(values, form):
+    """The median, and the least and the most behind it: "2.06 (1.98–2.31)"; of one value, that alone."""
+    text = form.format(statistics.median(values))
+    return text if len(values) == 1 else f"{text} ({form.format(min(values))}–{form.format(max(values))})"
 
 
 def write_json(path, figures):

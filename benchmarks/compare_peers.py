@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 
+from bench_stand import scatter
 from drain import Bench
 from open_loop import ROWS_PER_TRANSACTION, WARM_UP_S, percentile
 from peers import HERE, KNOWN, Peer, Watermark, at_rate, machine, wait_for_records
@@ -58,18 +59,19 @@ FIGURES = (("rows_per_s", "rows/s", "{:.0f}"), ("cpu_us", "CPU µs/row", "{:.2f}
            ("p50_ms", "latency p50 ms", "{:.1f}"), ("p99_ms", "latency p99 ms", "{:.1f}"))
 
 
-def median(peer, key):
-    found = [result[key] for result in (*peer.drains, *peer.latencies) if key in result]
-    return statistics.median(found) if found else None
+def rounds(peer, key):
+    return [result[key] for result in (*peer.drains, *peer.latencies) if key in result]
 
 
 def cell(peer, first, key, form):
-    """The median, and how often it is that of the first program."""
-    value, base = median(peer, key), median(first, key)
-    if value is None:
+    """The median, the least and the most, and how often the median is that of the first program."""
+    values, base = rounds(peer, key), rounds(first, key)
+    if not values:
         return "–"
-    text = form.format(value)
-    return text if peer is first or not base else f"{text} (×{value / base:.2f})"
+    text = scatter(values, form)
+    if peer is first or not base or not statistics.median(base):
+        return text
+    return f"{text} ×{statistics.median(values) / statistics.median(base):.2f}"
 
 
 def table(bench, peers, arguments, described):
@@ -78,11 +80,11 @@ def table(bench, peers, arguments, described):
              f"Written by `benchmarks/compare-peers.sh --rows {arguments.rows} --rounds {arguments.rounds} "
              f"--rate {arguments.rate} --seconds {arguments.seconds}`; what each figure is, is told in README.md.", "",
              f"Machine: {described}.", "",
-             "| median | " + " | ".join(peer.name for peer in peers) + " |",
+             "| median (least–most) | " + " | ".join(peer.name for peer in peers) + " |",
              "|---|" + "---:|" * len(peers)]
     for key, name, form in FIGURES:
         lines.append(f"| {name} | " + " | ".join(cell(peer, first, key, form) for peer in peers) + " |")
-    lines += ["", f"In brackets: how often it is the figure of {first.name}. pg_recvlogical writes the undecoded stream "
+    lines += ["", f"In brackets: the least and the most of all rounds. ×: how often it is the figure of {first.name}. pg_recvlogical writes the undecoded stream "
               "to /dev/null; the others write JSON to Kafka.", ""]
     return "\n".join(lines)
 

@@ -10,7 +10,7 @@ import uuid
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench_stand import Stand, dsn, write_json
+from bench_stand import Stand, dsn, scatter, write_json
 from mixes import MIXES
 
 FLOOR = "pg_recvlogical"
@@ -131,23 +131,26 @@ FIGURES = (
 )
 
 
-def median_ratio(pairs):
-    """None where a round's figure was below what the kernel counts."""
-    return statistics.median(ours / others for ours, others in pairs) if all(o for _, o in pairs) else None
+def ratios(pairs):
+    """Round by round; none where a round's figure was below what the kernel counts."""
+    return [ours / others for ours, others in pairs] if all(o for _, o in pairs) else []
 
 
 def summary(bench, results, first):
-    """Medians of each reader; and of its ratios to the others round by round, so that a slow moment meets both."""
+    """Each reader's figures of all rounds with their medians; and its ratios to the others round by round, so that a slow
+    moment meets both."""
     rows, median = bench.mix.rows, statistics.median
     readers = {}
     for reader, rounds in results.items():
-        readers[reader] = {key: median(of(r, rows) for r in rounds) for key, _, _, of in FIGURES}
-        readers[reader]["rss_mb"] = max(r["rss"] for r in rounds) / 1e6
+        found = {key: [of(r, rows) for r in rounds] for key, _, _, of in FIGURES}
+        readers[reader] = {**{key: median(values) for key, values in found.items()}, "rounds": found,
+                           "rss_mb": max(r["rss"] for r in rounds) / 1e6}
         for other, others in results.items():
             if other != reader:
-                readers[reader][f"to_{other}"] = {
-                    key: median_ratio([(of(r, rows), of(o, rows)) for r, o in zip(rounds, others)])
-                    for key, _, _, of in FIGURES}
+                by_round = {key: ratios([(of(r, rows), of(o, rows)) for r, o in zip(rounds, others)])
+                            for key, _, _, of in FIGURES}
+                readers[reader][f"to_{other}"] = {key: median(values) if values else None for key, values in by_round.items()}
+                readers[reader]["rounds"][f"to_{other}"] = by_round
         if reader != FLOOR:
             readers[reader]["allocations"] = max(allocations(r["log"]) for r in rounds)
     return {"mix": bench.arguments.mix, "delivery": bench.arguments.delivery, "rows": rows,
@@ -157,15 +160,15 @@ def summary(bench, results, first):
 def print_summary(figures):
     readers = figures["readers"]
     others = [name for name in readers if name != "millrace"]
-    print(f"\n{figures['rows']} rows of {figures['mix']}, {figures['delivery']}, medians of {figures['rounds']} rounds; "
+    print(f"\n{figures['rows']} rows of {figures['mix']}, {figures['delivery']}, medians of {figures['rounds']} rounds (least–most); "
           f"load at the end {figures['load']:.1f}")
-    print(f"{'':24}" + "".join(f"{name:>16}" for name in readers) + "".join(f"{'to ' + name:>20}" for name in others))
+    print(f"{'':24}" + "".join(f"{name:>28}" for name in readers) + "".join(f"{'to ' + name:>24}" for name in others))
     for key, title, form, _ in FIGURES:
-        ratios = [readers["millrace"][f"to_{name}"][key] for name in others]
-        print(f"{title:24}" + "".join(f"{form.format(readers[name][key]):>16}" for name in readers)
-              + "".join(f"{'–' if ratio is None else format(ratio, '.2f'):>20}" for ratio in ratios))
-    print(f"{'peak RSS MB':24}" + "".join(f"{readers[name]['rss_mb']:16.1f}" for name in readers))
-    print(f"{'own allocations in all':24}" + "".join(f"{str(readers[name].get('allocations', '')):>16}" for name in readers))
+        ratio = [readers["millrace"]["rounds"][f"to_{name}"][key] for name in others]
+        print(f"{title:24}" + "".join(f"{scatter(reader['rounds'][key], form):>28}" for reader in readers.values())
+              + "".join(f"{scatter(values, '{:.2f}') if values else '–':>24}" for values in ratio))
+    print(f"{'peak RSS MB':24}" + "".join(f"{readers[name]['rss_mb']:28.1f}" for name in readers))
+    print(f"{'own allocations in all':24}" + "".join(f"{str(readers[name].get('allocations', '')):>28}" for name in readers))
     print(f"start to first event: {figures['first_event_s']:.3f} s")
 
 

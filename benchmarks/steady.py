@@ -4,11 +4,10 @@ import argparse
 import datetime
 import os
 import signal
-import statistics
 import sys
 import time
 
-from bench_stand import Stand, write_json
+from bench_stand import Stand, scatter, write_json
 from open_loop import WARM_UP_S, percentile
 from peers import Peer, at_rate, machine, streaming
 from processes import Watch, cpu_seconds, peak_rss, threads, walsenders
@@ -83,22 +82,21 @@ def told(result):
     return ", ".join(texts) + f"; wake-ups/s: {wakes}"
 
 
-def median(rounds, key):
+def cell(rounds, key, form):
     found = [result[key] for result in rounds if key in result]
-    return statistics.median(found) if found else None
+    return scatter(found, form) if found else "–"
 
 
 def table(results, peers, arguments, described):
     lines = [f"# millrace at a steady rate, {datetime.date.today()}", "",
              f"Written by `benchmarks/steady.sh --rounds {arguments.rounds} --seconds {arguments.seconds}`; medians of the "
-             f"rounds. Transactions: {TRANSACTIONS_PER_S} a second. README.md says what each figure is.", "",
+             f"rounds (least–most). Transactions: {TRANSACTIONS_PER_S} a second. README.md says what each figure is.", "",
              f"Machine: {described}.", "",
              "| rows/s | program | " + " | ".join(title for _, title, _ in COLUMNS) + " |",
              "|---:|---|" + "---:|" * len(COLUMNS)]
     for rate in arguments.rates:
         for peer in peers:
-            values = [(median(results[rate, peer.name], key), form) for key, _, form in COLUMNS]
-            cells = ["–" if value is None else form.format(value) for value, form in values]
+            cells = [cell(results[rate, peer.name], key, form) for key, _, form in COLUMNS]
             lines.append(f"| {rate if rate else 'none'} | {peer.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -9,7 +9,7 @@ of the six slow-downs, in turn, is counted twice and compared with the two count
 run is in two comparisons of a build with itself.
 
 `drain` measures the sound build again and again; disjoint stretches of that one series become comparisons of a build with
-itself, of 2 x 12 drains. Every line of FILE is one run, so that several calls at several times add up."""
+itself, of 2 x 12 drains. With --fault, all drains with it are compared with those beside them: for what only time shows. Every line of FILE is one run, so that several calls at several times add up."""
 
 import argparse
 import json
@@ -90,15 +90,18 @@ def drain(arguments):
     stand = witnesses.Drains(argparse.Namespace(rows=arguments.rows, option=[], keep=False))
     log = Log(arguments.file, arguments.binary)
     end = time.monotonic() + arguments.seconds
+
+    def record(fault, against):
+        log.add(comparison="drain", fault=fault, against=against, rows=arguments.rows,
+                run=stand.drain(arguments.binary, {"MILLRACE_FAULT": fault}))
+
     try:
         stand.make_table()
         stand.backlog("drained", arguments.rows)
-        stand.drain(arguments.binary, {"MILLRACE_FAULT": ""})  # the first one warms caches
+        stand.drain(arguments.binary, {"MILLRACE_FAULT": arguments.sound})  # the first one warms caches
         while time.monotonic() < end:
-            log.add(comparison="drain", fault=arguments.fault, rows=arguments.rows,
-                    run=stand.drain(arguments.binary, {"MILLRACE_FAULT": arguments.fault}))
-            if arguments.fault:
-                log.add(comparison="drain", fault="", rows=arguments.rows, run=stand.drain(arguments.binary, {"MILLRACE_FAULT": ""}))
+            for side in SIDES if arguments.fault else ("base",):
+                record(arguments.sound if side == "base" else arguments.fault, arguments.fault or None)
     finally:
         stand.close()
 
@@ -122,6 +125,24 @@ def is_named(kind, said, text):
     return said == verdict.DIFFERENT and f"instructions in {place} +" in text and "`__wrap_" in text and not others
 
 
+def judge_drains(kind, runs, is_good):
+    said, text = said_of({"base": [], "head": []}, runs)
+    medians = [statistics.median(run["threads"]["mr-source"]["cpu_us"] for run in runs[side]) for side in ("base", "head")]
+    return {"comparison": kind, "verdict": said, "good": is_good(said, text), "grown": round(medians[1] / medians[0] - 1, 4),
+            "words": text}
+
+
+def judge_placed(fault, lines):
+    """All drains with the fault against those beside them; what is slower is the source thread."""
+    runs = {"base": [], "head": []}
+    for line in lines:
+        runs["head" if line["fault"] == fault else "base"].append(line["run"])
+    pairs = min(map(len, runs.values()))
+    runs = {side: some[:pairs] for side, some in runs.items()}
+    return judge_drains(f"{fault}, {pairs} pairs", runs,
+                        lambda said, text: said == verdict.DIFFERENT and "CPU of both our threads +" in text)
+
+
 def judge(arguments):
     lines = []
     for path in arguments.files:
@@ -138,18 +159,19 @@ def judge(arguments):
             grown = statistics.median(sums[1]) / statistics.median(sums[0]) - 1
         good = said != verdict.DIFFERENT if kind == "none" else is_named(kind, said, text)
         found.append({"comparison": kind, "verdict": said, "good": good, "grown": round(grown, 4), "words": text})
-    drains = [line for line in lines if line["comparison"] == "drain" and not line["fault"]]
+    drains = [line for line in lines if line["comparison"] == "drain" and not line.get("against") and not line["fault"]]
     for at in range(0, len(drains) - 2 * DRAINS + 1, 2 * DRAINS):
         runs = {"base": [], "head": []}
         for number, line in enumerate(drains[at:at + 2 * DRAINS]):
             runs[SIDES[number % 4]].append(line["run"])
-        said, text = said_of({"base": [], "head": []}, runs)
-        found.append({"comparison": "none, drains", "verdict": said, "good": said != verdict.DIFFERENT, "grown": 0.0, "words": text})
+        found.append(judge_drains("none, drains", runs, lambda said, _: said != verdict.DIFFERENT))
+    for fault in dict.fromkeys(line["against"] for line in lines if line.get("against")):
+        found.append(judge_placed(fault, [line for line in lines if line.get("against") == fault]))
     print("| placed | comparisons | right | slower by, median |\n|---|---:|---:|---:|")
     for kind in dict.fromkeys(one["comparison"] for one in found):
         of_kind = [one for one in found if one["comparison"] == kind]
         grown = statistics.median(one["grown"] for one in of_kind)
-        print(f"| {kind} | {len(of_kind)} | {sum(one['good'] for one in of_kind)} | {f'{grown:.1%}' if kind in SHARE else '–'} |")
+        print(f"| {kind} | {len(of_kind)} | {sum(one['good'] for one in of_kind)} | {f'{grown:.1%}' if kind in SHARE or ':' in kind else '–'} |")
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump({"about": lines[0]["about"], "judgements": found}, file, indent=1)
@@ -171,7 +193,8 @@ def main():
     one.add_argument("--binary", required=True)
     one.add_argument("--rows", type=int, default=30000)
     one.add_argument("--seconds", type=float, default=200)
-    one.add_argument("--fault", default="")
+    one.add_argument("--fault", default="", help="as placed_faults.c has them; the drains take turns")
+    one.add_argument("--sound", default="", help="what it is compared with, e.g. near:50 with far:50")
     one = commands.add_parser("judge")
     one.add_argument("files", nargs="+")
     one.add_argument("--json")

@@ -6,7 +6,10 @@
  *   sink                                   the same a batch, in the sink thread
  *   allocation                             so many allocations an event
  *   wake                                   so many needless wake-ups (an eventfd written and read) a batch
- *   sleep                                  so many microseconds of sleep a batch */
+ *   sleep                                  so many microseconds of sleep a batch
+ *   far, near                              so many loads an event, each of which needs the one before: from all over 64 MiB, which
+ *                                          no cache holds, or from one page of it. The same instructions and memory, so
+ *                                          that only time tells them apart */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -43,6 +46,30 @@ static int amount(const char *kind)
     for (volatile int i = 0; i < turns; i++) {                                                     \
     }
 
+enum { WALK_WORDS = 16 << 20, PAGE_WORDS = 1024 };
+
+static uint32_t *walked;
+
+/* A made-up order of words without a pattern, as a mask of the places that it may go to. */
+static void walk(int steps, uint32_t mask)
+{
+    if (walked == NULL) {
+        walked = malloc(WALK_WORDS * sizeof(*walked));
+        if (walked == NULL) {
+            abort();
+        }
+        for (uint32_t i = 0; i < WALK_WORDS; i++) {
+            walked[i] = i * 2654435761U + 12345U;
+        }
+    }
+    static uint32_t at;
+    uint32_t place = at;
+    for (int i = 0; i < steps; i++) {
+        place = walked[(place ^ (uint32_t)i) & mask] >> 3;
+    }
+    at = place;
+}
+
 mr_status __real_mr_pg_payload_take(struct mr_pgoutput *decoder, mr_slice payload,
                                     const struct mr_source_handler *handler,
                                     struct mr_error *ret_error);
@@ -71,6 +98,12 @@ mr_status __wrap_mr_encode_change(struct mr_encoder *encoder, const struct mr_ch
     for (int i = 0; i < amount("allocation"); i++) {
         char *volatile needless = malloc(64);
         free(needless);
+    }
+    static int far = -1, near = -1;
+    far = far < 0 ? amount("far") : far;
+    near = near < 0 ? amount("near") : near;
+    if (far + near > 0) {
+        walk(far + near, far > 0 ? WALK_WORDS - 1 : PAGE_WORDS - 1);
     }
     return __real_mr_encode_change(encoder, change, buffer, ret_records, ret_count, ret_error);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "pipeline/pace.h"
 #include "pipeline/pipeline_internal.h"
 #include "pipeline/poison.h"
 
@@ -13,12 +14,7 @@ enum {
     /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
      * an older position of an instance that lost the stream and woke up late. In idle intervals. */
     STORED_ANEW_INTERVALS = 6,
-    /* A Kafka transaction costs about the same whatever it holds, some 20 ms of a busy machine. So one stays open for
-     * pipeline.latency, or longer, for a millisecond per so many bytes behind the first, unless nothing more comes: a
-     * quiet stream commits soon, and a burst seldom. */
-    TRANSACTION_AT_ONCE_BYTES = 65536,
-    TRANSACTION_BYTES_PER_MS = 20000,
-    TRANSACTION_MS_MAX = 300,
+    /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 1000,
@@ -54,6 +50,7 @@ struct delivery {
     int64_t begun_ns;     /* when the first change in it was received, */
     int64_t added_ns;     /* and its last batch was sent */
     uint64_t begun_bytes; /* how much it holds */
+    int64_t ending_ns;    /* what the end of one takes lately */
 };
 
 static void wake_source(struct mr_pipeline *pipeline)
@@ -273,6 +270,8 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     if (delivery->is_storing && !sink->ops->storing(sink)) {
         delivery->is_storing = false;
         if (is_transactional(delivery)) {
+            delivery->ending_ns =
+                mr_pace_ending_ns(delivery->ending_ns, mr_monotonic_ns() - delivery->stored_ns);
             acknowledge_transaction(delivery);
         } else {
             publish(delivery, delivery->storing);
@@ -343,14 +342,10 @@ static int end_due_ms(const struct delivery *delivery)
     if (window_is_full(delivery)) {
         return 0;
     }
-    uint64_t most = TRANSACTION_MS_MAX * (uint64_t)TRANSACTION_BYTES_PER_MS;
-    uint64_t more = delivery->begun_bytes < TRANSACTION_AT_ONCE_BYTES
-                        ? 0
-                        : delivery->begun_bytes - TRANSACTION_AT_ONCE_BYTES;
-    int64_t open_ns = (int64_t)((more < most ? more : most) * 1000000 / TRANSACTION_BYTES_PER_MS);
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->begun_ns + latency_ns;
-    int64_t full_ns = delivery->begun_ns + open_ns;
+    int64_t full_ns =
+        delivery->begun_ns + mr_pace_open_ns(delivery->begun_bytes, delivery->ending_ns);
     int64_t quiet_ns = delivery->added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
     int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
     int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();

@@ -1,0 +1,41 @@
+/* How long a Kafka transaction stays open for what it holds. Pure; any thread.
+ *
+ * One costs about the same whatever it holds, some 20 ms of a busy machine. So it stays open for a millisecond per so many
+ * bytes behind the first: a quiet stream commits soon, and a burst seldom. While one ends nothing is sent: what that takes
+ * (each partition has a marker of its own) may be a twentieth of a burst's time, as far as a second allows. */
+#ifndef MR_PIPELINE_PACE_H
+#define MR_PIPELINE_PACE_H
+
+#include "base/base.h"
+
+enum {
+    MR_PACE_AT_ONCE_BYTES = 65536,
+    MR_PACE_BYTES_PER_MS = 20000,
+    MR_PACE_MS_MAX = 300,
+    MR_PACE_ENDS_PART = 20,
+    MR_PACE_MS_MOST = 1000,
+};
+
+/* Nanoseconds from its begin; `ending_ns`: what the end of one takes lately. */
+static inline int64_t mr_pace_open_ns(uint64_t bytes, int64_t ending_ns)
+{
+    const int64_t ms = 1000000;
+    int64_t most_ns = MR_PACE_MS_MOST * ms;
+    if (ending_ns < most_ns / MR_PACE_ENDS_PART) {
+        most_ns = ending_ns * MR_PACE_ENDS_PART;
+    }
+    if (most_ns < MR_PACE_MS_MAX * ms) {
+        most_ns = MR_PACE_MS_MAX * ms;
+    }
+    uint64_t more = bytes < MR_PACE_AT_ONCE_BYTES ? 0 : bytes - MR_PACE_AT_ONCE_BYTES;
+    uint64_t most_bytes = (uint64_t)(most_ns / ms) * MR_PACE_BYTES_PER_MS;
+    return more >= most_bytes ? most_ns : (int64_t)(more * (uint64_t)ms / MR_PACE_BYTES_PER_MS);
+}
+
+/* What the end of one takes, of what it took before and this time. A single slow one does not count for much, or for long. */
+static inline int64_t mr_pace_ending_ns(int64_t before_ns, int64_t now_ns)
+{
+    return before_ns + (now_ns - before_ns) / 4;
+}
+
+#endif
