@@ -233,50 +233,146 @@ class Writers:
         assert not self.thread.is_alive()
 
 
+class Stored:
+    """The pipeline's newest state record: how far it says the copy is."""
+
+    def __init__(self, database, topic):
+        self.database, self.name = database, f"{database.prefix}/{database.slot}"
+        self.source, self.newest = topic("__millrace_state"), None
+
+    def copy(self):
+        for record in self.source.read(0.2):
+            if record.key == self.name:
+                self.newest = record.json
+        return self.newest and self.newest.get("copy")
+
+    def is_mostly_done(self, tables):
+        """Of each table less than half is left; one that is not listed at all is not begun."""
+        if not (text := self.copy()):
+            return False
+        done, *parts = text.split(" d")[1].split("t")
+        oids, oid = set(), 0
+        for number in filter(None, done.split(",")):
+            oids.add(oid := oid + int(number, 16))
+        for part in parts:
+            head, *ranges = part.split(";")
+            number = int(head.split(",")[0], 16)
+            pages = self.database.run(f"SELECT pg_relation_size({number}) / 8192")[0][0]
+            left = sum((int(end, 16) or pages) - (int(after, 16) >> 16)
+                       for after, end in (one.split("-") for one in ranges))
+            if left < pages / 2:
+                oids.add(number)
+        return all(self.database.run(f"SELECT '{table}'::regclass::oid::bigint")[0][0] in oids for table in tables)
+
+
+def slot_of_a_copy(database, tables):
+    """As a process leaves it that died right behind making it. (A slot is not made as long as somebody has a table locked.)"""
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE {', '.join(tables)}")
+    database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}_snapshot_1', 'pgoutput')")
+
+
+def check_fold(database, topic, table, mode):
+    """Folding the topic gives the table; the records."""
+    records = read_until(topic(database.topic(table)), last_of_stream(database, table))
+    rows, kept = folded(records)
+    assert as_rows(rows) == table_rows(database, table), table
+    ops = "".join(r.json["op"] for r in kept if r.value is not None)
+    assert "r" not in ops.lstrip("r")  # all copied rows come before the first streamed one
+    if mode == "exactly-once":
+        positions = [(r.partition, r.position) for r in records]
+        assert len(positions) == len(set(positions))
+    return records
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_and_started_again_while_others_write(database, millrace, topic, mode):
+    """What is stored as copied is not copied again, and nothing is missing."""
     tables = ("a", "b", "z")
     for table in tables:
         database.run(f"CREATE TABLE {table} (id int PRIMARY KEY, v text, big text); INSERT INTO {table}"
                      f" SELECT i, 'old', repeat('x', i % 100) FROM generate_series(1, {30000 if table != 'z' else 50}) i")
     options = {"snapshot__max__threads": 2, **MODES[mode]}
     process = snapshot(millrace, tables, **options)
+    slot_of_a_copy(database, tables)
     writers = Writers(database, tables)
-    # Killed as soon as there is a slot: at the very beginning.
-    process.start()
-    eventually(lambda: slots(database) != [], what="the slot")
-    process.kill()
-    # Killed when some tables are with Kafka as a whole and one can't be read.
+    # Killed when most of some tables is with Kafka and one can't be read.
     with psycopg.connect(dsn(database.name)) as holder:
         holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
         process.start()
-        eventually(lambda: len(process.log("snapshot_table")) == 2, what="two tables")
-        assert process.log("snapshot_begun")[0]["attempt"] == 2
+        assert process.wait_for("snapshot_begun")["attempt"] == 2
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done("ab"), what="the state of two tables")
         process.kill()
         assert slots(database) == [f"{database.slot}_snapshot_2"]
     # Asked to stop meanwhile.
     with psycopg.connect(dsn(database.name)) as holder:
         holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
         process.start()
-        eventually(lambda: len(process.log("snapshot_table")) == 2, what="two tables")
+        begun = process.wait_for("snapshot_begun")
+        assert begun["attempt"] == 3 and begun["bytes_left"] < begun["bytes"] / 2 and begun["rows_copied"] > 0
         assert process.stop() == 0
         assert process.log("snapshot_unfinished") and not process.log("source_connected")
     process.start().streaming()
     assert slots(database) == [database.slot]
     writers.end()
-    ends = {table: last_of_stream(database, table) for table in tables}
     for table in tables:
-        records = read_until(topic(database.topic(table)), ends[table])
-        rows, kept = folded(records)
-        assert as_rows(rows) == table_rows(database, table), table
-        ops = "".join(r.json["op"] for r in kept if r.value is not None)
-        assert "r" not in ops.lstrip("r")  # all copied rows come before the first streamed one
-        if mode == "exactly-once":
-            positions = [(r.partition, r.position) for r in records]
-            assert len(positions) == len(set(positions))
+        check_fold(database, topic, table, mode)
     assert process.stop() == 0
+    assert stored.copy() is None
     process.start().streaming()  # and that was the last copy
     assert not process.log("snapshot_begun")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
+    """At a growing share of the rows. With exactly-once no row of a table that nobody changes comes twice; with at-least-once
+    no more than the batches that were on their way."""
+    rows = 60000
+    database.run("CREATE TABLE quiet (id int PRIMARY KEY, v text); CREATE TABLE busy (id int PRIMARY KEY, v text);"
+                 f"INSERT INTO quiet SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i;"
+                 f"INSERT INTO busy SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i; ANALYZE")
+    process = snapshot(millrace, ("quiet", "busy"), snapshot__max__threads=2, pipeline__batches=8,
+                       pipeline__batch_size='"64KiB"', **MODES[mode])
+    writers = Writers(database, ("busy",))
+    for share in (1, 25, 50, 75, 99):
+        process.start()
+
+        def is_so_far():
+            status = process.get("/status").json["snapshot"]
+            return status["state"] == "done" or status["rows"] >= 2 * rows * share // 100
+        eventually(is_so_far, 60, f"{share} % of the rows")
+        process.kill()
+    process.start().streaming()
+    writers.end()
+    check_fold(database, topic, "busy", mode)
+    records = check_fold(database, topic, "quiet", mode)
+    copied = [r.key for r in records if r.value is not None and r.json["op"] == "r"]
+    assert len(set(copied)) == rows
+    if mode == "exactly-once":
+        assert len(copied) == rows
+    assert process.stop() == 0
+
+
+def test_a_table_whose_file_is_new_begins_anew(database, millrace, topic):
+    """VACUUM FULL moves rows to other places, and no event tells of it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY);"
+                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1)")
+    process = snapshot(millrace, ("t", "z"), pipeline__batch_size='"64KiB"')
+    slot_of_a_copy(database, ("t", "z"))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        process.wait_for("snapshot_begun")
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
+        process.kill()
+    database.run("UPDATE t SET v = 'new' WHERE id % 2 = 0; DELETE FROM t WHERE id % 3 = 0")
+    database.run("VACUUM FULL t")
+    process.start().streaming()
+    begun = process.log("snapshot_begun")[0]
+    assert begun["attempt"] == 3 and begun["bytes_left"] == begun["bytes"]
+    check_fold(database, topic, "t", "at-least-once")
     assert process.stop() == 0
 
 

@@ -86,6 +86,13 @@ enum mr_batch_state {
     MR_BATCH_SENDING,
 };
 
+/* How far a lane is that copies existing rows: so many of its pieces are complete, and the one behind them is up to that place
+ * (0: nothing of it is). */
+struct mr_copied {
+    uint64_t pieces;
+    uint64_t place;
+};
+
 struct mr_batch {
     enum mr_batch_state state;
     uint32_t lane;    /* who filled it: pipeline/lane.h */
@@ -93,6 +100,7 @@ struct mr_batch {
     uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn
         confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
+    struct mr_copied copied; /* with its end, the same of a lane that copies */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

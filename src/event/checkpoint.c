@@ -18,6 +18,9 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     if (next->end_lsn != known->end_lsn) {
         return next->end_lsn < known->end_lsn;
     }
+    if (next->copy != NULL && known->copy != NULL) {
+        return mr_copy_stored_is_behind(next->copy, known->copy);
+    }
     return mr_position_compare(next->position, known->position) < 0;
 }
 

@@ -5,6 +5,7 @@
 #define MR_EVENT_CHECKPOINT_H
 
 #include "base/status.h"
+#include "event/copy_stored.h"
 #include "event/event.h"
 
 /* Whose stream it is. */
@@ -21,6 +22,8 @@ struct mr_checkpoint {
     mr_lsn end_lsn;
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
     struct mr_position position;
+    /* Existing rows are being copied, and nothing else is told of yet; NULL: they are not. Of whoever made it. */
+    struct mr_copy_stored *copy;
 };
 
 /* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the sink, and that stays

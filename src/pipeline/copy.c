@@ -28,7 +28,11 @@ struct worker {
     /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
     struct mr_tuple held;
     uint32_t held_table;
+    uint64_t held_piece; /* of this worker's, 1, 2, 3 … */
+    uint64_t held_place;
     bool has_held;
+    uint64_t piece; /* the one begun last; */
+    bool in_piece;  /* it is not read to its end */
     mr_status status;
     struct mr_error error;
 };
@@ -38,7 +42,7 @@ struct copying {
     struct mr_intake *intake;
     struct mr_pipeline *pipeline;
     const struct mr_copy *copy;
-    struct mr_copy_plan plan;
+    struct mr_copy_plan *plan; /* the pipeline's */
     _Atomic uint32_t running;
     int stop_fd; /* readable: leave */
     struct worker workers[MR_COPY_LANES_MAX];
@@ -103,12 +107,23 @@ static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr
     return status;
 }
 
+/* How far the worker is, once all that it has read is appended. */
+static struct mr_copied read_so_far(const struct worker *worker, uint64_t place)
+{
+    return (struct mr_copied){.pieces = worker->piece - worker->in_piece,
+                              .place = worker->in_piece ? place : 0};
+}
+
 /* The held row sets out. */
 static mr_status send_held(struct worker *worker, enum mr_copy_mark mark,
                            struct mr_error *ret_error)
 {
+    struct mr_lane *lane = worker->lane;
+    lane->coming =
+        read_so_far(worker, worker->held_piece == worker->piece ? worker->held_place : 0);
     MR_TRY(append(worker, mark, ret_error));
     worker->has_held = false;
+    lane->copied = lane->coming;
     return MR_OK;
 }
 
@@ -124,7 +139,7 @@ static void hand_over(struct worker *worker)
 static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
                              struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = &worker->copying->plan;
+    struct mr_copy_plan *plan = worker->copying->plan;
     struct mr_plan_table *table = &plan->tables[worker->held_table];
     bool is_first = !atomic_load(&plan->began);
     bool is_table_first = !atomic_load(&table->began);
@@ -145,7 +160,7 @@ static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
 /* Another row of the held one's table is there. */
 static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = &worker->copying->plan;
+    struct mr_copy_plan *plan = worker->copying->plan;
     if (MR_LIKELY(
             atomic_load_explicit(&plan->tables[worker->held_table].began, memory_order_acquire))) {
         return send_held(worker, MR_COPY_ROW, ret_error);
@@ -159,7 +174,7 @@ static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 /* No piece of the held row's table is left to take. */
 static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = &worker->copying->plan;
+    struct mr_copy_plan *plan = worker->copying->plan;
     uint32_t table = worker->held_table;
     mr_status status = MR_OK;
     pthread_mutex_lock(&plan->rows);
@@ -182,12 +197,12 @@ static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
 {
     struct mr_pipeline *pipeline = copying->pipeline;
     const struct mr_relation *relation = copying->copy->tables[table].relation;
-    int64_t begun_ns = atomic_load(&copying->plan.tables[table].begun_ns);
+    int64_t begun_ns = atomic_load(&copying->plan->tables[table].begun_ns);
     atomic_fetch_add(&pipeline->copy.tables_done, 1);
     char name[2 * MR_IDENTIFIER_MAX + 2];
     snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
     mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
-           MR_LOG_INT("rows", rows), MR_LOG_INT("pieces", copying->plan.tables[table].pieces),
+           MR_LOG_INT("rows", rows), MR_LOG_INT("pieces", copying->plan->tables[table].pieces),
            MR_LOG_INT("ms", (mr_monotonic_ns() - begun_ns) / 1000000));
 }
 
@@ -200,7 +215,8 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
     MR_TRY(source->ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
         struct mr_tuple row;
-        mr_status status = source->ops->reader_next(worker->reader, &row, ret_error);
+        uint64_t place;
+        mr_status status = source->ops->reader_next(worker->reader, &row, &place, ret_error);
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
@@ -210,10 +226,12 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         if (MR_LIKELY(worker->has_held)) {
             MR_TRY(send_row(worker, ret_error));
         } else {
-            mr_copy_plan_hold(&copying->plan, piece->table);
+            mr_copy_plan_hold(copying->plan, piece->table);
         }
         worker->held = row;
         worker->held_table = piece->table;
+        worker->held_piece = worker->piece;
+        worker->held_place = place;
         worker->has_held = true;
         ++*ret_rows;
     }
@@ -226,12 +244,18 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
     const struct mr_relation *relation = copying->copy->tables[piece->table].relation;
     mr_thread_table(relation->schema, relation->table);
     uint64_t rows = 0;
+    worker->piece++;
+    worker->in_piece = true;
     mr_status status = read_piece(worker, piece, &rows, ret_error);
     mr_thread_table(NULL, NULL);
     MR_TRY(status);
+    worker->in_piece = false;
+    if (!worker->has_held) {
+        worker->lane->coming = worker->lane->copied = read_so_far(worker, 0);
+    }
     atomic_fetch_add(&copying->pipeline->copy.bytes, piece->bytes);
     uint64_t table_rows;
-    if (mr_copy_plan_piece_read(&copying->plan, piece->table, rows, &table_rows)) {
+    if (mr_copy_plan_piece_read(copying->plan, piece->table, rows, &table_rows)) {
         tell_table(copying, piece->table, table_rows);
     }
     return MR_OK;
@@ -243,7 +267,8 @@ static mr_status copy_pieces(struct worker *worker, struct mr_error *ret_error)
     struct mr_source *source = copying->pipeline->source;
     MR_TRY(source->ops->reader_new(source, copying->stop_fd, &worker->reader, ret_error));
     struct mr_copy_piece piece;
-    while (mr_copy_plan_take(&copying->plan, &piece)) {
+    uint32_t number = (uint32_t)(worker - copying->workers);
+    while (mr_copy_plan_take(copying->plan, number, &piece)) {
         MR_TRY(copy_piece(worker, &piece, ret_error));
     }
     return MR_OK;
@@ -321,6 +346,15 @@ static mr_status plan_topics(struct copying *copying, struct ordered *items, uin
     return MR_OK;
 }
 
+static void replace_plan(struct mr_pipeline *pipeline, struct mr_copy_plan *plan)
+{
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    struct mr_copy_plan *old = pipeline->copy_plan;
+    pipeline->copy_plan = plan;
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    mr_copy_plan_free(old);
+}
+
 static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = copying->copy;
@@ -337,7 +371,9 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
         for (uint32_t i = 0; i < count; i++) {
             indexes[i] = items[i].index;
         }
-        mr_copy_plan_init(&copying->plan, copy, indexes, count, copying->worker_count);
+        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
+        copying->plan->session = copying->intake->session;
+        replace_plan(copying->pipeline, copying->plan);
     }
     free(items);
     return status;
@@ -458,7 +494,7 @@ static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
 /* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
 static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = &copying->plan;
+    struct mr_copy_plan *plan = copying->plan;
     uint32_t left = 0;
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         left += copying->workers[i].has_held;
@@ -519,15 +555,7 @@ static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_err
     return MR_OK;
 }
 
-static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
-{
-    MR_TRY(plan_tables(copying, ret_error));
-    MR_TRY(read_rows(copying, ret_error));
-    MR_TRY(send_last_rows(copying, ret_error));
-    return wait_for_sink(copying, ret_error);
-}
-
-static void begin_progress(const struct copying *copying)
+static void begin_progress(struct copying *copying)
 {
     const struct mr_copy *copy = copying->copy;
     struct mr_copy_progress *progress = &copying->pipeline->copy;
@@ -537,18 +565,35 @@ static void begin_progress(const struct copying *copying)
         rows += copy->tables[i].rows;
         bytes += copy->tables[i].bytes;
     }
+    uint64_t bytes_left;
+    uint32_t left = mr_copy_plan_tables(copying->plan, &bytes_left);
+    uint64_t earlier = copy->resumed == NULL ? 0 : copy->resumed->rows;
     atomic_store(&progress->tables, copy->table_count);
-    atomic_store(&progress->tables_done, 0);
-    atomic_store(&progress->rows_before, mr_pipeline_copied(copying->pipeline));
-    atomic_store(&progress->bytes, 0);
+    atomic_store(&progress->tables_done, copy->table_count - left);
+    atomic_store(&progress->rows_before, mr_pipeline_copied(copying->pipeline) - earlier);
+    atomic_store(&progress->bytes, bytes > bytes_left ? bytes - bytes_left : 0);
     atomic_store(&progress->rows_estimated, rows);
     atomic_store(&progress->bytes_total, bytes);
     atomic_store(&progress->begun_ns, copying->begun_ns);
     atomic_store(&progress->state, MR_COPY_RUNNING);
-    mr_log(MR_LOG_INFO, "snapshot_begun", "copying existing rows; the stream begins behind them",
-           MR_LOG_INT("tables", copy->table_count), MR_LOG_INT("rows_estimated", rows),
-           MR_LOG_INT("bytes", bytes), MR_LOG_INT("attempt", copy->attempt),
-           MR_LOG_LSN("stream_begins", copy->lsn));
+    mr_log(MR_LOG_INFO, "snapshot_begun",
+           copy->resumed == NULL
+               ? "copying existing rows; the stream begins behind them"
+               : "copying the existing rows that an earlier attempt has left; the stream begins "
+                 "behind them",
+           MR_LOG_INT("tables", copy->table_count), MR_LOG_INT("tables_left", left),
+           MR_LOG_INT("rows_estimated", rows), MR_LOG_INT("rows_copied", earlier),
+           MR_LOG_INT("bytes", bytes), MR_LOG_INT("bytes_left", bytes_left),
+           MR_LOG_INT("attempt", copy->attempt), MR_LOG_LSN("stream_begins", copy->lsn));
+}
+
+static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
+{
+    MR_TRY(plan_tables(copying, ret_error));
+    begin_progress(copying);
+    MR_TRY(read_rows(copying, ret_error));
+    MR_TRY(send_last_rows(copying, ret_error));
+    return wait_for_sink(copying, ret_error);
 }
 
 static void make_workers(struct copying *copying)
@@ -559,6 +604,7 @@ static void make_workers(struct copying *copying)
         if (lane->session != copying->intake->session) {
             mr_lane_follow_session(lane, copying->intake->session);
         }
+        lane->copied = lane->coming = (struct mr_copied){0};
         copying->workers[copying->worker_count++] =
             (struct worker){.copying = copying, .lane = lane};
     }
@@ -574,7 +620,6 @@ static void end_copying(struct copying *copying)
         }
     }
     forget_tables(copying);
-    mr_copy_plan_done(&copying->plan);
     close(copying->stop_fd);
 }
 
@@ -591,10 +636,35 @@ static void tell_end(struct copying *copying, mr_status status)
                MR_LOG_INT("ms", ms));
     } else {
         mr_log(MR_LOG_WARN, "snapshot_unfinished",
-               "the copy of existing rows was broken off; the next attempt copies them all, and "
-               "its rows have higher positions",
+               "the copy of existing rows was broken off; the next attempt goes on with what is "
+               "not stored as copied, and its rows have higher positions",
                MR_LOG_INT("rows", rows));
     }
+}
+
+/* What an earlier attempt in this session has sent is with the sink: then it is known how far it came. False: the session or
+ * the thread ends first. */
+static bool settle_progress(struct mr_intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_copy_plan *plan = pipeline->copy_plan;
+    if (!mr_intake_stores(intake) || plan == NULL || plan->session != intake->session) {
+        return true;
+    }
+    struct copying copying = {.intake = intake, .pipeline = pipeline};
+    make_workers(&copying);
+    while (!all_published(&copying)) {
+        if (is_over(&copying)) {
+            return false;
+        }
+        mr_intake_wait_for_sink(intake, ROUND_MS * INT64_C(1000000));
+    }
+    mr_copy_stored_free(pipeline->stored.copy);
+    pipeline->stored = (struct mr_checkpoint){
+        .identity = pipeline->identity,
+        .copy = mr_copy_plan_state(plan, mr_pipeline_stats(pipeline).copy.rows)};
+    pipeline->stored_found = true;
+    return true;
 }
 
 mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
@@ -603,8 +673,12 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     struct mr_source *source = pipeline->source;
     struct mr_identity identity = {0};
     const struct mr_copy *copy = NULL;
+    if (!settle_progress(intake)) {
+        return MR_OK;
+    }
     bool is_known = mr_intake_stores(intake) && pipeline->stored_found;
-    MR_TRY(source->ops->copy_begin(source, is_known, pipeline->stop, &identity, &copy, ret_error));
+    MR_TRY(source->ops->copy_begin(source, is_known ? &pipeline->stored : NULL, pipeline->stop,
+                                   &identity, &copy, ret_error));
     if (copy == NULL) {
         intake->copy_done = true;
         return MR_OK;
@@ -621,7 +695,6 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     MR_ASSERT(copying.stop_fd >= 0);
     pipeline->copy_ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS;
     make_workers(&copying);
-    begin_progress(&copying);
     mr_status status = copy_all(&copying, ret_error);
     end_copying(&copying);
     if (status == MR_OK) {

@@ -1,6 +1,7 @@
 #include "pipeline/copy_plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -11,26 +12,77 @@ enum {
     WAIT_NS = 100000000,
 };
 
-static void plan_table(struct mr_plan_table *table, const struct mr_copy_table *of,
-                       uint32_t workers)
+/* ---- pieces ---- */
+
+static void add_range(struct mr_plan_table *table, struct mr_copy_range range, uint32_t pages,
+                      uint32_t workers)
 {
-    uint32_t pages = of->pages;
-    table->piece_pages = pages / (workers * PIECES_PER_WORKER) + 1;
-    if (table->piece_pages < PIECE_PAGES_MIN) {
-        table->piece_pages = PIECE_PAGES_MIN;
+    uint32_t first = (uint32_t)(range.after >> 16);
+    uint32_t end = range.end == MR_COPY_NO_END ? pages : range.end;
+    uint32_t size = pages / (workers * PIECES_PER_WORKER) + 1;
+    size = size < PIECE_PAGES_MIN ? PIECE_PAGES_MIN : size;
+    bool divides = workers > 1 && end > first;
+    uint32_t count = divides ? (end - first - 1) / size + 1 : 1;
+    table->ranges =
+        MR_REALLOC(table->ranges, (table->pieces + count) * sizeof(struct mr_copy_range));
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_last = i == count - 1;
+        table->ranges[table->pieces++] = (struct mr_copy_range){
+            .after = i == 0 ? range.after : mr_copy_place(first + i * size, 0),
+            .end = is_last ? range.end : first + (i + 1) * size,
+        };
     }
-    table->pieces = workers == 1 || pages == 0 ? 1 : (pages - 1) / table->piece_pages + 1;
+}
+
+static void plan_table(struct mr_plan_table *table, const struct mr_copy_table *of,
+                       const struct mr_copy_part *part, uint32_t workers)
+{
+    static const struct mr_copy_range all = {.after = 0, .end = MR_COPY_NO_END};
+    if (part != NULL && part->filenode == of->filenode && of->may_resume && part->range_count > 0) {
+        table->was_begun = true;
+        for (uint32_t i = 0; i < part->range_count; i++) {
+            add_range(table, part->ranges[i], of->pages, workers);
+        }
+    } else {
+        add_range(table, all, of->pages, workers);
+    }
     table->unread = table->pieces;
 }
 
-void mr_copy_plan_init(struct mr_copy_plan *plan, const struct mr_copy *copy, uint32_t *order,
-                       uint32_t count, uint32_t workers)
+/* The beginning of the state is what the earlier attempts have done. */
+static void begin_state(struct mr_copy_stored *state, const struct mr_copy *copy)
 {
-    *plan = (struct mr_copy_plan){.copy = copy, .order = order, .count = count};
+    state->lsn = copy->lsn;
+    state->attempt = copy->attempt;
+    if (copy->resumed != NULL) {
+        state->done_count = copy->resumed->done_count;
+        state->done = MR_NEW_ARRAY(uint32_t, state->done_count);
+        memcpy(state->done, copy->resumed->done, state->done_count * sizeof(uint32_t));
+    }
+}
+
+struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
+                                      uint32_t workers)
+{
+    struct mr_copy_plan *plan = MR_NEW(struct mr_copy_plan);
+    plan->copy = copy;
+    plan->order = order;
+    plan->table_count = copy->table_count;
     plan->tables = MR_NEW_ARRAY(struct mr_plan_table, copy->table_count);
     for (uint32_t i = 0; i < count; i++) {
-        plan_table(&plan->tables[order[i]], &copy->tables[order[i]], workers);
+        const struct mr_copy_table *of = &copy->tables[order[i]];
+        struct mr_plan_table *table = &plan->tables[order[i]];
+        table->oid = of->oid;
+        table->filenode = of->filenode;
+        if (copy->resumed != NULL && mr_copy_stored_is_done(copy->resumed, of->oid)) {
+            continue;
+        }
+        plan_table(table, of,
+                   copy->resumed == NULL ? NULL : mr_copy_stored_part(copy->resumed, of->oid),
+                   workers);
+        order[plan->count++] = order[i];
     }
+    begin_state(&plan->state, copy);
     pthread_mutex_init(&plan->lock, NULL);
     pthread_mutex_init(&plan->rows, NULL);
     pthread_condattr_t clock;
@@ -38,22 +90,65 @@ void mr_copy_plan_init(struct mr_copy_plan *plan, const struct mr_copy *copy, ui
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&plan->change, &clock);
     pthread_condattr_destroy(&clock);
+    return plan;
 }
 
-void mr_copy_plan_done(struct mr_copy_plan *plan)
+void mr_copy_plan_free(struct mr_copy_plan *plan)
 {
-    if (plan->tables == NULL) {
+    if (plan == NULL) {
         return;
     }
     pthread_mutex_destroy(&plan->lock);
     pthread_mutex_destroy(&plan->rows);
     pthread_cond_destroy(&plan->change);
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        free(plan->tables[i].ranges);
+    }
+    for (uint32_t i = 0; i < MR_COPY_LANES_MAX; i++) {
+        free(plan->lanes[i].open);
+    }
     free(plan->tables);
     free(plan->order);
-    plan->tables = NULL;
+    free(plan->state.done);
+    free(plan);
 }
 
-bool mr_copy_plan_take(struct mr_copy_plan *plan, struct mr_copy_piece *ret_piece)
+static uint64_t piece_bytes(const struct mr_copy_table *of, const struct mr_copy_range *range)
+{
+    if (of->pages == 0) {
+        return of->bytes;
+    }
+    uint32_t first = (uint32_t)(range->after >> 16);
+    uint32_t end = range->end == MR_COPY_NO_END ? of->pages : range->end;
+    return end <= first ? 0 : of->bytes / of->pages * (end - first);
+}
+
+uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_bytes)
+{
+    *ret_bytes = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct mr_plan_table *table = &plan->tables[plan->order[i]];
+        for (uint32_t piece = 0; piece < table->pieces; piece++) {
+            *ret_bytes += piece_bytes(&plan->copy->tables[plan->order[i]], &table->ranges[piece]);
+        }
+    }
+    return plan->count;
+}
+
+static void open_piece(struct mr_plan_lane *lane, const struct mr_copy_piece *piece)
+{
+    if (lane->first + lane->count == lane->capacity) {
+        memmove(lane->open, lane->open + lane->first, lane->count * sizeof(*lane->open));
+        lane->first = 0;
+        if (lane->count * 2 >= lane->capacity) {
+            lane->capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
+            lane->open = MR_REALLOC(lane->open, lane->capacity * sizeof(*lane->open));
+        }
+    }
+    lane->open[lane->first + lane->count++] = *piece;
+}
+
+bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece)
 {
     pthread_mutex_lock(&plan->lock);
     while (plan->at < plan->count && plan->tables[plan->order[plan->at]].taken ==
@@ -64,24 +159,102 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, struct mr_copy_piece *ret_piec
     if (found) {
         uint32_t index = plan->order[plan->at];
         struct mr_plan_table *table = &plan->tables[index];
-        const struct mr_copy_table *of = &plan->copy->tables[index];
-        uint32_t number = table->taken++;
-        if (number == 0) {
+        if (table->taken == 0) {
             atomic_store(&table->begun_ns, mr_monotonic_ns());
         }
-        bool is_last = number == table->pieces - 1;
-        uint32_t first = number * table->piece_pages;
-        uint32_t pages = is_last ? of->pages - first : table->piece_pages;
-        *ret_piece = (struct mr_copy_piece){
-            .table = index,
-            .range = {.after = mr_copy_place(first, 0),
-                      .end = is_last ? MR_COPY_NO_END : first + table->piece_pages},
-            .bytes = table->pieces == 1 ? of->bytes : of->bytes / of->pages * pages,
-        };
+        const struct mr_copy_range *range = &table->ranges[table->taken++];
+        *ret_piece =
+            (struct mr_copy_piece){.table = index,
+                                   .range = *range,
+                                   .bytes = piece_bytes(&plan->copy->tables[index], range)};
+        open_piece(&plan->lanes[lane], ret_piece);
     }
     pthread_mutex_unlock(&plan->lock);
     return found;
 }
+
+/* ---- how far it is ---- */
+
+void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copied copied)
+{
+    pthread_mutex_lock(&plan->lock);
+    struct mr_plan_lane *lane = &plan->lanes[index];
+    for (; lane->done < copied.pieces; lane->done++) {
+        MR_ASSERT(lane->count > 0);
+        plan->tables[lane->open[lane->first].table].safe++;
+        lane->first++;
+        lane->count--;
+    }
+    if (lane->done == copied.pieces && copied.place != 0) {
+        MR_ASSERT(lane->count > 0);
+        lane->open[lane->first].range.after = copied.place;
+        plan->tables[lane->open[lane->first].table].was_begun = true;
+    }
+    pthread_mutex_unlock(&plan->lock);
+}
+
+static void add_left(struct mr_copy_part *part, struct mr_copy_range range)
+{
+    struct mr_copy_range *last =
+        part->range_count == 0 ? NULL : &part->ranges[part->range_count - 1];
+    if (last != NULL && last->end != MR_COPY_NO_END && mr_copy_place(last->end, 0) == range.after) {
+        last->end = range.end;
+        return;
+    }
+    part->ranges = MR_REALLOC(part->ranges, (part->range_count + 1) * sizeof(struct mr_copy_range));
+    part->ranges[part->range_count++] = range;
+}
+
+/* What lanes have open, and what nobody has taken. */
+static void add_part(const struct mr_copy_plan *plan, uint32_t index, struct mr_copy_stored *state)
+{
+    const struct mr_plan_table *table = &plan->tables[index];
+    struct mr_copy_part *part = &state->parts[state->part_count++];
+    *part = (struct mr_copy_part){.oid = table->oid, .filenode = table->filenode};
+    for (uint32_t l = 0; l < MR_COPY_LANES_MAX; l++) {
+        const struct mr_plan_lane *lane = &plan->lanes[l];
+        for (uint32_t i = 0; i < lane->count; i++) {
+            if (lane->open[lane->first + i].table == index) {
+                add_left(part, lane->open[lane->first + i].range);
+            }
+        }
+    }
+    for (uint32_t i = table->taken; i < table->pieces; i++) {
+        add_left(part, table->ranges[i]);
+    }
+}
+
+static int compare_oids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t rows)
+{
+    struct mr_copy_stored *state = MR_NEW(struct mr_copy_stored);
+    pthread_mutex_lock(&plan->lock);
+    plan->state.step++;
+    *state = plan->state;
+    state->rows += rows;
+    state->done = MR_NEW_ARRAY(uint32_t, state->done_count + plan->count);
+    memcpy(state->done, plan->state.done, plan->state.done_count * sizeof(uint32_t));
+    state->parts = MR_NEW_ARRAY(struct mr_copy_part, plan->count);
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct mr_plan_table *table = &plan->tables[plan->order[i]];
+        if (table->safe == table->pieces) {
+            state->done[state->done_count++] = table->oid;
+        } else if (table->was_begun || table->safe > 0) {
+            add_part(plan, plan->order[i], state);
+        }
+    }
+    pthread_mutex_unlock(&plan->lock);
+    qsort(state->done, state->done_count, sizeof(uint32_t), compare_oids);
+    return state;
+}
+
+/* ---- marks ---- */
 
 void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table)
 {

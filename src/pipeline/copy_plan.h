@@ -1,6 +1,8 @@
 /* What is read of a copy, and by whom: tables in their order, a large one in pieces of as many pages each, so that several
  * workers read it at once; and which row of a table is its first and its last, whoever reads it. Inside pipeline/ only.
  *
+ * It also knows how far the copy is with the sink: each lane's pieces are open until all their rows are.
+ *
  * A worker that has read a row holds it until it has read the next. When that is another table's, no piece of the first one is
  * left to take. Its row is then the table's last if nobody else holds one and all pieces are read to their ends. Who is
  * not the last hands over first, and lets go then: so the marked row is the last in the sink, too.
@@ -11,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "event/batch.h"
 #include "source/source.h"
 
 struct mr_copy_piece {
@@ -20,8 +23,13 @@ struct mr_copy_piece {
 };
 
 struct mr_plan_table {
-    uint32_t pieces, taken; /* how many it has, and those of them that somebody has begun */
-    uint32_t piece_pages;
+    uint32_t oid, filenode;
+    struct mr_copy_range *ranges; /* of its pieces */
+    uint32_t pieces;
+    /* Under `lock`. */
+    uint32_t taken; /* by somebody, */
+    uint32_t safe;  /* and with the sink as a whole */
+    bool was_begun; /* by an earlier attempt */
     /* Under `rows`. */
     uint32_t unread;  /* pieces that are not read to their end */
     uint32_t holders; /* workers that hold a row of it */
@@ -30,26 +38,48 @@ struct mr_plan_table {
     _Atomic bool began; /* its first row is with the sink, or on its way there */
 };
 
+/* A lane's pieces that are not with the sink as a whole, in the order in which it took them. */
+struct mr_plan_lane {
+    struct mr_copy_piece *open;
+    uint32_t first, count, capacity;
+    uint64_t done; /* pieces before them */
+};
+
 struct mr_copy_plan {
-    const struct mr_copy *copy;
-    struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it */
-    uint32_t *order;              /* of the tables that are read */
+    const struct mr_copy *copy;   /* as long as somebody takes pieces */
+    uint32_t session;             /* of the sink, that it goes to */
+    struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it, or it is done */
+    uint32_t table_count;
+    uint32_t *order; /* of the tables that are read */
     uint32_t count;
-    pthread_mutex_t lock; /* over `taken` and `at` */
+    pthread_mutex_t lock; /* a short one: the sink thread takes it for each batch */
     uint32_t at;          /* in `order`: the table whose pieces are handed out */
+    struct mr_plan_lane lanes[MR_COPY_LANES_MAX];
+    struct mr_copy_stored state; /* without parts and the tables that this attempt ends */
     /* Held while a row that has a mark is on its way, which may last; the sink thread never waits for it. */
     pthread_mutex_t rows;
     pthread_cond_t change; /* of `unread` or `holders` */
     _Atomic bool began;    /* the first row of all is handed over */
 };
 
-/* `order`: `count` indexes of copy->tables, the plan's from now on. `workers` will share the pieces. */
-void mr_copy_plan_init(struct mr_copy_plan *plan, const struct mr_copy *copy, uint32_t *order,
-                       uint32_t count, uint32_t workers);
-void mr_copy_plan_done(struct mr_copy_plan *plan);
+/* `order`: `count` indexes of copy->tables, the plan's from now on. `workers` will share the pieces. What copy->resumed says
+ * is done is left out. */
+struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
+                                      uint32_t workers);
+void mr_copy_plan_free(struct mr_copy_plan *plan); /* NULL is fine */
 
-/* The next piece; false: there is none left. Of one table all are handed out before the next one's. Any worker. */
-bool mr_copy_plan_take(struct mr_copy_plan *plan, struct mr_copy_piece *ret_piece);
+/* Tables there is something to read of; and the bytes of that. */
+uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_bytes);
+
+/* The next piece, of `lane` (0, 1, …) from now on; false: there is none left. Of one table all are handed out before the next
+ * one's. Any worker. */
+bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece);
+
+/* So much of what that lane took is with the sink, or will be together with what is stored next. Sink thread. */
+void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t lane, struct mr_copied copied);
+
+/* How far it is by that; `rows`: handed over in this attempt. The caller frees it. */
+struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t rows);
 
 /* The caller has read the first row of a table since it came to it; it holds one of that table until mr_copy_plan_let_go. */
 void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table);

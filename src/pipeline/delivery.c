@@ -42,7 +42,9 @@ struct delivery {
     bool is_storing;
     bool owes_store;   /* a transaction is to end, and the sink had no room for its position yet */
     int64_t stored_ns; /* when the sink was asked to store last */
-    mr_lsn sent_lsn;   /* end of the last transaction that was sent as a whole */
+    uint64_t copied;   /* how often a lane that copies has come further, */
+    uint64_t copied_stored;  /* and up to then it is stored */
+    mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
 
     /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
@@ -122,10 +124,25 @@ static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
     return &lane->marks[sequence % lane->ack.capacity];
 }
 
-/* Copied rows have no position that could be stored: what they say is in the slot's name (postgres/pg_setup.h). */
+/* All of that lane up to the batch of that sequence counts. Whoever has the plan's lock. */
+static void note_copied(struct mr_pipeline *pipeline, const struct mr_lane *lane, uint64_t sequence)
+{
+    if (sequence > 0 && pipeline->copy_plan != NULL) {
+        mr_copy_plan_note(pipeline->copy_plan, lane->index - MR_LANE_STREAM - 1,
+                          lane->copied_with[sequence % lane->ack.capacity]);
+    }
+}
+
+/* Copied rows have no position that could be stored as one: how far they are, the plan knows (copy_plan.h), and whether they
+ * are all there, the slot's name says (postgres/pg_setup.h). */
 static void publish_copied(struct delivery *delivery, struct mr_lane *lane)
 {
+    struct mr_pipeline *pipeline = delivery->pipeline;
     delivery->attempt = 0;
+    delivery->copied++;
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    note_copied(pipeline, lane, lane->ack.oldest - 1);
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
     atomic_store(&lane->published, lane->ack.oldest - 1);
 }
 
@@ -221,7 +238,9 @@ static struct mr_batch *next_batch(struct delivery *delivery)
         struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
-            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, batch->confirm_lsn);
+            struct mr_lane *lane = lane_of(delivery, batch);
+            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn);
+            lane->copied_with[batch->sequence % lane->ack.capacity] = batch->copied;
             batch->with_sink = true;
             return batch;
         }
@@ -232,6 +251,27 @@ static struct mr_batch *next_batch(struct delivery *delivery)
 
 /* ---- the stored position ---- */
 
+/* How far the copy is that ends where the stream begins; NULL: the stream is there, or there is none. A transaction tells of
+ * all that was sent. */
+static struct mr_copy_stored *copy_state(struct delivery *delivery, mr_lsn end_lsn)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_copy_stored *state = NULL;
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    struct mr_copy_plan *plan = pipeline->copy_plan;
+    if (plan != NULL && plan->session == delivery->session && end_lsn < plan->state.lsn) {
+        for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+            const struct mr_lane *lane = &pipeline->lanes[i];
+            note_copied(pipeline, lane,
+                        is_transactional(delivery) ? lane->ack.next - 1 : lane->ack.oldest - 1);
+        }
+        state = mr_copy_plan_state(plan, mr_pipeline_copied(pipeline) -
+                                             atomic_load(&pipeline->copy.rows_before));
+    }
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    return state;
+}
+
 static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
                        struct mr_error *ret_error)
 {
@@ -240,8 +280,14 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
     pthread_mutex_lock(&pipeline->identity_lock);
     state.identity = pipeline->identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
+    state.copy = copy_state(delivery, end_lsn);
     delivery->stored_ns = mr_monotonic_ns();
-    return pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
+    mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
+    mr_copy_stored_free(state.copy);
+    if (status == MR_OK) {
+        delivery->copied_stored = delivery->copied;
+    }
+    return status;
 }
 
 /* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or it goes on. */
@@ -251,7 +297,8 @@ static int store_due_ms(const struct delivery *delivery)
     if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing) {
         return -1;
     }
-    bool news = acknowledged(delivery).sequence != delivery->published.sequence;
+    bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
+                delivery->copied != delivery->copied_stored;
     if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
         return -1;
     }
@@ -283,7 +330,8 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     }
     struct progress progress = acknowledged(delivery);
     if (progress.lsn == delivery->published.lsn &&
-        progress.sequence != delivery->published.sequence) {
+        progress.sequence != delivery->published.sequence &&
+        delivery->copied == delivery->copied_stored) {
         publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
@@ -308,6 +356,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
+    mr_copy_stored_free(pipeline->stored.copy);
     pipeline->stored = state;
     pipeline->stored_found = found;
     step(delivery, MR_HANDSHAKE_LOADED);
@@ -440,6 +489,7 @@ static void end_session(struct delivery *delivery)
     delivery->is_storing = false;
     delivery->owes_store = false;
     delivery->begun_bytes = 0;
+    delivery->copied_stored = delivery->copied;
     delivery->published.sequence = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         mr_ack_reset(&pipeline->lanes[i].ack, 1);

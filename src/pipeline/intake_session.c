@@ -76,7 +76,8 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
 static bool known_position(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    bool stored = mr_intake_stores(intake) && pipeline->stored_found;
+    bool stored =
+        mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy == NULL;
     bool was_open = atomic_load(&pipeline->source_was_connected);
     *ret_known = stored ? pipeline->stored : (struct mr_checkpoint){0};
     if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {

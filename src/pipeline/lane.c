@@ -18,6 +18,7 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     MR_ASSERT(lane->wake >= 0);
     mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
+    lane->copied_with = MR_NEW_ARRAY(struct mr_copied, lane->ack.capacity);
     mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
 }
 
@@ -25,6 +26,7 @@ void mr_lane_done(struct mr_lane *lane)
 {
     mr_ack_done(&lane->ack);
     free(lane->marks);
+    free(lane->copied_with);
     close(lane->wake);
 }
 
@@ -116,6 +118,7 @@ void mr_lane_hand_over(struct mr_lane *lane)
     mr_counter_add(&lane->records, batch->record_count);
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
+    batch->copied = lane->copied;
     batch->sequence = ++lane->sequence;
     if (batch->record_count > 0) {
         lane->needed = lane->sequence; /* others carry a position alone */
@@ -217,6 +220,7 @@ static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
         lane->on_first(lane->context);
     }
     mr_meter_first(lane->filling, lane->round_ns, lane->round_wall_ns, decoded_ns);
+    lane->copied = lane->coming;
     hand_over_large(lane);
 }
 

@@ -33,6 +33,8 @@ struct mr_lane {
     uint32_t session;                /* of the sink */
     uint64_t sequence;               /* of the batch handed over last in this session, */
     uint64_t needed;                 /* of the last whose loss makes rows come twice */
+    struct mr_copied copied;         /* by the records appended so far, where it copies, */
+    struct mr_copied coming;         /* and with the one that is being appended */
     struct mr_position handed_over;  /* of the last record handed over */
     int64_t round_ns, round_wall_ns; /* when what is appended was received */
     pthread_t thread;                /* the only one that calls */
@@ -51,6 +53,7 @@ struct mr_lane {
     _Alignas(64) struct mr_ack ack;
     struct mr_meter_mark
         *marks; /* of batches that are home before they are acknowledged, as the window has them */
+    struct mr_copied *copied_with; /* each batch of the window */
 
     /* ---- written by the sink thread ---- */
     _Atomic uint64_t

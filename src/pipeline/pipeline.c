@@ -86,6 +86,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     mr_meter_init(&pipeline->meter);
     mr_mailbox_init(&pipeline->mailbox);
     pthread_mutex_init(&pipeline->identity_lock, NULL);
+    pthread_mutex_init(&pipeline->copy_plan_lock, NULL);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -111,6 +112,9 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     mr_ring_done(&pipeline->to_sink);
     pthread_mutex_destroy(&pipeline->hand_over);
     pthread_mutex_destroy(&pipeline->identity_lock);
+    pthread_mutex_destroy(&pipeline->copy_plan_lock);
+    mr_copy_plan_free(pipeline->copy_plan);
+    mr_copy_stored_free(pipeline->stored.copy);
     mr_mailbox_done(&pipeline->mailbox);
     close(pipeline->source_wake);
     close(pipeline->sink_wake);

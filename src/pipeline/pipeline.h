@@ -90,7 +90,7 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
 enum mr_copy_state {
     MR_COPY_IDLE, /* none was needed */
     MR_COPY_RUNNING,
-    MR_COPY_BROKEN_OFF, /* the next attempt begins anew */
+    MR_COPY_BROKEN_OFF, /* the next attempt goes on */
     MR_COPY_DONE,
 };
 const char *mr_copy_state_name(enum mr_copy_state state); /* "none", "running", … */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "pipeline/copy_plan.h"
 #include "pipeline/handshake.h"
 #include "pipeline/lane.h"
 #include "pipeline/mailbox.h"
@@ -77,6 +78,10 @@ struct mr_pipeline {
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
     struct mr_copy_progress copy;
+    /* Of the attempt at hand or the last one; NULL: there was none. Source thread; the sink thread reads it, with the lock,
+     * for each batch of copied rows. */
+    struct mr_copy_plan *copy_plan;
+    pthread_mutex_t copy_plan_lock;
 
     pthread_mutex_t identity_lock; /* a few times a second */
     struct mr_identity identity;   /* of the stream that is open */

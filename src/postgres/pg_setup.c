@@ -19,6 +19,7 @@ struct setup {
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
     bool is_known;
+    mr_lsn delivered; /* 0: not known */
     bool adopted;
     struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
     int stop_fd;
@@ -304,6 +305,14 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
     return rename_slot(setup, last, slot->name);
 }
 
+/* It died between the last row's safety and the slot's name. */
+static bool copy_is_complete(const struct setup *setup, const struct mr_pg_result *found)
+{
+    mr_lsn lsn = mr_pg_result_lsn(found, 0, 1);
+    return setup->is_known && lsn != 0 && setup->delivered >= lsn &&
+           mr_pg_result_value(found, 0, 2) == NULL;
+}
+
 static mr_status make_copy_slot(struct setup *setup)
 {
     struct mr_pg_result *found;
@@ -314,6 +323,8 @@ static mr_status make_copy_slot(struct setup *setup)
         for (uint32_t row = 0; row < mr_pg_result_rows(found) && status == MR_OK; row++) {
             status = drop_slot(setup, mr_pg_result_value(found, row, 0));
         }
+    } else if (mr_pg_result_rows(found) > 0 && copy_is_complete(setup, found) && !only) {
+        status = rename_slot(setup, mr_pg_result_value(found, 0, 0), setup->options->slot);
     } else if (mr_pg_result_rows(found) > 0) {
         status = resume_copy_slot(setup, found);
     } else if (!setup->is_known || only) {
@@ -355,13 +366,14 @@ static mr_status set_up(struct setup *setup)
 }
 
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           bool is_known, int stop_fd, struct mr_pg_copy_slot *ret_slot,
-                           struct mr_error *ret_error)
+                           bool is_known, mr_lsn delivered, int stop_fd,
+                           struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error)
 {
     struct mr_pg_copy_slot slot = {.attempt = 0};
     struct setup setup = {.conn = conn,
                           .options = options,
                           .is_known = is_known,
+                          .delivered = delivered,
                           .copy = &slot,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};

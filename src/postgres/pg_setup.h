@@ -27,10 +27,11 @@ struct mr_pg_copy_slot {
 };
 
 /* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. Nothing is to be
- * copied when the slot is there, or is lost although it is known where the stream goes on. */
+ * copied when the slot is there, or is lost although it is known where the stream goes on, or when all that ends before
+ * `delivered` is with the sink and the slot of a copy stands there: then only its name was missing. */
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           bool is_known, int stop_fd, struct mr_pg_copy_slot *ret_slot,
-                           struct mr_error *ret_error);
+                           bool is_known, mr_lsn delivered, int stop_fd,
+                           struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
 
 /* All is copied and safe: the slot gets its name, or, with copies_only, goes. */
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

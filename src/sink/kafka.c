@@ -189,7 +189,8 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
     kafka->storing = false;
-    kafka->state_len = 0;
+    free(kafka->state);
+    kafka->state = NULL;
     kafka->unreported = 0;
     kafka->ready = NULL;
     kafka->ready_last = &kafka->ready;
@@ -338,9 +339,10 @@ static void make_ready(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue
 static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     mr_status status = mr_kafka_produce_state(kafka, kafka->options.state_name, kafka->state,
-                                              kafka->state_len, ret_error);
+                                              strlen(kafka->state), ret_error);
     if (status == MR_OK) {
-        kafka->state_len = 0;
+        free(kafka->state);
+        kafka->state = NULL;
     }
     return status;
 }
@@ -366,7 +368,7 @@ static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_err
     if (kafka->ready == NULL) {
         kafka->ready_last = &kafka->ready;
     }
-    if (kafka->state_len > 0 && status == MR_OK) {
+    if (kafka->state != NULL && status == MR_OK) {
         status = hand_over_state(kafka, ret_error);
         any |= status == MR_OK;
     }
@@ -455,7 +457,8 @@ static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *s
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(!kafka->storing);
-    kafka->state_len = mr_state_format(state, kafka->state);
+    free(kafka->state);
+    kafka->state = mr_state_format(state);
     kafka->storing = true;
     kafka->transaction.ending = kafka->options.exactly_once;
     return hand_over(kafka, ret_error);
@@ -585,7 +588,7 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_TRY(take_events(kafka, ret_error));
     MR_TRY(hand_over(kafka, ret_error));
-    bool complete = kafka->unreported == 0 && kafka->state_len == 0;
+    bool complete = kafka->unreported == 0 && kafka->state == NULL;
     return kafka->transaction.ending && complete ? mr_kafka_transaction_end(kafka, ret_error)
                                                  : MR_OK;
 }
@@ -593,7 +596,7 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
 static int kafka_timeout_ms(const struct mr_sink *sink)
 {
     const struct mr_kafka_sink *kafka = (const struct mr_kafka_sink *)sink;
-    if (kafka->ready != NULL || kafka->state_len > 0) {
+    if (kafka->ready != NULL || kafka->state != NULL) {
         int settles_ms = mr_kafka_transaction_settles_in_ms(kafka);
         return settles_ms > 0 ? settles_ms : MR_KAFKA_RETRY_MS; /* there was no room */
     }
@@ -641,6 +644,7 @@ static void kafka_free(struct mr_sink *sink)
     struct mr_kafka_sink *kafka = kafka_of(sink);
     kafka_close(sink);
     free(kafka->statistics);
+    free(kafka->state);
     mr_sink_counts_done(&kafka->counts);
     free(sink);
 }

@@ -52,9 +52,8 @@ struct mr_kafka_sink {
     int stop_fd;
     struct mr_record_headers headers;
 
-    bool storing;                  /* a state record is on its way, */
-    char state[MR_STATE_TEXT_MAX]; /* or waits here */
-    size_t state_len;              /* 0: none waits */
+    bool storing; /* a state record is on its way, */
+    char *state;  /* or waits here; NULL: none does */
 
     uint64_t unreported;          /* records that are not safe yet, the state's included */
     struct mr_kafka_queue *ready; /* with records that wait, and none in flight */

@@ -14,6 +14,7 @@
 
 enum {
     STATE_VERSION = 1,
+    COPY_VERSION = 2, /* rows are being copied: who does not know that must not go on from it */
     ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
@@ -25,12 +26,12 @@ enum {
 
 /* ---- the record ---- */
 
-size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEXT_MAX])
+char *mr_state_format(const struct mr_checkpoint *state)
 {
     cJSON *json = cJSON_CreateObject();
     char lsn[32];
     char position[64];
-    cJSON_AddNumberToObject(json, "version", STATE_VERSION);
+    cJSON_AddNumberToObject(json, "version", state->copy == NULL ? STATE_VERSION : COPY_VERSION);
     cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
     cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
     cJSON_AddStringToObject(json, "slot", state->identity.slot);
@@ -42,10 +43,15 @@ size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEX
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
         cJSON_AddStringToObject(json, "position", position);
     }
-    /* Names are at most 63 characters each, so it fits however they are escaped. */
-    MR_ASSERT(cJSON_PrintPreallocated(json, text, MR_STATE_TEXT_MAX, false));
+    if (state->copy != NULL) {
+        char *copy = mr_copy_stored_format(state->copy);
+        cJSON_AddStringToObject(json, "copy", copy);
+        free(copy);
+    }
+    char *text = cJSON_PrintUnformatted(json);
+    MR_ASSERT(text != NULL);
     cJSON_Delete(json);
-    return strlen(text);
+    return text;
 }
 
 static bool take_text(const cJSON *json, const char *name, char *out, size_t size)
@@ -68,13 +74,21 @@ static bool is_timeline(const cJSON *json)
     return cJSON_IsNumber(json) && json->valuedouble >= 0 && json->valuedouble <= UINT32_MAX;
 }
 
+static bool take_copy(const cJSON *json, struct mr_checkpoint *state)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "copy"));
+    state->copy = text == NULL ? NULL : mr_copy_stored_parse(text);
+    return state->copy != NULL;
+}
+
 static bool take_state(const cJSON *json, struct mr_checkpoint *state)
 {
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
-    if (!cJSON_IsNumber(version) || version->valueint != STATE_VERSION || !is_timeline(timeline) ||
+    if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||
+        version->valueint > COPY_VERSION || !is_timeline(timeline) ||
         !mr_lsn_parse(end, &state->end_lsn, NULL)) {
         return false;
     }
@@ -83,7 +97,8 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
     return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
-           (position == NULL || take_position(cJSON_GetStringValue(position), &state->position));
+           (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
+           (version->valueint == STATE_VERSION || take_copy(json, state));
 }
 
 bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state)
@@ -273,9 +288,15 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
     }
     struct mr_checkpoint state;
     loader->unreadable = !mr_state_parse(message->payload, message->len, &state);
-    if (!loader->unreadable &&
-        (!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))) {
+    if (loader->unreadable) {
+        loader->found = true;
+        return;
+    }
+    if (!loader->found || !mr_checkpoint_is_behind(&state, &loader->state)) {
+        mr_copy_stored_free(loader->state.copy);
         loader->state = state;
+    } else {
+        mr_copy_stored_free(state.copy);
     }
     loader->found = true;
 }
@@ -409,6 +430,9 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
     mr_status status = read_newest(&loader, ret_error);
     rd_kafka_destroy_flags(loader.consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     *ret_hangs = loader.hangs;
+    if (status != MR_OK || loader.unreadable) {
+        mr_copy_stored_free(loader.state.copy);
+    }
     MR_TRY(status);
     if (loader.unreadable) {
         return mr_fail(

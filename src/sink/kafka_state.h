@@ -8,12 +8,10 @@
 
 #include "sink/sink.h"
 
-enum { MR_STATE_TEXT_MAX = 1024 };
+/* The record's value, JSON, which the caller frees. */
+char *mr_state_format(const struct mr_checkpoint *state);
 
-/* The record's value, JSON; answers its length. */
-size_t mr_state_format(const struct mr_checkpoint *state, char text[MR_STATE_TEXT_MAX]);
-
-/* False when the text is no state of a version that is known. */
+/* False when the text is no state of a version that is known. The caller frees ret_state->copy. */
 MR_MUST_USE bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state);
 
 /* What goes on while the broker is waited for: an error, or MR_AGAIN once the thread is to leave, ends it. */

@@ -14,6 +14,7 @@ enum { SNAPSHOT_NAME_MAX = 64 };
 struct command {
     char *select;
     bool has_filter;
+    bool has_places; /* each row begins with its ctid */
 };
 
 struct mr_pg_copy {
@@ -53,8 +54,12 @@ enum table_column {
     LEAF_BYTES,
     LEAF_ROWS,
     LEAF_PAGES,
+    LEAF_HAS_PLACES,
+    LEAF_FILENODE,
+    LEAF_MAY_RESUME,
 };
-static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNnn", 0, UINT32_MAX};
+static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNnnbnb", 0,
+                                                UINT32_MAX};
 
 static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
                              const struct mr_pg_source_options *options,
@@ -72,7 +77,11 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
         " greatest(l.reltuples, 0)::bigint,"
         /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
         " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
-        " THEN z.pages ELSE 0 END FROM sent s"
+        " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
+        " coalesce(pg_relation_filenode(l.oid), 0)::bigint,"
+        /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
+        " s.relreplident = 'f' OR l.reltoastrelid = 0 OR CASE WHEN l.oid IN (SELECT relation FROM"
+        " locked) THEN false ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
         " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
         "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
         " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
@@ -164,7 +173,11 @@ static struct command make_command(const struct mr_relation *relation,
     struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
                                  .table = mr_pg_result_value(tables, row, LEAF_NAME)};
     struct mr_text sql = {0};
+    bool has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES);
     mr_text_string(&sql, "COPY (SELECT ");
+    if (has_places) {
+        mr_text_string(&sql, relation->column_count == 0 ? "ctid" : "ctid, ");
+    }
     for (uint32_t i = 0; i < relation->column_count; i++) {
         mr_text_string(&sql, i == 0 ? "" : ", ");
         mr_sql_add_identifier(&sql, relation->columns[i].name);
@@ -176,7 +189,8 @@ static struct command make_command(const struct mr_relation *relation,
         mr_text_string(&sql, filter);
         mr_text_string(&sql, ")");
     }
-    struct command command = {.select = MR_STRDUP(sql.data), .has_filter = filter != NULL};
+    struct command command = {
+        .select = MR_STRDUP(sql.data), .has_filter = filter != NULL, .has_places = has_places};
     mr_text_done(&sql);
     return command;
 }
@@ -214,6 +228,9 @@ static void add_table(struct reading *reading, uint32_t row, const struct mr_rel
         .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
         .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
         .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
+        .oid = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_OID),
+        .filenode = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_FILENODE),
+        .may_resume = mr_pg_result_true(reading->tables, row, LEAF_MAY_RESUME),
     };
 }
 
@@ -270,6 +287,70 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
     return status;
 }
 
+/* Tables that were partly copied, by name. */
+static bool add_parts(const struct mr_pg_result *tables, const struct mr_copy_stored *resumed,
+                      struct mr_text *names, struct mr_text *oids)
+{
+    bool found = false;
+    for (uint32_t row = 0; row < mr_pg_result_rows(tables); row++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(tables, row, LEAF_OID);
+        if (mr_copy_stored_part(resumed, oid) == NULL) {
+            continue;
+        }
+        struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
+                                     .table = mr_pg_result_value(tables, row, LEAF_NAME)};
+        mr_text_string(names, found ? ", ONLY " : "ONLY ");
+        mr_sql_add_table(names, &leaf);
+        mr_text_format(oids, found ? ",%u" : "%u", oid);
+        found = true;
+    }
+    return found;
+}
+
+static mr_status read_filenodes(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
+                                const char *oids, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"files of tables", "nn", 0, UINT32_MAX};
+    struct mr_pg_copy *copy = reading->copy;
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT x::bigint, coalesce(pg_relation_filenode(x), 0)::bigint"
+                         " FROM unnest(ARRAY[");
+    mr_text_string(&sql, oids);
+    mr_text_string(&sql, "]::oid[]) x");
+    MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+        for (uint32_t i = 0; i < copy->view.table_count; i++) {
+            if (copy->tables[i].oid == mr_pg_result_number(result, row, 0)) {
+                copy->tables[i].filenode = (uint32_t)mr_pg_result_number(result, row, 1);
+            }
+        }
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* VACUUM FULL, CLUSTER and some of ALTER TABLE write a table into another file, where its rows have other places. They want a
+ * lock that nobody gets any more: what the file is now, it stays. */
+static mr_status keep_files(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
+                            struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    struct mr_text oids = {0};
+    mr_text_string(&sql, "LOCK TABLE ");
+    mr_status status = MR_OK;
+    if (add_parts(reading->tables, reading->copy->view.resumed, &sql, &oids)) {
+        mr_text_string(&sql, " IN ACCESS SHARE MODE");
+        status = mr_pg_command(keeper, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+        if (status == MR_OK) {
+            status = read_filenodes(reading, keeper, stop_fd, oids.data, ret_error);
+        }
+    }
+    mr_text_done(&sql);
+    mr_text_done(&oids);
+    return status;
+}
+
 static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
                           const struct mr_pg_source_options *options, struct mr_error *ret_error)
 {
@@ -282,6 +363,9 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
         reading->tables = tables;
         reading->parts = parts;
         status = take_tables(reading, ret_error);
+        if (status == MR_OK && reading->copy->view.resumed != NULL) {
+            status = keep_files(reading, keeper, stop_fd, ret_error);
+        }
         mr_pg_result_free(parts);
     }
     mr_pg_result_free(tables);
@@ -290,8 +374,9 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
 
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
                          const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
-                         mr_pgoutput_keys_fn find_key, mr_pgoutput_types_fn find_types,
-                         void *context, struct mr_pg_copy **ret_copy, struct mr_error *ret_error)
+                         const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
+                         mr_pgoutput_types_fn find_types, void *context,
+                         struct mr_pg_copy **ret_copy, struct mr_error *ret_error)
 {
     struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
     /* No commit record begins there, and all that the stream brings begins behind. */
@@ -299,6 +384,7 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
     copy->view.transaction.end_lsn = lsn;
     copy->view.lsn = lsn;
     copy->view.attempt = attempt;
+    copy->view.resumed = resumed;
     copy->view.database = mr_pg_database(keeper);
     struct reading reading = {
         .copy = copy, .find_key = find_key, .find_types = find_types, .context = context};
@@ -347,6 +433,7 @@ struct mr_copy_reader {
     struct mr_pg_conn *conn;
     int stop_fd;
     const struct mr_copy_table *table;
+    bool has_places;
     struct held held[2]; /* the row handed out last, and room for the next */
     uint32_t last;
 };
@@ -410,6 +497,7 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
 {
     MR_ASSERT(table < reader->copy->view.table_count);
     reader->table = &reader->copy->tables[table];
+    reader->has_places = reader->copy->commands[table].has_places;
     struct mr_text sql = {0};
     add_range(&sql, &reader->copy->commands[table], range);
     mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
@@ -417,8 +505,26 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     return fail_table(reader, status, ret_error);
 }
 
+/* "(page,number)" */
+static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
+{
+    uint64_t numbers[2] = {0, 0};
+    uint32_t at = 0;
+    for (uint32_t i = 1; i + 1 < value->len; i++) {
+        if (value->data[i] == ',') {
+            at++;
+        } else if (at < 2 && value->data[i] >= '0' && value->data[i] <= '9') {
+            numbers[at] = numbers[at] * 10 + (value->data[i] - '0');
+        } else {
+            return false;
+        }
+    }
+    *ret_place = mr_copy_place((uint32_t)numbers[0], (uint16_t)numbers[1]);
+    return value->kind == MR_DATUM_TEXT && at == 1;
+}
+
 mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
-                            struct mr_error *ret_error)
+                            uint64_t *ret_place, struct mr_error *ret_error)
 {
     uint8_t *bytes;
     size_t len;
@@ -426,7 +532,8 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
     if (status != MR_OK) {
         return fail_table(reader, status, ret_error);
     }
-    uint32_t count = reader->table->relation->column_count;
+    uint32_t count = reader->table->relation->column_count + reader->has_places;
+    uint64_t place = 0;
     struct held *held = &reader->held[1 - reader->last];
     mr_pg_copy_row_free(held->bytes);
     held->bytes = bytes;
@@ -435,14 +542,16 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
         held->values = MR_NEW_ARRAY(struct mr_datum, count);
         held->capacity = count;
     }
-    if (!mr_copy_text_decode(bytes, len, held->values, count)) {
+    if (!mr_copy_text_decode(bytes, len, held->values, count) ||
+        (reader->has_places && !take_place(&held->values[0], &place))) {
         return fail_table(reader,
                           mr_fail(ret_error, MR_ERR_PROTOCOL,
                                   "the server sends a row that is not in COPY's text form"),
                           ret_error);
     }
     reader->last = 1 - reader->last;
-    *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values};
+    *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values + reader->has_places};
+    *ret_place = place;
     return MR_OK;
 }
 

@@ -14,11 +14,13 @@
 
 struct mr_pg_copy;
 
-/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. Source thread. */
+/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. Tables of which `resumed` (NULL: it
+ * begins anew) tells places can't be written anew as long as the keeper is there. Source thread. */
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
                          const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
-                         mr_pgoutput_keys_fn find_key, mr_pgoutput_types_fn find_types,
-                         void *context, struct mr_pg_copy **ret_copy, struct mr_error *ret_error);
+                         const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
+                         mr_pgoutput_types_fn find_types, void *context,
+                         struct mr_pg_copy **ret_copy, struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);
@@ -30,7 +32,7 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_opt
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
                              const struct mr_copy_range *range, struct mr_error *ret_error);
 mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
-                            struct mr_error *ret_error);
+                            uint64_t *ret_place, struct mr_error *ret_error);
 void mr_pg_reader_free(struct mr_copy_reader *reader);
 
 #endif

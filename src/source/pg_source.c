@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -458,13 +459,27 @@ static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_er
     return status;
 }
 
-static mr_status begin_copy(struct pg_source *source, bool is_known, int stop_fd,
-                            struct mr_identity *ret_identity, struct mr_error *ret_error)
+/* How far an earlier attempt at this very copy was. On another timeline rows may be at other places. */
+static const struct mr_copy_stored *resumable(const struct pg_source *source,
+                                              const struct mr_checkpoint *stored,
+                                              const struct mr_identity *identity)
 {
+    bool is_same = stored != NULL && stored->copy != NULL &&
+                   stored->copy->lsn == source->copy_slot.lsn &&
+                   stored->identity.timeline == identity->timeline &&
+                   strcmp(stored->identity.system_id, identity->system_id) == 0;
+    return is_same ? stored->copy : NULL;
+}
+
+static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint *stored,
+                            int stop_fd, struct mr_identity *ret_identity,
+                            struct mr_error *ret_error)
+{
+    bool is_known = stored != NULL && stored->copy == NULL;
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_identify(source->conn, options, NULL, stop_fd, ret_identity, ret_error));
-    MR_TRY(
-        mr_pg_setup_copy(source->conn, options, is_known, stop_fd, &source->copy_slot, ret_error));
+    MR_TRY(mr_pg_setup_copy(source->conn, options, is_known, is_known ? stored->end_lsn : 0,
+                            stop_fd, &source->copy_slot, ret_error));
     if (source->copy_slot.attempt == 0) {
         return MR_OK;
     }
@@ -472,18 +487,18 @@ static mr_status begin_copy(struct pg_source *source, bool is_known, int stop_fd
     MR_TRY(open_keeper(source, stop_fd, ret_error));
     MR_TRY(read_tables(source, source->keeper, stop_fd, ret_error));
     return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
-                          source->copy_slot.attempt, find_key, find_types, source, &source->copy,
-                          ret_error);
+                          source->copy_slot.attempt, resumable(source, stored, ret_identity),
+                          find_key, find_types, source, &source->copy, ret_error);
 }
 
-static mr_status pg_source_copy_begin(struct mr_source *base, bool is_known, int stop_fd,
-                                      struct mr_identity *ret_identity,
+static mr_status pg_source_copy_begin(struct mr_source *base, const struct mr_checkpoint *stored,
+                                      int stop_fd, struct mr_identity *ret_identity,
                                       const struct mr_copy **ret_copy, struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn != NULL && source->keeper == NULL);
     source->stop_fd = stop_fd;
-    MR_TRY(close_if(source, begin_copy(source, is_known, stop_fd, ret_identity, ret_error)));
+    MR_TRY(close_if(source, begin_copy(source, stored, stop_fd, ret_identity, ret_error)));
     *ret_copy = source->copy == NULL ? NULL : mr_pg_copy_view(source->copy);
     return MR_OK;
 }

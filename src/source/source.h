@@ -37,19 +37,11 @@ struct mr_copy_table {
         *relation;        /* as the stream will have it; of a partition perhaps the root's */
     uint64_t bytes, rows; /* as far as the server knows before it has looked */
     uint32_t pages;       /* that it can be divided by; 0: it can't be */
-};
-
-/* Where a row is in its table: page and number in the page, so that places grow in the order in which rows are read. */
-static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
-{
-    return (uint64_t)page << 16 | number;
-}
-
-/* Rows behind `after`, on pages below `end`. */
-enum { MR_COPY_NO_END = 0 };
-struct mr_copy_range {
-    uint64_t after; /* 0: from the first on */
-    uint32_t end;
+    uint32_t oid;         /* whose rows are read, */
+    uint32_t filenode;    /* and its file */
+    /* What is left of it may be read under a later snapshot. False where the stream can bring rows without all their values:
+     * one that has moved meanwhile to where nobody reads any more would come only so. */
+    bool may_resume;
 };
 
 struct mr_copy {
@@ -60,6 +52,9 @@ struct mr_copy {
         transaction; /* stands for that moment; its commit LSN is right below `lsn` */
     const struct mr_copy_table *tables;
     uint32_t table_count;
+    /* What an earlier attempt has left; what it says of places still holds where the file node is the table's. NULL: it is
+     * begun anew. */
+    const struct mr_copy_stored *resumed;
 };
 
 /* Reads rows of a copy; one thread's. */
@@ -82,23 +77,23 @@ struct mr_source_ops {
 
     /* The copy of existing rows, where it is asked for; NULL where there is none to be had.
      *
-     * `copy_begin`, after `claim` and before `open`: sets up all but the stream. `is_known`: it is known where the stream
-     * goes on. `*ret_copy`: what is to be copied, the source's until `copy_end` or `close`; NULL: nothing. `copy_end`: all
+     * `copy_begin`, after `claim` and before `open`: sets up all but the stream. `stored` as for `open`, or with how far an
+     * earlier attempt was, and that the caller's until `copy_end`. `*ret_copy`: what is to be copied, the source's until `copy_end` or `close`; NULL: nothing. `copy_end`: all
      * of it is safe. After an error of either the claim is gone. Source thread. */
-    mr_status (*copy_begin)(struct mr_source *source, bool is_known, int stop_fd,
-                            struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
-                            struct mr_error *ret_error);
+    mr_status (*copy_begin)(struct mr_source *source, const struct mr_checkpoint *stored,
+                            int stop_fd, struct mr_identity *ret_identity,
+                            const struct mr_copy **ret_copy, struct mr_error *ret_error);
     mr_status (*copy_end)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
 
-    /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END: there is no more); it
-     * stays as it is until the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the reader
+    /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END: there is no more), and
+     * says where it is (0: no place is known); the row stays as it is until the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the reader
      * is of no use. Any thread; a reader is one thread's. */
     mr_status (*reader_new)(struct mr_source *source, int stop_fd,
                             struct mr_copy_reader **ret_reader, struct mr_error *ret_error);
     mr_status (*reader_begin)(struct mr_copy_reader *reader, uint32_t table,
                               const struct mr_copy_range *range, struct mr_error *ret_error);
     mr_status (*reader_next)(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
-                             struct mr_error *ret_error);
+                             uint64_t *ret_place, struct mr_error *ret_error);
     void (*reader_free)(struct mr_copy_reader *reader);
 
     /* From now on `options`, of the source's own kind and the caller's for as long, say what is streamed. Closed. NULL: that

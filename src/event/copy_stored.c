@@ -1,0 +1,201 @@
+#include "event/copy_stored.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and those that are not:
+ *
+ *   lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after "-" end}}
+ */
+enum {
+    HEAD_MAX = 80,
+    DONE_MAX = 9,  /* a difference and its comma */
+    PART_MAX = 18, /* without its ranges */
+    RANGE_MAX = 23,
+};
+
+void mr_copy_stored_free(struct mr_copy_stored *state)
+{
+    if (state == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < state->part_count; i++) {
+        free(state->parts[i].ranges);
+    }
+    free(state->parts);
+    free(state->done);
+    free(state);
+}
+
+static size_t text_size(const struct mr_copy_stored *state)
+{
+    size_t size = HEAD_MAX + (size_t)state->done_count * DONE_MAX;
+    for (uint32_t i = 0; i < state->part_count; i++) {
+        size += PART_MAX + (size_t)state->parts[i].range_count * RANGE_MAX;
+    }
+    return size;
+}
+
+char *mr_copy_stored_format(const struct mr_copy_stored *state)
+{
+    size_t size = text_size(state);
+    char *text = MR_NEW_ARRAY(char, size);
+    char *at = text;
+    char *end = text + size;
+    at += snprintf(at, (size_t)(end - at), "%" PRIx64 " %" PRIx32 " %" PRIx64 " %" PRIx64 " d",
+                   state->lsn, state->attempt, state->step, state->rows);
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < state->done_count; i++) {
+        at += snprintf(at, (size_t)(end - at), "%" PRIx32 ",", state->done[i] - before);
+        before = state->done[i];
+    }
+    for (uint32_t i = 0; i < state->part_count; i++) {
+        const struct mr_copy_part *part = &state->parts[i];
+        at += snprintf(at, (size_t)(end - at), "t%" PRIx32 ",%" PRIx32, part->oid, part->filenode);
+        for (uint32_t r = 0; r < part->range_count; r++) {
+            at += snprintf(at, (size_t)(end - at), ";%" PRIx64 "-%" PRIx32, part->ranges[r].after,
+                           part->ranges[r].end);
+        }
+    }
+    MR_ASSERT(at < end);
+    return text;
+}
+
+/* ---- reading it ---- */
+
+struct cursor {
+    const char *at;
+    bool failed;
+};
+
+static uint64_t take_number(struct cursor *cursor, uint64_t most)
+{
+    uint64_t value = 0;
+    uint32_t digits = 0;
+    for (;; digits++, cursor->at++) {
+        char c = *cursor->at;
+        uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
+                         : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a') + 10
+                                                : 16;
+        if (digit == 16) {
+            break;
+        }
+        if (value > (most - digit) / 16) {
+            cursor->failed = true;
+            return 0;
+        }
+        value = value * 16 + digit;
+    }
+    cursor->failed = cursor->failed || digits == 0;
+    return value;
+}
+
+static bool take_letter(struct cursor *cursor, char letter)
+{
+    if (cursor->failed || *cursor->at != letter) {
+        return false;
+    }
+    cursor->at++;
+    return true;
+}
+
+static void need(struct cursor *cursor, char letter)
+{
+    cursor->failed = !take_letter(cursor, letter);
+}
+
+static uint32_t count_letters(const char *text, char letter)
+{
+    uint32_t count = 0;
+    for (; *text != '\0'; text++) {
+        count += *text == letter;
+    }
+    return count;
+}
+
+static void take_done(struct cursor *cursor, struct mr_copy_stored *state)
+{
+    state->done = MR_NEW_ARRAY(uint32_t, count_letters(cursor->at, ',') + 1);
+    uint32_t before = 0;
+    while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't') {
+        before += (uint32_t)take_number(cursor, UINT32_MAX - before);
+        need(cursor, ',');
+        state->done[state->done_count++] = before;
+    }
+}
+
+static void take_part(struct cursor *cursor, struct mr_copy_part *part)
+{
+    part->oid = (uint32_t)take_number(cursor, UINT32_MAX);
+    need(cursor, ',');
+    part->filenode = (uint32_t)take_number(cursor, UINT32_MAX);
+    part->ranges = MR_NEW_ARRAY(struct mr_copy_range, count_letters(cursor->at, ';') + 1);
+    while (take_letter(cursor, ';')) {
+        struct mr_copy_range *range = &part->ranges[part->range_count++];
+        range->after = take_number(cursor, UINT64_MAX >> 16);
+        need(cursor, '-');
+        range->end = (uint32_t)take_number(cursor, UINT32_MAX);
+    }
+}
+
+struct mr_copy_stored *mr_copy_stored_parse(const char *text)
+{
+    struct cursor cursor = {.at = text};
+    struct mr_copy_stored *state = MR_NEW(struct mr_copy_stored);
+    state->lsn = take_number(&cursor, UINT64_MAX);
+    need(&cursor, ' ');
+    state->attempt = (uint32_t)take_number(&cursor, UINT32_MAX);
+    need(&cursor, ' ');
+    state->step = take_number(&cursor, UINT64_MAX);
+    need(&cursor, ' ');
+    state->rows = take_number(&cursor, UINT64_MAX);
+    need(&cursor, ' ');
+    need(&cursor, 'd');
+    take_done(&cursor, state);
+    state->parts = MR_NEW_ARRAY(struct mr_copy_part, count_letters(cursor.at, 't') + 1);
+    while (take_letter(&cursor, 't')) {
+        take_part(&cursor, &state->parts[state->part_count++]);
+    }
+    if (cursor.failed || *cursor.at != '\0') {
+        mr_copy_stored_free(state);
+        return NULL;
+    }
+    return state;
+}
+
+/* ---- what it says ---- */
+
+const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid)
+{
+    for (uint32_t i = 0; i < state->part_count; i++) {
+        if (state->parts[i].oid == oid) {
+            return &state->parts[i];
+        }
+    }
+    return NULL;
+}
+
+static int compare_oids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid)
+{
+    return state->done_count > 0 &&
+           bsearch(&oid, state->done, state->done_count, sizeof(oid), compare_oids) != NULL;
+}
+
+bool mr_copy_stored_is_behind(const struct mr_copy_stored *next, const struct mr_copy_stored *known)
+{
+    if (next->lsn != known->lsn) {
+        return next->lsn < known->lsn;
+    }
+    if (next->attempt != known->attempt) {
+        return next->attempt < known->attempt;
+    }
+    return next->step < known->step;
+}

@@ -1,0 +1,60 @@
+/* How far a copy of existing rows is, as a sink stores it with the events, and as text. Values only. Any thread.
+ *
+ * Tables are known by their OIDs. One whose rows moved since, because its file was written anew, has another file node, and
+ * what is said of its places means nothing any more.
+ */
+#ifndef MR_EVENT_COPY_STORED_H
+#define MR_EVENT_COPY_STORED_H
+
+#include "base/base.h"
+#include "event/event.h"
+
+/* Where a row is in its table: page and number in the page, so that places grow in the order in which rows are read. */
+static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
+{
+    return (uint64_t)page << 16 | number;
+}
+
+/* Rows behind the place `after`, on pages below `end`. */
+enum { MR_COPY_NO_END = 0 };
+struct mr_copy_range {
+    uint64_t after; /* 0: from the first on */
+    uint32_t end;
+};
+
+/* A table of which some rows are with the sink, and what is left of it. */
+struct mr_copy_part {
+    uint32_t oid;
+    uint32_t filenode;
+    struct mr_copy_range *ranges;
+    uint32_t range_count;
+};
+
+struct mr_copy_stored {
+    mr_lsn lsn; /* where the stream begins; it says which copy this is */
+    uint32_t attempt;
+    uint64_t step;  /* grows within an attempt */
+    uint64_t rows;  /* that were handed over, in all attempts */
+    uint32_t *done; /* tables, by OID, ascending */
+    uint32_t done_count;
+    struct mr_copy_part *parts;
+    uint32_t part_count;
+};
+
+void mr_copy_stored_free(struct mr_copy_stored *state); /* NULL is fine */
+
+/* The text, which the caller frees: no character of it needs an escape in JSON. */
+char *mr_copy_stored_format(const struct mr_copy_stored *state);
+
+/* NULL when it is no such text; else the caller's to free. */
+struct mr_copy_stored *mr_copy_stored_parse(const char *text);
+
+/* The part of that table, NULL: there is none. */
+const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid);
+bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid);
+
+/* Whether `next`, of the same cluster, is older than `known`. */
+bool mr_copy_stored_is_behind(const struct mr_copy_stored *next,
+                              const struct mr_copy_stored *known);
+
+#endif

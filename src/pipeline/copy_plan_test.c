@@ -1,0 +1,160 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "pipeline/copy_plan.h"
+
+/* A table of a thousand pages, a small one and an empty one. */
+static const struct mr_copy_table tables[] = {
+    {.oid = 30, .filenode = 31, .pages = 1000, .bytes = 1000 * 8192, .may_resume = true},
+    {.oid = 20, .filenode = 21, .pages = 1, .bytes = 8192},
+    {.oid = 10, .filenode = 11},
+};
+
+static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy_stored *resumed,
+                                      uint32_t workers)
+{
+    *copy = (struct mr_copy){
+        .lsn = 100,
+        .attempt = 1,
+        .tables = tables,
+        .table_count = MR_ARRAY_LEN(tables),
+        .resumed = resumed,
+    };
+    uint32_t *order = MR_NEW_ARRAY(uint32_t, MR_ARRAY_LEN(tables));
+    for (uint32_t i = 0; i < MR_ARRAY_LEN(tables); i++) {
+        order[i] = i;
+    }
+    return mr_copy_plan_new(copy, order, MR_ARRAY_LEN(tables), workers);
+}
+
+/* The pieces of a table follow each other without gap or overlap, and only the last has no end. */
+static void test_take_covers_each_table_once(void **state)
+{
+    (void)state;
+    for (uint32_t workers = 1; workers <= 16; workers++) {
+        struct mr_copy copy;
+        struct mr_copy_plan *plan = make_plan(&copy, NULL, workers);
+        struct mr_copy_piece piece;
+        uint32_t table = 0;
+        uint32_t pieces = 0;
+        uint64_t next = 0;
+        uint64_t bytes = 0;
+        bool ended = false;
+        while (mr_copy_plan_take(plan, 0, &piece)) {
+            if (piece.table != table) {
+                assert_true(ended);
+                table++;
+                next = 0;
+                ended = false;
+            }
+            assert_int_equal(piece.table, table);
+            assert_false(ended);
+            assert_int_equal(piece.range.after, next);
+            next = mr_copy_place(piece.range.end, 0);
+            ended = piece.range.end == MR_COPY_NO_END;
+            bytes += piece.bytes;
+            pieces++;
+        }
+        assert_true(ended && table == 2);
+        assert_true(workers == 1 ? pieces == 3 : pieces >= 9);
+        assert_int_equal(bytes, 1001 * 8192);
+        mr_copy_plan_free(plan);
+    }
+}
+
+static void take(struct mr_copy_plan *plan, uint32_t lane, uint32_t count)
+{
+    struct mr_copy_piece piece;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(mr_copy_plan_take(plan, lane, &piece));
+    }
+}
+
+/* What is not with the sink is what the next attempt takes, and nothing else. */
+static void test_state_says_what_is_left(void **state)
+{
+    (void)state;
+    struct mr_copy copy;
+    struct mr_copy_plan *plan = make_plan(&copy, NULL, 2); /* pieces of 128 pages */
+    take(plan, 0, 1);                                      /* 0 to 127 */
+    take(plan, 1, 1);                                      /* 128 to 255 */
+    struct mr_copy_stored *stored = mr_copy_plan_state(plan, 0);
+    assert_true(stored->done_count == 0 && stored->part_count == 0); /* nothing is safe */
+    mr_copy_stored_free(stored);
+
+    take(plan, 0, 1); /* 256 to 383 */
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
+    mr_copy_plan_note(plan, 1, (struct mr_copied){.place = mr_copy_place(200, 1)});
+    stored = mr_copy_plan_state(plan, 5);
+    assert_int_equal(stored->rows, 5);
+    const struct mr_copy_part *part = mr_copy_stored_part(stored, 30);
+    assert_non_null(part);
+    assert_int_equal(part->filenode, 31);
+    assert_int_equal(part->range_count, 3);
+    assert_true(part->ranges[0].after == mr_copy_place(300, 7) && part->ranges[0].end == 384);
+    assert_true(part->ranges[1].after == mr_copy_place(200, 1) && part->ranges[1].end == 256);
+    assert_true(part->ranges[2].after == mr_copy_place(384, 0) &&
+                part->ranges[2].end == MR_COPY_NO_END);
+    mr_copy_plan_free(plan);
+
+    plan = make_plan(&copy, stored, 1);
+    uint64_t bytes;
+    assert_int_equal(mr_copy_plan_tables(plan, &bytes), 3);
+    assert_int_equal(bytes, (84 + 56 + 616 + 1) * 8192);
+    take(plan, 0, 5); /* three ranges and two tables */
+    struct mr_copy_piece piece;
+    assert_false(mr_copy_plan_take(plan, 0, &piece));
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 4});
+    struct mr_copy_stored *second = mr_copy_plan_state(plan, 0);
+    assert_true(mr_copy_stored_is_done(second, 30) && mr_copy_stored_is_done(second, 20));
+    assert_int_equal(second->done_count, 2);
+    assert_int_equal(second->part_count, 0); /* of the third nothing is known to be read */
+    mr_copy_plan_free(plan);
+    mr_copy_stored_free(stored);
+
+    plan = make_plan(&copy, second, 4);
+    assert_int_equal(mr_copy_plan_tables(plan, &bytes), 1);
+    take(plan, 0, 1);
+    assert_false(mr_copy_plan_take(plan, 0, &piece));
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 1});
+    struct mr_copy_stored *third = mr_copy_plan_state(plan, 0);
+    assert_int_equal(third->done_count, 3);
+    mr_copy_plan_free(plan);
+    mr_copy_stored_free(second);
+    mr_copy_stored_free(third);
+}
+
+/* Its rows are elsewhere now. */
+static void test_a_new_file_is_read_from_its_beginning(void **state)
+{
+    (void)state;
+    struct mr_copy_range range = {.after = mr_copy_place(900, 1), .end = MR_COPY_NO_END};
+    struct mr_copy_part part = {.oid = 30, .filenode = 30, .ranges = &range, .range_count = 1};
+    struct mr_copy_stored stored = {.lsn = 100, .parts = &part, .part_count = 1};
+    struct mr_copy copy;
+    struct mr_copy_piece piece;
+    struct mr_copy_plan *plan = make_plan(&copy, &stored, 1);
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_int_equal(piece.range.after, 0);
+    mr_copy_plan_free(plan);
+    part.filenode = 31;
+    plan = make_plan(&copy, &stored, 1);
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_int_equal(piece.range.after, mr_copy_place(900, 1));
+    mr_copy_plan_free(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests_of_plans[] = {
+        cmocka_unit_test(test_take_covers_each_table_once),
+        cmocka_unit_test(test_state_says_what_is_left),
+        cmocka_unit_test(test_a_new_file_is_read_from_its_beginning),
+    };
+    return cmocka_run_group_tests(tests_of_plans, NULL, NULL);
+}
