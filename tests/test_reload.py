@@ -28,8 +28,12 @@ def outcomes(process, times):
 
 
 def with_tables(process, *tables, **options):
+    """Another file in the place of the one that is there, as editors leave it."""
+    path, process.path = process.path, process.path + ".new"
     process.tables = tables
     process.configure(**options)
+    os.replace(process.path, path)
+    process.path = path
 
 
 class Writer(threading.Thread):
