@@ -240,6 +240,35 @@ def test_not_while_another_instance_stands_by(database, millrace):
     assert second.stop() == 0 and first.stop() == 0
 
 
+def test_patterns_of_tables(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE o_1 (id int PRIMARY KEY);"
+                 "CREATE TABLE o_2 (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace().start().streaming()
+    insert = "INSERT INTO t VALUES ({0}); INSERT INTO o_1 VALUES ({0}); INSERT INTO o_2 VALUES ({0})"
+
+    def ids(reader, count):
+        return [record.json["after"]["id"] for record in reader.take(count)]
+
+    database.run(insert.format(1))
+    all_of_t = topic(database.topic("t"))
+    assert ids(all_of_t, 1) == [1]
+    with_tables(process, "t", "public.o_[0-9]")
+    code, text = reload(process)
+    assert code == 0 and re.search("changed: +tables\n", text), text
+    database.run(insert.format(2))
+    with_tables(process, "t", "public.o_[0-9]", excluded_tables='["o_2"]')
+    assert ids(all_of_t, 1) == [2]
+    code, text = reload(process)
+    assert code == 0 and re.search("changed: +excluded_tables\n", text), text
+    database.run(insert.format(3))
+    assert ids(all_of_t, 1) == [3]
+    assert process.stop() == 0
+    assert ids(topic(database.topic("o_1")), 2) == [2, 3]
+    excluded = topic(database.topic("o_2"))
+    assert ids(excluded, 1) == [2] and not excluded.read()
+
+
 def test_others_reach_it_without_a_password(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(http__address='"0.0.0.0:0"').start().streaming()

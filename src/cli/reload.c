@@ -52,6 +52,7 @@ struct reading {
     struct mr_text changed, needs_restart; /* options, "a, b" */
     struct mr_text added, removed;         /* tables */
     struct mr_text problems;               /* a line each */
+    bool patterns;                         /* of tables are different */
 };
 
 static const char *text_of(const struct mr_text *text)
@@ -69,15 +70,17 @@ static void add_item(struct mr_text *to, const char *item)
 
 /* ---- what is different ---- */
 
+/* Other tables are wanted, or other patterns of tables. */
 static bool has_tables(const struct reading *reading)
 {
-    return reading->added.data != NULL || reading->removed.data != NULL;
+    return reading->added.data != NULL || reading->removed.data != NULL || reading->patterns;
 }
 
 static void take_difference(void *context, const char *path, bool live)
 {
     struct reading *reading = context;
     add_item(live ? &reading->changed : &reading->needs_restart, path);
+    reading->patterns |= strcmp(path, "tables") == 0 || strcmp(path, "excluded_tables") == 0;
 }
 
 /* Those of `tables` that `others` lack, for people, and into `ret` if that is wanted. */
@@ -156,6 +159,7 @@ static mr_status check_tables(struct reading *reading, const struct mr_config *n
     struct mr_pg_source_options added = newest->source;
     added.tables = tables;
     added.table_count = count;
+    added.pattern_count = 0;
     added.key_count = 0; /* those are no reload's matter */
     struct mr_pg_source_options running = reading->reload->config->source;
     running.pipeline = newest->source.pipeline;
@@ -174,6 +178,7 @@ static mr_status compare(struct reading *reading)
         return mr_fail(&reading->error, MR_ERR_CONFIG, "%s; nothing was changed", fault);
     }
     mr_config_differences(reload->config, reload->reloaded, wanted, take_difference, reading);
+    reading->patterns &= newest->source.pattern_count + wanted->source.pattern_count > 0;
     mr_config_name_reloaded(reload->config, wanted);
     struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, wanted->source.table_count);
     uint32_t count = beyond(&wanted->source, &newest->source, &reading->added, added);

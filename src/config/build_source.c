@@ -128,10 +128,10 @@ static uint64_t add_list(uint64_t hash, const char *const *texts, uint32_t count
 
 /* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of them would deliver other
  * events than the one whose place it takes. */
-static char *pipeline_name(const struct mr_config *config,
-                           const struct mr_pg_source_options *source)
+static char *pipeline_name(const struct mr_config *config, const struct mr_config *tables_of)
 {
     const struct mr_config_values *values = &config->values;
+    const struct mr_pg_source_options *source = &tables_of->source;
     uint32_t count = source->table_count;
     char **tables = MR_NEW_ARRAY(char *, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -155,10 +155,11 @@ static char *pipeline_name(const struct mr_config *config,
         hash = add_to_hash(hash, names[i]);
     }
     hash = add_list(hash, (const char *const *)tables, count);
-    if (config->source.pattern_count > 0) {
-        hash = add_list(hash, (const char *const *)values->tables.items, values->tables.count);
-        hash = add_list(hash, (const char *const *)values->excluded_tables.items,
-                        values->excluded_tables.count);
+    if (source->pattern_count > 0) {
+        const struct mr_strings *names_of = &tables_of->values.tables;
+        const struct mr_strings *excluded = &tables_of->values.excluded_tables;
+        hash = add_list(hash, (const char *const *)names_of->items, names_of->count);
+        hash = add_list(hash, (const char *const *)excluded->items, excluded->count);
     }
     if (is_kafka) {
         hash = add_list(hash, (const char *const *)values->brokers.items, values->brokers.count);
@@ -175,10 +176,10 @@ static char *pipeline_name(const struct mr_config *config,
 
 void mr_config_name_pipeline(struct mr_config *config)
 {
-    config->source.pipeline = mr_config_keep(config, pipeline_name(config, &config->source));
+    config->source.pipeline = mr_config_keep(config, pipeline_name(config, config));
 }
 
 void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *wanted)
 {
-    wanted->source.pipeline = mr_config_keep(wanted, pipeline_name(running, &wanted->source));
+    wanted->source.pipeline = mr_config_keep(wanted, pipeline_name(running, wanted));
 }

@@ -129,6 +129,10 @@ static void pg_source_change(struct mr_source *base, const void *options)
     MR_ASSERT(source->conn == NULL);
     source->options.tables = wanted->tables;
     source->options.table_count = wanted->table_count;
+    source->options.patterns = wanted->patterns;
+    source->options.pattern_count = wanted->pattern_count;
+    source->options.excluded = wanted->excluded;
+    source->options.excluded_count = wanted->excluded_count;
     source->options.pipeline = wanted->pipeline;
 }
 
