@@ -107,7 +107,7 @@ class Run:
         self.connect.start()
         for millrace in self.ours:
             millrace.start().streaming()
-        eventually(self.connect.streams, 120, "Debezium reads")
+        eventually(self.connect.streams, 200, "Debezium reads")
         for statement in cases.statements():
             database.run(statement)
         prefixes = {name: (self._prefix("dbz", name), self._prefix("mr", name)) for name in VARIANTS}

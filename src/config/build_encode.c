@@ -393,6 +393,14 @@ static void build_modes(struct mr_config *config)
         }
     }
     config->encode.topic_delimiter = values->topic_delimiter;
+    if (values->schema_topic[0] != '\0') {
+        const char *fault = mr_config_topic_fault(values->schema_topic);
+        if (fault != NULL) {
+            PROBLEM(config, LINE(config, schema_topic), "schema_topic: \"%s\" %s",
+                    values->schema_topic, fault);
+        }
+        config->encode.schema_topic = values->schema_topic;
+    }
     if (values->topic_delimiter[0] == '\0' ||
         values->topic_delimiter[strspn(values->topic_delimiter, "._-")] != '\0') {
         PROBLEM(config, LINE(config, topic_delimiter),

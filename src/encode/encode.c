@@ -45,6 +45,8 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
     encoder->message_topic = mr_topics_intern(topics, message_topic);
     free(message_topic);
+    encoder->schema_topic =
+        options->schema_topic == NULL ? NULL : mr_topics_intern(topics, options->schema_topic);
     name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
@@ -264,7 +266,12 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
     if (item->change != NULL) {
         struct mr_plan *last = encoder->last_plan;
         bool is_last = last != NULL && last->relation == item->change->relation;
-        line = (is_last ? last : *plan_slot(encoder, item->change->relation))->line;
+        struct mr_plan *plan = is_last ? last : *plan_slot(encoder, item->change->relation);
+        line = plan->line;
+        if (MR_UNLIKELY(plan->is_unusual) && count > 0 && records[0].kind == MR_RECORD_SCHEMA) {
+            plan->tells_schema = false; /* it is kept; what is encoded may be thrown away */
+            plan->is_unusual = plan->skips_unchanged;
+        }
     }
     if (line != NULL) {
         mr_table_line_count(line, item->change == NULL ? MR_OP_MESSAGE : item->change->op);
@@ -320,16 +327,21 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
         *ret_count = 0;
         return MR_OK;
     }
-    if (MR_UNLIKELY(plan->skips_unchanged) && leaves_all(plan, change)) {
+    if (MR_UNLIKELY(plan->is_unusual) && plan->skips_unchanged && leaves_all(plan, change)) {
         *ret_count = 0;
         return MR_OK;
     }
     encoder->wrong = NULL;
     encoder->missing_count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    uint32_t told = 0;
+    if (MR_UNLIKELY(plan->is_unusual) && plan->tells_schema && change->op != MR_OP_READ) {
+        mr_schema_event(encoder, plan, change, buffer, &ret_records[told++]);
+    }
     uint32_t count = encoder->options.format == MR_FORMAT_FLAT
-                         ? mr_flat_change(encoder, plan, change, buffer, ret_records)
-                         : mr_debezium_change(encoder, plan, change, buffer, ret_records);
+                         ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
+                         : mr_debezium_change(encoder, plan, change, buffer, ret_records + told);
+    count += count > 0 ? told : 0;
     if (MR_UNLIKELY(encoder->wrong != NULL)) {
         return fail_change(encoder, change->relation, ret_error);
     }

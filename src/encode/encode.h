@@ -112,10 +112,11 @@ struct mr_encode_options {
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
     size_t record_bytes_max;       /* of a key and its value; 0: no limit */
+    const char *schema_topic;      /* where forms of tables are told; NULL: nowhere */
     const char *dead_letter_topic; /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
-enum { MR_RECORDS_PER_CHANGE_MAX = 3, MR_MESSAGE_PREFIX_MAX = 255 };
+enum { MR_RECORDS_PER_CHANGE_MAX = 4, MR_MESSAGE_PREFIX_MAX = 255 };
 
 /* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
  * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */

@@ -287,6 +287,50 @@ static void test_unchanged_rows_are_skipped(void **state)
     assert_int_equal(fixture->count, 2);
 }
 
+static void test_schema_event(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.schema_topic = "forms";
+    fixture->options.tombstones = true;
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum moved[] = {text("2"), text("a"), null, null};
+    fixture->columns[1].type_oid = 1009;
+    fixture->columns[2].type_oid = 70000;
+    /* Until its record is kept, it comes again. */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved), MR_OK);
+        assert_int_equal(fixture->count, 4);
+        assert_string_equal(fixture->records[0].topic->name, "forms");
+        assert_int_equal(fixture->records[0].part, 9);
+        assert_int_equal(fixture->records[1].part, 0);
+        assert_int_equal(fixture->records[3].part, 2);
+    }
+    assert_key(&fixture->records[0], "{\"schema\":\"public\",\"table\":\"t\"}");
+    assert_value(&fixture->records[0],
+                 "{\"schema\":\"public\",\"table\":\"t\",\"identity\":\"default\",\"key\":[\"id\"],"
+                 "\"columns\":["
+                 "{\"name\":\"id\",\"type\":\"int4\",\"type_oid\":23,\"type_modifier\":0,\"in_"
+                 "identity\":true},"
+                 "{\"name\":\"v\",\"type\":\"text[]\",\"type_oid\":1009,\"type_modifier\":0,\"in_"
+                 "identity\":false},"
+                 "{\"name\":\"f\",\"type\":null,\"type_oid\":70000,\"type_modifier\":0,\"in_"
+                 "identity\":false},"
+                 "{\"name\":\"b\",\"type\":\"bool\",\"type_oid\":16,\"type_modifier\":0,\"in_"
+                 "identity\":false}],"
+                 "\"source\":{\"ts_us\":1700000000000001,\"txId\":555,\"lsn\":7936}}");
+    struct mr_change change = change_of(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved);
+    struct mr_item item = {.change = &change};
+    mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    /* Another version is told of anew. */
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 1); /* a copy's rows belong to no place of the stream */
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 2);
+}
+
 /* ---- rules for columns ---- */
 
 static struct mr_column_rule rule_for(enum mr_column_action action, const char *column,
@@ -866,6 +910,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_columns_shaped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_schema_event, setup, teardown),
         cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages_excluded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),

@@ -44,7 +44,9 @@ struct mr_plan {
     mr_slice *key_prefixes;
     uint32_t key_count;
     uint32_t routing_column;
+    bool is_unusual;      /* one of the next two */
     bool skips_unchanged; /* updates that leave all columns as they were */
+    bool tells_schema;    /* before the next row: the form is new */
     bool key_may_be_null; /* its values: chosen by the configuration */
     bool key_is_text;     /* flat format: the key is the first key column's bare text */
     uint8_t *names;       /* memory of all prefixes */

@@ -25,6 +25,7 @@ struct mr_encoder {
         *wrong; /* what is wrong with the change at hand, found first while it was written; */
     uint32_t wrong_column; /* NULL: nothing. And the column with it */
     const struct mr_topic *message_topic;
+    const struct mr_topic *schema_topic;      /* NULL: not wanted */
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
     uint64_t messages_dropped;
@@ -76,6 +77,14 @@ mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *rela
 /* A record at the change's position whose value (and key) come with mr_record_end calls. */
 struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,
                               uint32_t part);
+
+/* The part of a schema event's position: rows keep theirs, whether one comes before them or not. */
+enum { MR_PART_SCHEMA = 9 };
+
+/* The form of the change's table, as a record at the change's position. */
+void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
+                     const struct mr_change *change, struct mr_buffer *out,
+                     struct mr_record *ret_record);
 
 /* The two formats. `ret_records` has room for MR_RECORDS_PER_CHANGE_MAX. */
 uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,

@@ -55,6 +55,7 @@ enum rule {
 };
 
 struct type {
+    const char *name;
     uint32_t oid;
     uint32_t array_oid;
     enum rule debezium;
@@ -64,7 +65,7 @@ struct type {
 
 static const struct type types[] = {
 #define MR_TYPE(name, oid, array_oid, debezium, debezium_array, plain)                             \
-    {oid, array_oid, RULE_##debezium, RULE_##debezium_array, RULE_##plain},
+    {#name, oid, array_oid, RULE_##debezium, RULE_##debezium_array, RULE_##plain},
 #include "encode/types.def"
 #undef MR_TYPE
 };
@@ -262,6 +263,19 @@ static const struct type *find_type(uint32_t oid, bool *ret_is_array)
         }
     }
     return NULL;
+}
+
+void mr_type_name(struct mr_buffer *out, uint32_t oid)
+{
+    bool is_array = false;
+    const struct type *type = find_type(oid, &is_array);
+    if (type == NULL) {
+        MR_BUFFER_LITERAL(out, "null");
+        return;
+    }
+    MR_BUFFER_LITERAL(out, "\"");
+    mr_buffer_slice(out, mr_slice_of(type->name));
+    mr_buffer_slice(out, is_array ? MR_SLICE("[]\"") : MR_SLICE("\""));
 }
 
 static struct mr_type_form list_of(struct mr_conversion element, char delimiter)

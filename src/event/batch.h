@@ -53,6 +53,7 @@ enum mr_record_kind {
     MR_RECORD_LETTER,      /* in the dead-letter topic: where the event is to be found */
     MR_RECORD_OLD_KEY,     /* the row goes on under the other key */
     MR_RECORD_NEW_KEY,     /* the row comes from the other key */
+    MR_RECORD_SCHEMA,      /* the form of a table, before its first row that has it */
 };
 
 struct mr_batch;
@@ -67,9 +68,9 @@ struct mr_record {
     struct mr_position position;
     int64_t commit_time_us; /* since 1970 */
     uint32_t xid;           /* 0: none */
-    uint16_t part;          /* 0, 1, 2: a change of a key makes three records at one position */
-    bool key_is_text;       /* the key is bare text (flat), not JSON */
-    uint8_t kind;           /* enum mr_record_kind */
+    uint16_t part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema */
+    bool key_is_text; /* the key is bare text (flat), not JSON */
+    uint8_t kind;     /* enum mr_record_kind */
     /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
      * flight. */
     struct mr_batch *batch;

@@ -1,0 +1,95 @@
+/* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
+#include "base/json.h"
+#include "encode/row.h"
+
+static void write_name(struct mr_buffer *out, const char *name)
+{
+    mr_json_string(out, (const uint8_t *)name, strlen(name));
+}
+
+static const char *identity_name(enum mr_replica_identity identity)
+{
+    switch (identity) {
+    case MR_IDENTITY_DEFAULT:
+        return "default";
+    case MR_IDENTITY_NOTHING:
+        return "nothing";
+    case MR_IDENTITY_FULL:
+        return "full";
+    case MR_IDENTITY_INDEX:
+        return "index";
+    }
+    return "unknown";
+}
+
+static void write_table(struct mr_buffer *out, const struct mr_relation *relation)
+{
+    MR_BUFFER_LITERAL(out, "{\"schema\":");
+    write_name(out, relation->schema);
+    MR_BUFFER_LITERAL(out, ",\"table\":");
+    write_name(out, relation->table);
+}
+
+static void write_columns(struct mr_buffer *out, const struct mr_plan *plan)
+{
+    const struct mr_relation *relation = plan->relation;
+    const char *separator = "{\"name\":";
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        const struct mr_column *column = &relation->columns[i];
+        if (plan->columns[i].writer == MR_WRITE_ABSENT) {
+            continue;
+        }
+        mr_buffer_slice(out, mr_slice_of(separator));
+        write_name(out, column->name);
+        MR_BUFFER_LITERAL(out, ",\"type\":");
+        mr_type_name(out, column->type_oid);
+        MR_BUFFER_LITERAL(out, ",\"type_oid\":");
+        mr_json_u64(out, column->type_oid);
+        MR_BUFFER_LITERAL(out, ",\"type_modifier\":");
+        mr_json_i64(out, column->type_modifier);
+        mr_buffer_slice(out, column->in_identity ? MR_SLICE(",\"in_identity\":true}")
+                                                 : MR_SLICE(",\"in_identity\":false}"));
+        separator = ",{\"name\":";
+    }
+}
+
+static void write_source(struct mr_buffer *out, const struct mr_change *change)
+{
+    const struct mr_transaction *transaction = change->transaction;
+    MR_BUFFER_LITERAL(out, "],\"source\":{\"ts_us\":");
+    mr_json_i64(out, transaction->commit_time_us);
+    MR_BUFFER_LITERAL(out, ",\"txId\":");
+    mr_json_u64(out, transaction->xid);
+    MR_BUFFER_LITERAL(out, ",\"lsn\":");
+    mr_json_u64(out, change->lsn);
+    MR_BUFFER_LITERAL(out, "}}");
+}
+
+void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
+                     const struct mr_change *change, struct mr_buffer *out,
+                     struct mr_record *ret_record)
+{
+    const struct mr_relation *relation = plan->relation;
+    const uint8_t *key = out->at;
+    write_table(out, relation);
+    MR_BUFFER_LITERAL(out, "}");
+    const uint8_t *value = out->at;
+    write_table(out, relation);
+    MR_BUFFER_LITERAL(out, ",\"identity\":");
+    write_name(out, identity_name(relation->identity));
+    MR_BUFFER_LITERAL(out, ",\"key\":[");
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        mr_buffer_append(out, ",", i > 0);
+        write_name(out, relation->columns[plan->key_columns[i]].name);
+    }
+    MR_BUFFER_LITERAL(out, "],\"columns\":[");
+    write_columns(out, plan);
+    write_source(out, change);
+    *ret_record = mr_record_of(plan, change, MR_PART_SCHEMA);
+    ret_record->topic = encoder->schema_topic;
+    ret_record->key = key;
+    ret_record->key_len = (uint32_t)(value - key);
+    ret_record->value = value;
+    ret_record->value_len = (uint32_t)(out->at - value);
+    ret_record->kind = MR_RECORD_SCHEMA;
+}
