@@ -233,10 +233,11 @@ static bool is_younger(uint32_t born, uint32_t xid)
     return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
 }
 
-/* What was read before is what was found, too, unless it is younger than the transaction (0: none) for which it is read anew. */
+/* What was read before is what was found, too, unless it is as young as the transaction (0: none) for which it is read anew. */
 static void keep_as_found(struct mr_key_facts *facts, uint32_t xid)
 {
-    bool holds = xid == 0 ? !facts->was_found : !is_younger(facts->key_born, xid);
+    bool is_older = facts->key_born != xid && !is_younger(facts->key_born, xid);
+    bool holds = xid == 0 ? !facts->was_found : is_older;
     if (facts->horizon.end == 0 || !facts->table_exists || !holds) {
         return;
     }
@@ -515,9 +516,20 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
     for (uint32_t i = 0; i < facts->column_count; i++) {
         const struct key_column *column = &facts->columns[i];
         uint32_t found = 0;
-        if (column->born != facts->table_born && is_younger(column->born, at_hand->xid)) {
+        bool has_name = find_name(at_hand->view, column->name, &found);
+        bool is_new = column->born != facts->table_born;
+        if (is_new && is_younger(column->born, at_hand->xid)) {
             MR_TRY(find_changed(at_hand, column, &found));
-        } else if (!find_name(at_hand->view, column->name, &found)) {
+        } else if (!has_name && is_new && column->born == at_hand->xid) {
+            /* The rows' own transaction named it so, or added it, behind them. */
+            bool keeps_places = !facts->has_generated && facts->dropped != at_hand->xid &&
+                                !is_younger(facts->dropped, at_hand->xid);
+            if (!keeps_places || column->place >= at_hand->view->column_count) {
+                at_hand->view->key_count = 0;
+                return as_before_or_unknown(at_hand, "their transaction made it behind them");
+            }
+            found = column->place;
+        } else if (!has_name) {
             at_hand->view->key_count = 0;
             warn(at_hand, "key_not_published",
                  "the publication's list of columns leaves out the primary key: the table's "
