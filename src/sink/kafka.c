@@ -30,6 +30,7 @@ enum {
     SET_OUT_MS = 1,
     BATCH_BYTES_MIN = 1024,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
+    TIMESTAMP_BEHIND_MAX_MS = 86400000,
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -243,14 +244,17 @@ static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct
     return headers;
 }
 
-/* The commit time in milliseconds, within what a broker takes: Kafka 4 refuses records from more than an hour ahead
- * (message.timestamp.after.max.ms), and before 1970 there is nothing (0 would mean "now" to librdkafka). Where the commit
- * time is somebody's invention (pg_replication_origin_xact_setup), the record has the time it came. */
+/* The commit time in milliseconds, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
+ * (message.timestamp.after.max.ms), and deletes a segment whose latest record is older than retention.ms, however late it came
+ * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is of long ago, or somebody's invention
+ * (pg_replication_origin_xact_setup), the record has the time it came. */
 static int64_t timestamp_ms(const struct mr_record *record)
 {
     int64_t commit_ms = record->commit_time_us / 1000;
     int64_t received_ms = record->batch->received_wall_ns / 1000000;
-    if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
+    bool is_far = commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS ||
+                  commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS;
+    if (MR_UNLIKELY(is_far && received_ms > 0)) {
         return received_ms;
     }
     return commit_ms > 0 ? commit_ms : 1;
