@@ -412,3 +412,20 @@ def test_no_copy_where_the_slot_is_there(database, millrace, topic):
     database.run("INSERT INTO t VALUES (2)")
     assert [r.json["op"] for r in topic(database.topic("t")).take(1)] == ["c"]
     assert process.stop() == 0 and not process.log("snapshot_begun")
+
+
+def test_a_row_that_the_topic_refuses(database, millrace, topic):
+    """message_max allows it, the topic does not: the next attempt replaces it, although all positions are others then."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, large text); ALTER TABLE t ALTER large SET STORAGE EXTERNAL;"
+                 "INSERT INTO t SELECT g, repeat('x', CASE g WHEN 7 THEN 100000 ELSE 10 END) FROM generate_series(1, 20) g")
+    name = database.make_topic("t", config={"max.message.bytes": "20000", "compression.type": "producer"})
+    process = snapshot(millrace, ("t",), sink__kafka__oversize='"placeholder"', sink__kafka__compression='"none"').start()
+    process.wait_for("snapshot_done", 60)
+    rows, _ = folded(topic(name).take(20))
+    database.run("INSERT INTO t VALUES (21, 'fits')")
+    process.wait_for("source_connected", 60)
+    read_until(topic(name), '{"id":21}')
+    assert set(rows) == {f'{{"id":{i}}}' for i in range(1, 21)}
+    assert len(rows['{"id":7}']["large"]) < 100 and rows['{"id":8}']["large"] == "x" * 10
+    assert len(process.log("sink_session_lost")) == 1
+    assert process.stop() == 0

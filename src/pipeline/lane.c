@@ -20,6 +20,7 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
     lane->copied_with = MR_NEW_ARRAY(struct mr_copied, lane->ack.capacity);
     mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
+    lane->oversizer.copies = index != MR_LANE_STREAM;
 }
 
 void mr_lane_done(struct mr_lane *lane)

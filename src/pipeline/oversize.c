@@ -36,10 +36,21 @@ static void forget_confirmed(struct mr_refused_list *list, mr_lsn confirmed)
     }
 }
 
+/* Sizes may come down byte by byte, and each step costs a session. */
+static size_t lowered(size_t from, size_t bytes)
+{
+    return from == 0 ? bytes : bytes / 4 * 3;
+}
+
 bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
                     mr_lsn confirmed)
 {
     forget_confirmed(list, confirmed);
+    if (refusal->position.ordinal >> MR_COPY_ROW_BITS != 0) { /* a copied row */
+        bool is_first = list->copied_from == 0;
+        list->copied_from = lowered(list->copied_from, refusal->bytes);
+        return is_first;
+    }
     if (refusal->position.commit_lsn > list->until) {
         list->until = refusal->position.commit_lsn;
     }
@@ -53,8 +64,7 @@ bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *
         list->items[list->count++] = *refusal;
         return true;
     }
-    /* Sizes may come down byte by byte, and each step costs a session. */
-    size_t all_from = list->all_from == 0 ? refusal->bytes : refusal->bytes / 4 * 3;
+    size_t all_from = lowered(list->all_from, refusal->bytes);
     for (uint32_t i = 0; i < list->count; i++) {
         all_from = list->items[i].bytes < all_from ? list->items[i].bytes : all_from;
     }
@@ -103,6 +113,9 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
                             size_t bytes)
 {
     const struct mr_refused_list *list = &oversizer->refused;
+    if (oversizer->copies) {
+        return list->copied_from != 0 && bytes >= list->copied_from ? list->copied_from : 0;
+    }
     uint32_t at = find_refusal(list, position);
     if (at < list->count) {
         return list->items[at].bytes;
@@ -113,9 +126,11 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
 bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
                           uint32_t count)
 {
-    if (records[0].position.commit_lsn > oversizer->refused.until) {
-        oversizer->refused.count = 0;
-        oversizer->refused.all_from = 0;
+    struct mr_refused_list *list = &oversizer->refused;
+    if (!oversizer->copies && records[0].position.commit_lsn > list->until) {
+        list->count = 0;
+        list->all_from = 0;
+        list->copied_from = 0;
         return false;
     }
     return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;

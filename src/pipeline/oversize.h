@@ -16,8 +16,9 @@ enum { MR_REFUSED_MAX = 64 };
 struct mr_refused_list {
     struct mr_sink_refusal items[MR_REFUSED_MAX];
     uint32_t count;
-    size_t all_from; /* the size, in bytes; 0: only the items count */
-    mr_lsn until;    /* the last transaction that has one */
+    size_t all_from;    /* the size, in bytes; 0: only the items count */
+    size_t copied_from; /* the same for copied rows, whose positions are others in each attempt */
+    mr_lsn until;       /* the last transaction that has one */
 };
 
 /* Adds one, or lowers what it is known to be too large with, and forgets what is behind `confirmed`. False when that
@@ -27,6 +28,7 @@ bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *
 
 struct mr_oversizer {
     struct mr_encoder *encoder;
+    bool copies; /* existing rows */
     enum mr_oversize policy;
     size_t limit;                   /* of a record as it comes; SIZE_MAX: none */
     size_t placed_limit;            /* of one that takes its place */
@@ -53,8 +55,8 @@ static inline bool mr_oversizer_applies(struct mr_oversizer *oversizer,
             return true;
         }
     }
-    return MR_UNLIKELY(oversizer->refused.count > 0) && count > 0 &&
-           mr_oversizer_refused(oversizer, records, count);
+    return MR_UNLIKELY(oversizer->refused.count + oversizer->refused.copied_from > 0) &&
+           count > 0 && mr_oversizer_refused(oversizer, records, count);
 }
 
 /* Encodes what the policy puts in the item's place. `ret_records` and `ret_count` hold the records that are too large
