@@ -421,11 +421,10 @@ def test_a_row_that_the_topic_refuses(database, millrace, topic):
     name = database.make_topic("t", config={"max.message.bytes": "20000", "compression.type": "producer"})
     process = snapshot(millrace, ("t",), sink__kafka__oversize='"placeholder"', sink__kafka__compression='"none"').start()
     process.wait_for("snapshot_done", 60)
-    rows, _ = folded(topic(name).take(20))
-    database.run("INSERT INTO t VALUES (21, 'fits')")
     process.wait_for("source_connected", 60)
-    read_until(topic(name), '{"id":21}')
-    assert set(rows) == {f'{{"id":{i}}}' for i in range(1, 21)}
+    database.run("INSERT INTO t VALUES (21, 'fits')")
+    rows, _ = folded(read_until(topic(name), '{"id":21}'))
+    assert set(rows) == {f'{{"id":{i}}}' for i in range(1, 22)}
     assert len(rows['{"id":7}']["large"]) < 100 and rows['{"id":8}']["large"] == "x" * 10
-    assert len(process.log("sink_session_lost")) == 1
+    assert len(process.log("sink_session_lost")) < 10  # requests come down to one record first, by halves
     assert process.stop() == 0
