@@ -18,6 +18,11 @@ static int run_command(const struct mr_arguments *arguments)
         mr_log_configure(config->log_level, config->log_format);
         config->pipeline.stop_after_events = arguments->stop_after;
         config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
+        if (arguments->offset_path != NULL) {
+            status = mr_cli_read_offset(arguments->offset_path, &config->pipeline.handed_over);
+        }
+    }
+    if (status == MR_OK) {
         struct mr_error error = {0};
         status = arguments->command == MR_COMMAND_CHECK ? mr_check(config, stdout)
                  : arguments->command == MR_COMMAND_RECORD

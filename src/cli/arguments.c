@@ -94,6 +94,9 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
         break;
     case MR_CLI_SKIP_COMMIT_LSN:
         return parse_lsn(name, &ret->skip_commit_lsn);
+    case MR_CLI_AFTER_OFFSET:
+        ret->offset_path = optarg;
+        break;
     case MR_CLI_HELP:
     case MR_CLI_VERSION:
     case MR_CLI_OPTION_COUNT:

@@ -14,6 +14,7 @@ struct mr_arguments {
     bool dry_run;
     uint64_t stop_after;
     mr_lsn skip_commit_lsn;
+    const char *offset_path; /* NULL: none */
     struct mr_ask_profile profile;
     struct mr_record_options record;
     bool diff;

@@ -8,29 +8,56 @@
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
-mr_status mr_cli_convert(const char *path, FILE *to)
+/* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and that was told. */
+static char *read_input(const char *path, const char *name, size_t *ret_len)
 {
     bool is_stdin = strcmp(path, "-") == 0;
-    const char *name = is_stdin ? "standard input" : path;
     FILE *file = is_stdin ? stdin : fopen(path, "re");
     if (file == NULL) {
         fprintf(stderr, "millrace: %s can't be read: %s\n", name, strerror(errno));
-        return MR_ERR_USAGE;
+        return NULL;
     }
     char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
-    size_t len = fread(text, 1, FILE_BYTES_MAX + 1, file);
-    mr_status status = MR_ERR_USAGE;
-    if (ferror(file)) {
-        fprintf(stderr, "millrace: %s can't be read: %s\n", name, strerror(errno));
-    } else if (len > FILE_BYTES_MAX) {
-        fprintf(stderr, "millrace: %s is larger than 1 MiB\n", name);
-    } else {
-        status = mr_convert(name, text, len, to, stderr);
+    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, file);
+    bool good = !ferror(file) && *ret_len <= FILE_BYTES_MAX;
+    if (!good) {
+        fprintf(stderr, "millrace: %s can't be read: %s\n", name,
+                ferror(file) ? strerror(errno) : "it is larger than 1 MiB");
+        free(text);
+        text = NULL;
     }
     if (!is_stdin) {
         fclose(file);
     }
-    explicit_bzero(text, FILE_BYTES_MAX + 1);
+    return text;
+}
+
+mr_status mr_cli_convert(const char *path, FILE *to)
+{
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    size_t len;
+    char *text = read_input(path, name, &len);
+    if (text == NULL) {
+        return MR_ERR_USAGE;
+    }
+    mr_status status = mr_convert(name, text, len, to, stderr);
+    explicit_bzero(text, len);
     free(text);
     return status;
+}
+
+mr_status mr_cli_read_offset(const char *path, struct mr_handed_over *ret)
+{
+    size_t len;
+    char *text = read_input(path, path, &len);
+    if (text == NULL) {
+        return MR_ERR_USAGE;
+    }
+    char reason[256];
+    bool good = mr_convert_offset(text, len, ret, reason, sizeof(reason));
+    if (!good) {
+        fprintf(stderr, "millrace: --after-offset: %s: %s\n", path, reason);
+    }
+    free(text);
+    return good ? MR_OK : MR_ERR_USAGE;
 }

@@ -390,6 +390,43 @@ static void test_convert_expand(void **state)
     }
 }
 
+static void test_convert_offset(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        struct mr_handed_over found;
+        const char *said;
+    } offsets[] = {
+        {"{\"lsn\":27352216,\"lsn_commit\":27365520,\"txId\":861,\"messageType\":\"UPDATE\"}",
+         {.end_lsn = 27365520, .lsn = 27352216, .xid = 861},
+         NULL},
+        {"{\"offsets\":[{\"partition\":{\"server\":\"s\"},\"offset\":{\"lsn\":7,\"txId\":"
+         "4294967295}}]}",
+         {.lsn = 7, .xid = UINT32_MAX},
+         NULL},
+        {"{\"offsets\":[]}", {0}, "one connector"},
+        {"{\"offsets\":[{\"offset\":{\"lsn\":1}},{\"offset\":{\"lsn\":2}}]}", {0}, "one connector"},
+        {"{\"pos\":4,\"file\":\"binlog\"}", {0}, "no \"lsn\""},
+        {"{\"lsn\":-1}", {0}, "no \"lsn\""},
+        {"{\"lsn\":\"1\"}", {0}, "no \"lsn\""},
+        {"{\"lsn\":1,\"snapshot\":\"INITIAL\"}", {0}, "snapshot"},
+        {"{\"lsn\":", {0}, "not JSON"},
+        {"", {0}, "not JSON"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(offsets); i++) {
+        struct mr_handed_over found = {0};
+        char reason[256] = "";
+        bool good = mr_convert_offset(offsets[i].text, strlen(offsets[i].text), &found, reason,
+                                      sizeof(reason));
+        assert_int_equal(good, offsets[i].said == NULL);
+        assert_true(good || strstr(reason, offsets[i].said) != NULL);
+        assert_int_equal(found.end_lsn, offsets[i].found.end_lsn);
+        assert_int_equal(found.lsn, offsets[i].found.lsn);
+        assert_int_equal(found.xid, offsets[i].found.xid);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_convert_result_is_not_written_by_input),
         cmocka_unit_test(test_convert_cut_anywhere),
         cmocka_unit_test(test_convert_expand),
+        cmocka_unit_test(test_convert_offset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ static void convert_list(struct mr_convert *convert)
         if (!add_tables(&convert->tables, patterns.items[i])) {
             convert->tables_known = false;
             mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
-                            "pattern %u does not name its tables one by one; add them to "
+                            "pattern %u does not name its tables one by one; add them, or a "
+                            "pattern as docs/configuration.md writes it, to "
                             "\"tables\" (%s)",
                             i + 1, list_tables);
         }

@@ -35,6 +35,16 @@ static bool is_repeated(struct mr_intake *intake, struct mr_position position)
     return false;
 }
 
+/* Another program has delivered it. */
+static bool is_handed_over(struct mr_intake *intake, mr_lsn lsn)
+{
+    if (MR_UNLIKELY(lsn < intake->delivered_below)) {
+        intake->skipped++;
+        return true;
+    }
+    return false;
+}
+
 static void note_failure(struct mr_intake *intake, mr_status status, struct mr_position position)
 {
     if (status != MR_FULL) {
@@ -47,7 +57,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
 {
     struct mr_intake *intake = context;
     intake->last_relation = change->relation;
-    if (is_repeated(intake, change->position)) {
+    if (is_repeated(intake, change->position) || is_handed_over(intake, change->lsn)) {
         return MR_OK;
     }
     struct mr_item item = {.change = change};
@@ -68,7 +78,10 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
                             struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
-    if (!is_repeated(intake, message->position)) {
+    if (message->transaction == NULL && intake->takes_over) {
+        intake->delivered_below = intake->pipeline->options.handed_over.lsn + 1;
+    }
+    if (!is_repeated(intake, message->position) && !is_handed_over(intake, message->lsn)) {
         struct mr_item item = {.message = message};
         mr_status status = append(intake, &item, ret_error);
         if (status != MR_OK) {
@@ -108,6 +121,9 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     intake->last_relation = NULL;
     if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
         mr_intake_skip_begin(intake, transaction->commit_lsn);
+    }
+    if (MR_UNLIKELY(intake->takes_over)) {
+        mr_intake_take_over(intake, transaction);
     }
     intake->appended_in_transaction = false;
     intake->changes_at_begin = intake->changes;

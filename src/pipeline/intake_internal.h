@@ -58,7 +58,10 @@ struct mr_intake {
     /* ---- intake_session.c ---- */
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
-    bool copy_done;                /* existing rows are with the sink, or none were to be copied */
+    bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
+    mr_lsn
+        delivered_below; /* of the running transaction, another program has delivered what lies there */
+    bool copy_done;      /* existing rows are with the sink, or none were to be copied */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */
@@ -166,6 +169,9 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn);
 
 /* With --skip-commit-lsn: a transaction begins / the one that is skipped ends. */
+/* At the beginning of a transaction: what another program has delivered of it. */
+void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction);
+
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn);
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn);
 

@@ -91,6 +91,28 @@ static bool known_position(const struct mr_intake *intake, struct mr_checkpoint 
     return stored || was_open;
 }
 
+/* A number of a transaction comes again after four thousand million, but LSNs only grow. */
+void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
+{
+    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
+    intake->delivered_below = transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
+}
+
+/* Once, before the first stream of this process. */
+static void begin_take_over(struct mr_intake *intake, bool is_known)
+{
+    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
+    if (handed_over->lsn == 0 || atomic_load(&intake->pipeline->source_was_connected)) {
+        return;
+    }
+    intake->takes_over = !is_known;
+    mr_log(MR_LOG_INFO, is_known ? "offset_ignored" : "offset_taken",
+           is_known ? "a position of this pipeline is stored, so Debezium's offset does not count"
+                    : "goes on behind Debezium's offset",
+           MR_LOG_LSN("lsn_commit", handed_over->end_lsn), MR_LOG_LSN("lsn", handed_over->lsn),
+           MR_LOG_INT("xid", handed_over->xid));
+}
+
 static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -106,9 +128,13 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
         intake->carried = published;
     }
     struct mr_identity identity = {0};
+    begin_take_over(intake, is_known);
     mr_intake_check_skip(intake, published);
     /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
     mr_lsn start = intake->start_behind > published ? intake->start_behind : published;
+    if (intake->takes_over && start < pipeline->options.handed_over.end_lsn) {
+        start = pipeline->options.handed_over.end_lsn;
+    }
     MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL, start,
                                        pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);

@@ -23,6 +23,14 @@
 /* In which order tables are copied, by their rows. */
 enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
 
+/* What another program has delivered of the stream: transactions that end at or before one place, and of the next one
+ * the changes up to another. Counts while no position of ours is stored. */
+struct mr_handed_over {
+    mr_lsn end_lsn;
+    mr_lsn lsn; /* of the last change; 0: there is nothing to take over */
+    uint32_t xid;
+};
+
 struct mr_pipeline_options {
     uint32_t batches;        /* in the pool */
     size_t batch_bytes;      /* of a standard batch */
@@ -43,6 +51,7 @@ struct mr_pipeline_options {
     bool copy_only;   /* and then the pipeline stops */
     enum mr_copy_order copy_order; /* of the tables */
     mr_lsn skip_commit_lsn;        /* the transaction that commits there is skipped; 0: none */
+    struct mr_handed_over handed_over;
 };
 
 struct mr_pipeline;

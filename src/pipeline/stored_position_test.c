@@ -239,6 +239,43 @@ static void test_claim_that_dies_while_loading(void **state)
     close(ends[0]);
 }
 
+/* Another program has delivered the first transaction, and of the second one the first row. */
+static const struct mr_handed_over handed_over = {.end_lsn = 110, .lsn = 190, .xid = 200};
+
+static void test_goes_on_where_another_program_was(void **state)
+{
+    static const struct mr_step lost_inside[] = {
+        BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200), ROW("b"), {.kind = MR_STEP_LOST},
+        ROW("c"),   ROW("d"), COMMIT(210), BEGIN(300), ROW("e"), COMMIT(310)};
+    struct mr_stage *stage = *state;
+    stage->options.handed_over = handed_over;
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, lost_inside, MR_ARRAY_LEN(lost_inside));
+    mr_stage_wait(stage, mr_stage_told, 310);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"c", "d", "e"}, 3);
+}
+
+static void test_own_position_counts_more_than_another_programs(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->options.handed_over = handed_over;
+    start_storing(stage, MR_STORES_AFTER, 110, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
+}
+
+static void test_another_transaction_is_not_taken_for_the_one_handed_over(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->options.handed_over = handed_over;
+    stage->options.handed_over.xid = 201;
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
+}
+
 /* Nothing happens; what is stored is stored anew all the same, so that it stays what was stored last. */
 static void test_quiet_position_is_stored_anew(void **state)
 {
@@ -292,6 +329,13 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_claim_that_dies_while_loading, mr_stage_setup,
                                         mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_goes_on_where_another_program_was, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_own_position_counts_more_than_another_programs,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(
+            test_another_transaction_is_not_taken_for_the_one_handed_over, mr_stage_setup,
+            mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_gap_ends_it, mr_stage_setup, mr_stage_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

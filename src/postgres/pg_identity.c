@@ -212,7 +212,7 @@ static mr_status read_slot(struct mr_pg_conn *conn, const char *slot, int stop_f
 }
 
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_checkpoint *stored, int stop_fd,
+                         const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
                          struct mr_identity *ret_identity, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
@@ -227,6 +227,14 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                                &server.switched_at, ret_error));
         }
         MR_TRY(mr_checkpoint_verify(stored, &server, ret_error));
+    }
+    /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */
+    if (start > server.flushed) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "the stream is to begin at " MR_LSN_FORMAT
+                       ", but the server's WAL ends at " MR_LSN_FORMAT
+                       ": it is another server, or was restored to an earlier point",
+                       MR_LSN_ARGS(start), MR_LSN_ARGS(server.flushed));
     }
     *ret_identity = server.identity;
     return MR_OK;

@@ -29,7 +29,7 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
 /* Reads the server's identity, and verifies that the stream may go on where `stored` says (NULL: nothing is stored).
  * MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_checkpoint *stored, int stop_fd,
+                         const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
                          struct mr_identity *ret_identity, struct mr_error *ret_error);
 
 /* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it

@@ -76,7 +76,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
                              struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
-    MR_TRY(mr_pg_identify(source->conn, options, stored, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_identify(source->conn, options, stored, start, stop_fd, ret_identity, ret_error));
     bool adopted = false;
     MR_TRY(mr_pg_setup(source->conn, options, stored != NULL || source->slot_is_known, stop_fd,
                        &adopted, ret_error));
@@ -481,7 +481,7 @@ static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint
 {
     bool is_known = stored != NULL && stored->copy == NULL;
     const struct mr_pg_source_options *options = &source->options;
-    MR_TRY(mr_pg_identify(source->conn, options, NULL, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_identify(source->conn, options, NULL, 0, stop_fd, ret_identity, ret_error));
     MR_TRY(mr_pg_setup_copy(source->conn, options, is_known, is_known ? stored->end_lsn : 0,
                             stop_fd, &source->copy_slot, ret_error));
     if (source->copy_slot.attempt == 0) {

@@ -107,7 +107,8 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
     struct mr_datum value = {.kind = MR_DATUM_TEXT};
     switch (step->kind) {
     case MR_STEP_BEGIN:
-        stage->transaction = (struct mr_transaction){.commit_lsn = step->lsn, .xid = 1};
+        stage->transaction =
+            (struct mr_transaction){.commit_lsn = step->lsn, .xid = (uint32_t)step->lsn};
         stage->ordinal = 0;
         MR_TRY(handler->begin(handler->context, &stage->transaction, error));
         stage->in_transaction = true;
@@ -141,6 +142,7 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
     value.len = (uint32_t)strlen(step->v);
     struct mr_change change = {
         .op = MR_OP_INSERT,
+        .lsn = stage->transaction.commit_lsn - 10 + stage->ordinal,
         .position = {.commit_lsn = stage->transaction.commit_lsn, .ordinal = stage->ordinal + 1},
         .transaction = &stage->transaction,
         .relation = &stage->relation,

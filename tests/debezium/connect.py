@@ -1,6 +1,7 @@
 """Kafka Connect, standalone, with Debezium's PostgreSQL connector: the judge of `types = "debezium"`."""
 
 import glob
+import http.client
 import os
 import re
 import subprocess
@@ -34,7 +35,8 @@ class Connect:
             "key.converter": CONVERTER, "key.converter.schemas.enable": "false",
             "value.converter": CONVERTER, "value.converter.schemas.enable": "false",
             "header.converter": CONVERTER, "header.converter.schemas.enable": "false",
-            "offset.storage.file.filename": os.path.join(self.folder, "offsets"),
+            "offset.storage.file.filename": os.path.join(self.folder, "offsets"), "offset.flush.interval.ms": 1000,
+            "task.shutdown.graceful.timeout.ms": 60000, "offset.flush.timeout.ms": 2000,
         })
         self.slots = [self.slot, *(f"{self.slot}{nth}" for nth in range(len(more)))]
         for slot, (of, changed) in zip(self.slots, [(prefix, options), *more]):
@@ -74,6 +76,19 @@ class Connect:
     def said(self, most=4000):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()[-most:]
+
+    def ask(self, method, path):
+        """Connect's REST interface: status and text of an answer."""
+        address = re.search(r"REST server listening at http://([^:/]+):(\d+)", self.said(1 << 20))
+        asked = http.client.HTTPConnection(address[1], int(address[2]), timeout=180)
+        asked.request(method, path)
+        answer = asked.getresponse()
+        return answer.status, answer.read().decode()
+
+    def kept_offset(self):
+        """The last offset that the worker has written to its file: a map of Java's, whose values are JSON."""
+        with open(os.path.join(self.folder, "offsets"), "rb") as file:
+            return re.findall(rb'\{"[^{}]*"lsn"[^{}]*\}', file.read())[-1].decode()
 
     def stop(self):
         if self.process is not None:
