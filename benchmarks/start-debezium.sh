@@ -5,7 +5,7 @@
 # Connect (standalone), with the connector's defaults, JSON without schemas, and lz4 as millrace
 # has it. The jars come from Maven Central (benchmarks/debezium/pom.xml) at the first use.
 # Variables: see benchmarks/start-millrace.sh; and PEER_JAVA_OPTS, default Kafka Connect's own
-# heap (-Xms256M -Xmx2G).
+# heap (-Xms256M -Xmx2G); and PEER_SNAPSHOT_MODE, default no_data.
 #
 #   --fetch  only get the jars
 set -euo pipefail
@@ -52,7 +52,7 @@ publication.name=$PEER_PUBLICATION
 publication.autocreate.mode=disabled
 table.include.list=$PEER_TABLE
 topic.prefix=$PEER_TOPIC_PREFIX
-snapshot.mode=no_data
+snapshot.mode=${PEER_SNAPSHOT_MODE:-no_data}
 END
 read -r -a java_options <<<"${PEER_JAVA_OPTS:--Xms256M -Xmx2G}"
 exec java "${java_options[@]}" -Dlog4j2.configurationFile="$REPO_ROOT/scripts/kafka/log4j2.properties" \
