@@ -34,8 +34,8 @@ MUTANTS = [
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->confirmed);",
            "    mr_lsn lsn = atomic_load(&pipeline->received);"),
     Mutant("confirms what it handed to librdkafka", DELIVERY,
-           "            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, batch->confirm_lsn);\n",
-           "            mr_ack_add(&lane_of(delivery, batch)->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
+           "            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn);\n",
+           "            mr_ack_add(&lane->ack, batch->sequence, 0);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n"),
     Mutant("confirms what is reported inside an open transaction", DELIVERY,
            "        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;\n",
@@ -80,6 +80,8 @@ MUTANTS = [
            "    close_source(intake, 0); /* with the claim that an earlier session had */\n", "", "unit pipeline_test"),
     Mutant("a message confirms the transaction behind it", EVENTS, "        mr_intake_mark(intake, message->lsn);\n",
            "        mr_intake_mark(intake, message->lsn + 1);\n", "unit pipeline_test"),
+    Mutant("a copied table whose file is new is gone on with", "src/pipeline/copy_plan.c",
+           "part->filenode == of->filenode && ", "", "unit copy_plan_test"),
     Mutant("what was stored last counts, not the furthest", "src/sink/kafka_state.c",
            "(!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))", "true",
            "test_state.py::test_older_position_behind_the_newest_does_not_count"),
