@@ -21,6 +21,8 @@ enum {
     TAIL_FACTOR = 32, /* and by how much more each time */
 };
 
+/* A client that is not told the topic's ends for so long may never be: another session begins with a new one. */
+#define ENDS_NS (INT64_C(60) * 1000000000)
 /* A transaction of millrace's lasts a minute at most. */
 #define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
 
@@ -258,6 +260,7 @@ static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int
 static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,
                       struct mr_error *ret_error)
 {
+    int64_t begin_ns = mr_monotonic_ns();
     for (;;) {
         rd_kafka_resp_err_t err = ask_ends(loader, ret_low, ret_high);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -272,6 +275,12 @@ static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high
             MR_TRY(create_topic(loader, ret_error));
         }
         MR_TRY(loader->serve(loader->context, ret_error));
+        if (mr_monotonic_ns() - begin_ns > ENDS_NS) {
+            return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                           "Kafka topic \"%s\", which keeps the position: nobody says where it "
+                           "ends (%s); trying anew",
+                           loader->options->state_topic, rd_kafka_err2str(err));
+        }
     }
 }
 
