@@ -161,9 +161,9 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
     struct mr_buffer names = mr_buffer_init(plan->names, size);
     names.splits_astral = splits_astral;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        if (plan->columns[i].writer != MR_WRITE_ABSENT) {
-            plan->columns[i].prefix = render_prefix(&names, relation->columns[i].name, i == 0);
-        }
+        plan->columns[i].prefix = plan->columns[i].writer == MR_WRITE_ABSENT
+                                      ? MR_SLICE("") /* not NULL, which memcpy may not be given */
+                                      : render_prefix(&names, relation->columns[i].name, i == 0);
     }
     plan->key_prefixes = MR_NEW_ARRAY(mr_slice, plan->key_count);
     for (uint32_t i = 0; i < plan->key_count; i++) {
