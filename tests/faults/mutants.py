@@ -83,7 +83,7 @@ MUTANTS = [
     Mutant("a copied table whose file is new is gone on with", "src/pipeline/copy_plan.c",
            "part->filenode == of->filenode && ", "", "unit copy_plan_test"),
     Mutant("what was stored last counts, not the furthest", "src/sink/kafka_state.c",
-           "(!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))", "true",
+           "(!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))", "(true)",
            "test_state.py::test_older_position_behind_the_newest_does_not_count"),
     Mutant("a server that asks is taken for one that stops", EVENTS,
            "intake->lane->round_ns - intake->asked_ns < MR_INSISTENCE_NS;", "true;",
