@@ -325,6 +325,31 @@ def test_killed_and_started_again_while_others_write(database, millrace, topic, 
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_connection_that_is_cut_within_a_copy(database, millrace, topic, mode):
+    """Kafka's session stays, and with it the lanes: the next attempt in it goes on with what is left."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY);"
+                 "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1)")
+    process = snapshot(millrace, ("t", "z"), **MODES[mode])
+    slot_of_a_copy(database, ("t", "z"))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        process.wait_for("snapshot_begun")
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
+        cut = database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                           " WHERE datname = current_database() AND query LIKE 'COPY %'")
+        assert cut == [(True,)]
+        eventually(lambda: len(process.log("snapshot_begun")) == 2, what="another attempt")
+    process.streaming()
+    first, second = process.log("snapshot_begun")
+    assert second["attempt"] == first["attempt"] + 1 and second["bytes_left"] < second["bytes"] / 2
+    check_fold(database, topic, "t", mode)
+    assert [r.json["after"] for r in folded(topic(database.topic("z")).take(1))[1]] == [{"id": 1}]
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
     """At a growing share of the rows. With exactly-once no row of a table that nobody changes comes twice; with at-least-once
     no more than the batches that were on their way."""

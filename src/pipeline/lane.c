@@ -101,6 +101,7 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
     if (lane->index != MR_LANE_STREAM) {
         place_copied(pipeline, batch);
     }
+    assert_order(lane, batch);
     mr_meter_hand_over(&pipeline->meter, batch);
     MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
     pthread_mutex_unlock(&pipeline->hand_over);
@@ -114,7 +115,6 @@ void mr_lane_hand_over(struct mr_lane *lane)
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
     MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || copies);
-    assert_order(lane, batch);
     lane->filling = NULL;
     mr_counter_add(&lane->records, batch->record_count);
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
