@@ -54,7 +54,7 @@ static void begin_state(struct mr_copy_stored *state, const struct mr_copy *copy
 {
     state->lsn = copy->lsn;
     state->attempt = copy->attempt;
-    if (copy->resumed != NULL) {
+    if (copy->resumed != NULL && copy->resumed->done_count > 0) {
         state->done_count = copy->resumed->done_count;
         state->done = MR_NEW_ARRAY(uint32_t, state->done_count);
         memcpy(state->done, copy->resumed->done, state->done_count * sizeof(uint32_t));
@@ -138,8 +138,10 @@ uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_byte
 static void open_piece(struct mr_plan_lane *lane, const struct mr_copy_piece *piece)
 {
     if (lane->first + lane->count == lane->capacity) {
-        memmove(lane->open, lane->open + lane->first, lane->count * sizeof(*lane->open));
-        lane->first = 0;
+        if (lane->first > 0) {
+            memmove(lane->open, lane->open + lane->first, lane->count * sizeof(*lane->open));
+            lane->first = 0;
+        }
         if (lane->count * 2 >= lane->capacity) {
             lane->capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
             lane->open = MR_REALLOC(lane->open, lane->capacity * sizeof(*lane->open));
@@ -239,7 +241,9 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
     *state = plan->state;
     state->rows += rows;
     state->done = MR_NEW_ARRAY(uint32_t, state->done_count + plan->count);
-    memcpy(state->done, plan->state.done, plan->state.done_count * sizeof(uint32_t));
+    for (uint32_t i = 0; i < plan->state.done_count; i++) {
+        state->done[i] = plan->state.done[i];
+    }
     state->parts = MR_NEW_ARRAY(struct mr_copy_part, plan->count);
     for (uint32_t i = 0; i < plan->count; i++) {
         const struct mr_plan_table *table = &plan->tables[plan->order[i]];
