@@ -313,7 +313,7 @@ static mr_status ask_owner(struct asked *asked)
 static mr_status identify(struct asked *asked, const struct mr_checkpoint *stored)
 {
     struct mr_identity identity;
-    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, -1, &identity, &asked->error));
+    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, 0, -1, &identity, &asked->error));
     MR_ASSERT(memchr(identity.system_id, '\0', sizeof(identity.system_id)) != NULL);
     MR_ASSERT(strcmp(identity.slot, "millrace") == 0);
     return MR_OK;
@@ -340,22 +340,25 @@ static mr_status ask_setup(struct asked *asked)
 static mr_status ask_setup_copy(struct asked *asked)
 {
     struct mr_pg_copy_slot slot;
-    MR_TRY(mr_pg_setup_copy(asked->conn, asked->options, false, -1, &slot, &asked->error));
+    MR_TRY(mr_pg_setup_copy(asked->conn, asked->options, false, 0, -1, &slot, &asked->error));
     MR_ASSERT(memchr(slot.name, '\0', sizeof(slot.name)) != NULL);
     MR_ASSERT(memchr(slot.snapshot, '\0', sizeof(slot.snapshot)) != NULL);
     return MR_OK;
 }
 
+static const struct mr_transaction transaction = {.xid = 700, .commit_lsn = 0x2000};
+
 static mr_status ask_keys(struct asked *asked)
 {
-    static const struct mr_transaction transaction = {.xid = 700, .commit_lsn = 0x2000};
     struct mr_pg_keys keys = {0};
-    mr_status status = mr_pg_keys_read(&keys, asked->conn, -1, "millrace", &asked->error);
+    struct mr_pg_horizon horizon;
+    MR_TRY(mr_pg_horizon_read(asked->conn, -1, true, &horizon, &asked->error));
+    mr_status status = mr_pg_keys_read(&keys, asked->conn, -1, "millrace", &horizon, &asked->error);
     if (status == MR_OK) {
         status = mr_pg_keys_ask(&keys, asked->conn, -1, 16385, &transaction, &asked->error);
     }
     for (uint32_t oid = 16384; oid < 16388; oid++) {
-        mr_pg_keys_cover(&keys, oid, 0x2000);
+        mr_pg_keys_cover(&keys, oid, &transaction);
     }
     mr_pg_keys_done(&keys);
     return status;
@@ -379,10 +382,16 @@ static mr_status ask_types(struct asked *asked)
 static mr_status ask_captured(struct asked *asked)
 {
     struct mr_pg_captured captured = {0};
+    struct mr_pg_horizon horizon;
+    MR_TRY(mr_pg_horizon_read(asked->conn, -1, false, &horizon, &asked->error));
     mr_status status =
-        mr_pg_captured_read(&captured, asked->conn, asked->options, -1, &asked->error);
+        mr_pg_captured_read(&captured, asked->conn, asked->options, -1, &horizon, &asked->error);
+    if (status == MR_OK) {
+        status =
+            mr_pg_captured_ask(&captured, asked->conn, asked->options, -1, 16385, &asked->error);
+    }
     for (uint32_t oid = 16384; oid < 16388; oid++) {
-        mr_pg_captured_is_stale(&captured, oid, 0x2000);
+        mr_pg_captured_is_stale(&captured, oid, &transaction);
         mr_pg_captured_find(&captured, oid);
     }
     mr_pg_captured_done(&captured);
