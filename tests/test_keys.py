@@ -147,7 +147,7 @@ def set_commit_time(database, time, statement):
 
 
 def test_commit_time_that_events_cannot_tell(database, millrace, topic):
-    """Clamped, with a warning; Kafka, which takes no record from the future and keeps none from long ago, gets a time of now."""
+    """Clamped, with a warning; Kafka, which takes no record from the future and keeps none from long ago, gets a time of these days."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace().start().streaming()
     times = ["infinity", "-infinity", "2300-01-01", "0001-01-01", "2200-01-01 00:00:00+00", "1960-01-01 00:00:00+00"]
@@ -168,7 +168,8 @@ def test_commit_time_that_events_cannot_tell(database, millrace, topic):
         source = record.json["source"]
         assert source["ts_ns"] == source["ts_us"] * 1000 and source["ts_ms"] == source["ts_us"] // 1000
         assert record.json["ts_ns"] >= source["ts_ns"]
-        assert abs(record.timestamp_ms - now_ms) <= 3_600_000, "what is from long ago would be gone with Kafka's next clean-up"
+        behind_ms = now_ms - record.timestamp_ms
+        assert -3_600_000 <= behind_ms <= 90_000_000, "what is from long ago would be gone with Kafka's next clean-up"
     assert len(process.log("commit_time_out_of_range")) == 4
 
 

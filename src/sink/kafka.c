@@ -246,16 +246,18 @@ static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct
 
 /* The commit time in milliseconds, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
  * (message.timestamp.after.max.ms), and deletes a segment whose latest record is older than retention.ms, however late it came
- * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is of long ago, or somebody's invention
- * (pg_replication_origin_xact_setup), the record has the time it came. */
+ * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is somebody's invention (pg_replication_origin_xact_setup), or
+ * of long ago, the record has the time it came, or that of the day before. A whole day, since this machine's clock may be
+ * the one that is wrong: one that is a day ahead must not make every record one of the future. */
 static int64_t timestamp_ms(const struct mr_record *record)
 {
     int64_t commit_ms = record->commit_time_us / 1000;
     int64_t received_ms = record->batch->received_wall_ns / 1000000;
-    bool is_far = commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS ||
-                  commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS;
-    if (MR_UNLIKELY(is_far && received_ms > 0)) {
+    if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
         return received_ms;
+    }
+    if (MR_UNLIKELY(commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS)) {
+        return received_ms - TIMESTAMP_BEHIND_MAX_MS;
     }
     return commit_ms > 0 ? commit_ms : 1;
 }
