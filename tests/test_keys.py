@@ -130,8 +130,10 @@ def test_a_key_that_a_transaction_makes_behind_its_rows(database, millrace, topi
     database.run("BEGIN; INSERT INTO t VALUES (7);"
                  "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD COLUMN n serial, ADD PRIMARY KEY (n);"
                  "INSERT INTO t VALUES (8); COMMIT")
+    records = topic(database.topic("t"))
+    assert [record.json_key for record in records.take(2)] == [{"id": 7}, {"n": 2}]
     database.run("BEGIN; INSERT INTO t VALUES (9); ALTER TABLE t RENAME n TO m; INSERT INTO t VALUES (10); COMMIT")
-    assert [record.json_key for record in topic(database.topic("t")).take(4)] == [{"id": 7}, {"n": 2}, {"n": 3}, {"m": 4}]
+    assert [record.json_key for record in records.take(2)] == [{"n": 3}, {"m": 4}]
     assert process.stop() == 0
 
 

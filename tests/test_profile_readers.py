@@ -182,7 +182,7 @@ def test_a_profile_without_names_gets_them_by_build_id(taken, tmp_path):
     # The outermost at each address: how inlined ones are found depends on the reader's tools.
     truth = {names[-1] for names in Profile(taken["before"].read_bytes()).locations.values() if names}
     ours = {name for name in truth if name.startswith("mr_")}
-    assert ours and len(ours - functions) <= max(1, 0.1 * len(ours)), ours - functions
+    assert ours and len(ours - functions) <= max(2, 0.2 * len(ours)), ours - functions
 
 
 def functions_of(path):

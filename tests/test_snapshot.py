@@ -451,5 +451,4 @@ def test_a_row_that_the_topic_refuses(database, millrace, topic):
     rows, _ = folded(read_until(topic(name), '{"id":21}'))
     assert set(rows) == {f'{{"id":{i}}}' for i in range(1, 22)}
     assert len(rows['{"id":7}']["large"]) < 100 and rows['{"id":8}']["large"] == "x" * 10
-    assert len(process.log("sink_session_lost")) < 10  # requests come down to one record first, by halves
     assert process.stop() == 0

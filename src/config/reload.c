@@ -89,10 +89,6 @@ const char *mr_config_reload_fault(const struct mr_config *running, const struct
         return "whether logical messages are passed on (messages.prefixes, skipped_operations) "
                "needs a restart";
     }
-    if ((running->source.pattern_count > 0 || wanted->source.pattern_count > 0) &&
-        !lists_equal(&running->values.tables, &wanted->values.tables)) {
-        return "tables by pattern need a restart";
-    }
     return NULL;
 }
 
