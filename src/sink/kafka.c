@@ -257,7 +257,7 @@ static int64_t timestamp_ms(const struct mr_record *record)
         return received_ms;
     }
     if (MR_UNLIKELY(commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS)) {
-        return received_ms - TIMESTAMP_BEHIND_MAX_MS;
+        commit_ms = received_ms - TIMESTAMP_BEHIND_MAX_MS;
     }
     return commit_ms > 0 ? commit_ms : 1;
 }
