@@ -1,8 +1,25 @@
 import functools
+import os
 
 import pytest
 
+# A worker of pytest-xdist has a stand of its own: run.sh leaves what it would have in its environment there.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    with open(os.environ["MILLRACE_TEST_STANDS"] + "/" + os.environ["PYTEST_XDIST_WORKER"], encoding="utf-8") as stand:
+        os.environ.update(line.split("=", 1) for line in stand.read().split("\0") if line)
+
 from kit import CANNOT_TRY, Database, Millrace, Topic
+
+# What compares times, counts or sizes of this machine: nothing else is to run beside it (run.sh, MILLRACE_TEST_WORKERS).
+ALONE = {"test_benchmarks.py", "test_lies.py", "test_limits.py", "test_load.py", "test_network.py", "test_pr_check.py",
+         "test_profile_readers.py", "test_profiler.py", "test_profiling.py", "test_verdict.py"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in ALONE:
+            item.add_marker("alone")
 
 
 def pytest_terminal_summary(terminalreporter):

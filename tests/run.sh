@@ -8,6 +8,8 @@
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
 #   MILLRACE_TEST_PORT     take the stand's six ports from the twenty that begin here (default:
 #                          free ones between 15000 and 19999)
+#   MILLRACE_TEST_WORKERS  stands side by side that the files of tests are spread over (default 1); those
+#                          that conftest.py marks "alone" follow on the first one
 #   MILLRACE_TEST_PG       PostgreSQL's major version: 15 (default), 16, 17 or 18
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
 #                          flaky, and three of them fail the run (tests/README.md)
@@ -37,10 +39,53 @@ export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_PROXIED=1
 own_stand stand-test
 cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs
+workers=${MILLRACE_TEST_WORKERS:-1}
 
 run_pytest() {
     "$MILLRACE_PYTHON" -m pytest -q -rs -o cache_dir="$cache" \
         --timeout "${MILLRACE_TEST_TIMEOUT:-300}" "$@"
+}
+
+# Spread over the workers, then those that want the machine for themselves. 5: no test was chosen.
+run_tests() {
+    local spread=0 alone=0
+    if [ "$workers" -eq 1 ]; then
+        run_pytest "$@"
+        return
+    fi
+    run_pytest -n "$workers" --dist loadfile -m "not alone" "$@" || spread=$?
+    [ "$spread" -le 1 ] || [ "$spread" -eq 5 ] || return "$spread"
+    run_pytest -m alone "$@" || alone=$?
+    [ "$alone" -ne 5 ] || alone=$spread
+    [ "$spread" -ne 5 ] || spread=$alone
+    return $((spread > alone ? spread : alone))
+}
+
+# with_stand_of WORKER COMMAND...: worker gw0 has the run's own stand.
+with_stand_of() {
+    local folder=$MILLRACE_STAND_DIR-gw$1
+    [ "$1" -gt 0 ] || folder=$MILLRACE_STAND_DIR
+    shift
+    MILLRACE_STAND_DIR=$folder "$@"
+}
+
+note_stand() { (eval "$(stand env)" && env -0); }
+
+start_stands() {
+    local worker
+    export MILLRACE_TEST_STANDS=$MILLRACE_STAND_DIR/workers
+    mkdir -p "$MILLRACE_TEST_STANDS"
+    for ((worker = 0; worker < workers; worker++)); do
+        with_stand_of "$worker" stand up --pg "$MILLRACE_TEST_PG"
+        with_stand_of "$worker" note_stand >"$MILLRACE_TEST_STANDS/gw$worker"
+    done
+}
+
+wipe_stands() {
+    local worker
+    for ((worker = 0; worker < workers; worker++)); do
+        with_stand_of "$worker" stand wipe >/dev/null 2>&1 || true
+    done
 }
 
 failed_tests() {
@@ -48,20 +93,26 @@ failed_tests() {
         "$cache/v/cache/lastfailed"
 }
 
+copy_logs() { cp -r "$MILLRACE_STAND_DIR/logs" "$1" || true; }
+
 keep_logs() {
+    local worker
     rm -rf "$logs"
-    mkdir -p "${logs%/*}"
-    cp -r "$MILLRACE_STAND_DIR/logs" "$logs" && say "the servers' logs are in $logs"
+    mkdir -p "$logs"
+    for ((worker = 0; worker < workers; worker++)); do
+        with_stand_of "$worker" copy_logs "$logs/gw$worker"
+    done
+    say "the servers' logs are in $logs"
 }
 
 main() {
     local code=0 names=()
-    trap 'stand wipe > /dev/null 2>&1 || true' EXIT
+    trap wipe_stands EXIT
     rm -rf "$cache"
-    stand up --pg "$MILLRACE_TEST_PG"
+    start_stands
     eval "$(stand env)"
     cd "$REPO_ROOT/tests"
-    run_pytest "$@" || code=$?
+    run_tests "$@" || code=$?
     [ "$code" -eq 0 ] || keep_logs
     # 1 is "some tests failed"; everything else is no matter of a second try.
     if [ "$code" -eq 1 ] && [ "${MILLRACE_TEST_RERUN:-0}" = 1 ]; then

@@ -38,9 +38,11 @@ def port_open(port):
 
 
 def free_port(taken=set()):  # pylint: disable=dangerous-default-value # remembers on purpose
-    """A port below 32768 that nobody listens on, a new one with each call."""
+    """A port below 32768 that nobody listens on, a new one with each call. Workers don't share any."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
     while True:
-        port = random.SystemRandom().randrange(20000, 32000)
+        port = random.SystemRandom().randrange(20000 + worker, 32000, workers)
         if port not in taken and not port_open(port):
             taken.add(port)
             return port
