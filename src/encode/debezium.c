@@ -214,23 +214,21 @@ bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change)
     return false;
 }
 
-/* The key of the row as it was (`old`) or is, and if the key changed and that is to be told, the other one behind it. */
-static mr_slice write_keys(struct mr_buffer *out, struct mr_encoder *encoder,
-                           const struct mr_plan *plan, const struct mr_change *change, bool old,
-                           bool changed)
+/* The key of the row as it was (`old`) or is. */
+static mr_slice write_key_of(struct mr_buffer *out, struct mr_encoder *encoder,
+                             const struct mr_plan *plan, const struct mr_change *change, bool old)
 {
     const struct mr_tuple *before = &change->before;
-    mr_slice key = old ? write_key(out, encoder, plan, before, NULL)
-                       : write_key(out, encoder, plan, &change->after, before);
-    if (changed && old) {
-        write_key(out, encoder, plan, &change->after, before);
-    } else if (changed) {
-        write_key(out, encoder, plan, before, NULL);
-    }
-    if (changed) {
-        mr_buffer_append(out, "", 1);
-    }
-    return key;
+    return old ? write_key(out, encoder, plan, before, NULL)
+               : write_key(out, encoder, plan, &change->after, before);
+}
+
+/* A header with the other key, right behind what was written. */
+static void append_other_key(struct mr_buffer *out, const char *name, mr_slice key)
+{
+    uint8_t *block = mr_headers_begin(out, NULL);
+    mr_header_append(out, name, key);
+    mr_headers_end(out, block);
 }
 
 /* A delete and, if wanted, its tombstone. `moved`: the row goes on under another key, which is told. */
@@ -238,17 +236,27 @@ static uint32_t write_delete(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, bool moved, struct mr_buffer *out,
                              struct mr_record *ret_records)
 {
-    mr_slice key = write_keys(out, encoder, plan, change, true, moved);
+    mr_slice other = {0};
+    if (moved) {
+        other = write_key_of(out, encoder, plan, change, false);
+    }
+    mr_slice key = write_key_of(out, encoder, plan, change, true);
+    if (moved) {
+        append_other_key(out, MR_HEADER_NEW_KEY, other); /* the tombstone's */
+    }
     const uint8_t *value = out->at;
     write_envelope(out, encoder, plan, change, MR_OP_DELETE, &change->before, &no_tuple);
     ret_records[0] = record_with(plan, change, 0, key, value, out);
-    ret_records[0].kind = moved ? MR_RECORD_OLD_KEY : MR_RECORD_EVENT;
+    ret_records[0].has_headers = moved;
+    if (moved) {
+        append_other_key(out, MR_HEADER_NEW_KEY, other);
+    }
     /* A tombstone without a key means nothing, and a compacted topic refuses it. */
     if (!encoder->options.tombstones || key.data == NULL) {
         return 1;
     }
     ret_records[1] = record_with(plan, change, 1, key, NULL, out);
-    ret_records[1].kind = ret_records[0].kind;
+    ret_records[1].has_headers = moved;
     return 2;
 }
 
@@ -279,11 +287,18 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
         op = MR_OP_INSERT;
         before = &no_tuple;
     }
-    mr_slice key = write_keys(out, encoder, plan, change, false, moved);
+    mr_slice other = {0};
+    if (moved) {
+        other = write_key_of(out, encoder, plan, change, true);
+    }
+    mr_slice key = write_key_of(out, encoder, plan, change, false);
     const uint8_t *value = out->at;
     write_envelope(out, encoder, plan, change, op, before, &change->after);
     ret_records[count] = record_with(plan, change, count, key, value, out);
-    ret_records[count].kind = moved ? MR_RECORD_NEW_KEY : MR_RECORD_EVENT;
+    if (moved) {
+        ret_records[count].has_headers = true;
+        append_other_key(out, MR_HEADER_OLD_KEY, other);
+    }
     return count + 1;
 }
 

@@ -306,6 +306,7 @@ static void test_schema_event(void **state)
         assert_int_equal(fixture->records[3].part, 2);
     }
     assert_key(&fixture->records[0], "{\"schema\":\"public\",\"table\":\"t\"}");
+    assert_null(mr_record_headers(&fixture->records[0]));
     assert_value(&fixture->records[0],
                  "{\"schema\":\"public\",\"table\":\"t\",\"identity\":\"default\",\"key\":[\"id\"],"
                  "\"columns\":["
@@ -730,12 +731,25 @@ static const char *value_of(const struct fixture *fixture, uint32_t i)
     return value[i % 2];
 }
 
-/* Both texts behind the value of a record that stands for a larger one. */
+static void assert_header(const struct mr_record *record, size_t *at, const char *name,
+                          const char *value)
+{
+    struct mr_header header = {0};
+    assert_true(mr_header_next(mr_record_headers(record), at, &header));
+    assert_true(mr_slice_equal(header.name, mr_slice_of(name)));
+    assert_int_equal(header.value.len, strlen(value));
+    assert_memory_equal(header.value.data, value, strlen(value));
+}
+
+/* Both headers of a record that stands for a larger one; of a letter there is one. */
 static void assert_note(const struct mr_record *record, const char *bytes, const char *columns)
 {
-    const char *note = (const char *)record->value + record->value_len;
-    assert_string_equal(note, bytes);
-    assert_string_equal(note + strlen(note) + 1, columns);
+    size_t at = 0;
+    assert_header(record, &at, MR_HEADER_OVERSIZE, bytes);
+    if (columns[0] != '\0') {
+        assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, columns);
+    }
+    assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
 }
 
 static const char *long_text(void)
@@ -754,7 +768,6 @@ static void test_placeholder_leaves_out_what_is_large(void **state)
     uint32_t key_len = fixture->records[0].key_len;
     assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
     assert_int_equal(fixture->count, 1);
-    assert_int_equal(fixture->records[0].kind, MR_RECORD_PLACEHOLDER);
     assert_int_equal(fixture->records[0].key_len, key_len);
     assert_non_null(strstr(value_of(fixture, 0),
                            "\"after\":{\"id\":1,\"v\":\"__unavailable\",\"f\":2.5,\"b\":true}"));
@@ -772,12 +785,38 @@ static void test_placeholder_cuts_the_old_row_too(void **state)
     assert_int_equal(fixture->count, 3);
     assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
     assert_int_equal(fixture->count, 3);
-    assert_int_equal(fixture->records[0].kind, MR_RECORD_PLACEHOLDER);
+    assert_note(&fixture->records[0], "9999", "[\"v\"]");
     assert_null(fixture->records[1].value);
-    assert_int_equal(fixture->records[1].kind, MR_RECORD_EVENT);
+    assert_null(mr_record_headers(&fixture->records[1]));
     assert_non_null(strstr(value_of(fixture, 0), "\"v\":\"__unavailable\""));
     assert_non_null(strstr(value_of(fixture, 2), "\"v\":\"__unavailable\""));
     assert_null(strstr(value_of(fixture, 2), "xxx"));
+}
+
+/* Where values are Debezium's, the records of a changed key tell of each other, those without their large values too. */
+static void test_placeholder_keeps_headers(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    fixture->options.types = MR_TYPES_DEBEZIUM;
+    mr_encoder_free(fixture->encoder);
+    fixture_open(fixture);
+    const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
+    const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
+    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(fixture->count, 3);
+    const char *const others[] = {"{\"id\":2}", "{\"id\":2}", "{\"id\":1}"};
+    for (uint32_t i = 0; i < 3; i++) {
+        size_t at = 0;
+        const struct mr_record *record = &fixture->records[i];
+        assert_header(record, &at, i < 2 ? MR_HEADER_NEW_KEY : MR_HEADER_OLD_KEY, others[i]);
+        if (i != 1) {
+            assert_header(record, &at, MR_HEADER_OVERSIZE, "9999");
+            assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, "[\"v\"]");
+        }
+        assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
+        assert_int_equal(mr_record_bytes(record), record->key_len + record->value_len + at);
+    }
 }
 
 static void test_dead_letter_is_all_there_is_of_a_change(void **state)
@@ -935,6 +974,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_keeps_headers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dead_letter_is_all_there_is_of_a_change, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, setup, teardown),

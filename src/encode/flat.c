@@ -126,7 +126,7 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
     ret_records[0] = mr_record_of(plan, change, 0);
     ret_records[0].key = key.data;
     ret_records[0].key_len = (uint32_t)key.len;
-    ret_records[0].key_is_text = plan->key_is_text;
+    ret_records[0].key_content = plan->key_is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
     ret_records[0].value = value;
     ret_records[0].value_len = (uint32_t)(out->at - value);
     return 1;

@@ -95,7 +95,7 @@ static mr_status encode_cut(struct mr_encoder *encoder, struct cut *cut,
 static bool fits(const struct mr_record *records, uint32_t count, size_t limit)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if ((size_t)records[i].key_len + records[i].value_len > limit) {
+        if (mr_record_bytes(&records[i]) > limit) {
             return false;
         }
     }
@@ -122,13 +122,22 @@ static bool is_cut(const struct mr_tuple *tuple, uint32_t column)
     return tuple->kind != MR_TUPLE_NONE && tuple->values[column].kind == MR_DATUM_CUT;
 }
 
+/* Whether the column was left out of the old row or the new one, which may have it from the old one. */
+static bool lacks(const struct mr_change *change, uint32_t column, bool before, bool after)
+{
+    bool old = is_cut(&change->before, column);
+    bool taken = old && change->after.kind != MR_TUPLE_NONE &&
+                 change->after.values[column].kind == MR_DATUM_UNCHANGED;
+    return (before && old) || (after && (taken || is_cut(&change->after, column)));
+}
+
 static void append_columns(struct mr_buffer *out, const struct mr_change *change, bool before,
                            bool after)
 {
     bool first = true;
     MR_BUFFER_LITERAL(out, "[");
     for (uint32_t i = 0; i < change->relation->column_count; i++) {
-        if ((before && is_cut(&change->before, i)) || (after && is_cut(&change->after, i))) {
+        if (lacks(change, i, before, after)) {
             const char *name = change->relation->columns[i].name;
             mr_buffer_append(out, ",", first ? 0 : 1);
             mr_json_string(out, (const uint8_t *)name, strlen(name));
@@ -141,23 +150,30 @@ static void append_columns(struct mr_buffer *out, const struct mr_change *change
 static bool has_cut(const struct mr_change *change, bool before, bool after)
 {
     for (uint32_t i = 0; i < change->relation->column_count; i++) {
-        if ((before && is_cut(&change->before, i)) || (after && is_cut(&change->after, i))) {
+        if (lacks(change, i, before, after)) {
             return true;
         }
     }
     return false;
 }
 
-/* Moves the record's value to the end of what is written, so that the note can follow it. */
-static void note_begin(struct mr_buffer *out, struct mr_record *record, enum mr_record_kind kind,
-                       size_t bytes)
+/* Tells in the record's headers that it stands for one of `bytes`, without these columns (none: no word of them). The
+ * value moves to the end of what is written, for they follow it. */
+static void note(struct mr_buffer *out, struct mr_record *record, size_t bytes, mr_slice columns)
 {
+    char digits[32];
+    snprintf(digits, sizeof(digits), "%zu", bytes);
+    const uint8_t *more = mr_record_headers(record);
     const uint8_t *value = out->at;
     mr_buffer_append(out, record->value, record->value_len);
+    uint8_t *block = mr_headers_begin(out, more);
+    mr_header_append(out, MR_HEADER_OVERSIZE, mr_slice_of(digits));
+    if (columns.len > 0) {
+        mr_header_append(out, MR_HEADER_OVERSIZE_COLUMNS, columns);
+    }
+    mr_headers_end(out, block);
     record->value = value;
-    record->kind = (uint8_t)kind;
-    mr_json_u64(out, bytes);
-    mr_buffer_append(out, "", 1);
+    record->has_headers = true;
 }
 
 /* A changed key makes a delete with the old row, a tombstone, and a create with the new one. */
@@ -169,9 +185,10 @@ static void note_change(struct mr_buffer *out, const struct mr_change *change,
         bool before = change->op != MR_OP_UPDATE || count == 1 || !last;
         bool after = change->op != MR_OP_UPDATE || last;
         if (records[i].value != NULL && has_cut(change, before, after)) {
-            note_begin(out, &records[i], MR_RECORD_PLACEHOLDER, bytes);
+            const uint8_t *columns = out->at;
             append_columns(out, change, before, after);
-            mr_buffer_append(out, "", 1);
+            note(out, &records[i], bytes,
+                 (mr_slice){.data = columns, .len = (size_t)(out->at - columns)});
         }
     }
 }
@@ -218,9 +235,7 @@ static mr_status place_message(struct mr_encoder *encoder, const struct mr_item 
     if (!fits(ret_records, *ret_count, oversize->limit)) {
         return fail_still(item, oversize, ret_error);
     }
-    note_begin(buffer, &ret_records[0], MR_RECORD_PLACEHOLDER, oversize->bytes);
-    MR_BUFFER_LITERAL(buffer, "[\"content\"]");
-    mr_buffer_append(buffer, "", 1);
+    note(buffer, &ret_records[0], oversize->bytes, MR_SLICE("[\"content\"]"));
     return buffer->full ? MR_FULL : MR_OK;
 }
 
@@ -237,8 +252,10 @@ static void append_key(struct mr_buffer *out, const struct mr_record *record, mr
     MR_BUFFER_LITERAL(out, ",\"key\":");
     if (key.data == NULL) {
         MR_BUFFER_LITERAL(out, "null");
-    } else if (record->key_is_text) {
+    } else if (record->key_content == MR_CONTENT_TEXT) {
         mr_json_string(out, key.data, key.len);
+    } else if (record->key_content == MR_CONTENT_BINARY) {
+        mr_json_base64(out, key.data, key.len);
     } else {
         mr_buffer_slice(out, key);
     }
@@ -337,8 +354,9 @@ static mr_status write_letter(struct mr_encoder *encoder, const struct mr_item *
     letter.topic = encoder->dead_letter_topic;
     letter.part = 0;
     letter.kind = MR_RECORD_LETTER;
-    mr_json_u64(buffer, oversize->bytes);
-    mr_buffer_append(buffer, "\0", 2);
+    letter.value_content = MR_CONTENT_JSON;
+    letter.has_headers = false;
+    note(buffer, &letter, oversize->bytes, (mr_slice){0});
     ret_records[0] = letter;
     *ret_count = 1;
     if (buffer->full) {

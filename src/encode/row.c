@@ -286,12 +286,12 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
 struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,
                               uint32_t part)
 {
-    MR_ASSERT(part <= UINT16_MAX);
+    MR_ASSERT(part <= UINT8_MAX);
     return (struct mr_record){
         .topic = plan->topic,
         .position = change->position,
         .commit_time_us = change->transaction->commit_time_us,
         .xid = change->transaction->xid,
-        .part = (uint16_t)part,
+        .part = (uint8_t)part,
     };
 }

@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/ring.h"
 #include "event/event.h"
+#include "event/headers.h"
 
 /* A destination. Interned: one object a name, alive until the end of the process, so records and sinks
  * keep the pointer; `index` counts from 0 and addresses whatever a sink keeps a topic. */
@@ -40,20 +41,18 @@ const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *nam
                                        const char *table, const char **ret_other);
 void mr_topics_done(struct mr_topics *topics);
 
-/* What a record is, when it is no ordinary event.
- *
- * It stands for one that was too large. Its value is followed by two texts, each with its NUL: the original's bytes in
- * decimal, and the columns that were left out as a JSON list (empty for a letter).
- *
- * Or it is one of the records that a changed key makes, and they tell of each other. Its key is followed by the other key and
- * a NUL. */
+/* What a record is, when it is no ordinary event. */
 enum mr_record_kind {
     MR_RECORD_EVENT,
-    MR_RECORD_PLACEHOLDER, /* the event without its large values */
-    MR_RECORD_LETTER,      /* in the dead-letter topic: where the event is to be found */
-    MR_RECORD_OLD_KEY,     /* the row goes on under the other key */
-    MR_RECORD_NEW_KEY,     /* the row comes from the other key */
-    MR_RECORD_SCHEMA,      /* the form of a table, before its first row that has it */
+    MR_RECORD_LETTER, /* in the dead-letter topic: where an event is to be found that was too large */
+    MR_RECORD_SCHEMA, /* the form of a table, before its first row that has it */
+};
+
+/* What the bytes of a key or value are, for whoever writes them into something else. */
+enum mr_content {
+    MR_CONTENT_JSON,
+    MR_CONTENT_TEXT,
+    MR_CONTENT_BINARY,
 };
 
 struct mr_batch;
@@ -68,9 +67,12 @@ struct mr_record {
     struct mr_position position;
     int64_t commit_time_us; /* since 1970 */
     uint32_t xid;           /* 0: none */
-    uint16_t part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema */
-    bool key_is_text; /* the key is bare text (flat), not JSON */
-    uint8_t kind;     /* enum mr_record_kind */
+    uint8_t part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema */
+    uint8_t kind; /* enum mr_record_kind */
+    uint8_t key_content : 4; /* enum mr_content */
+    uint8_t value_content : 4;
+    bool
+        has_headers; /* of its own (event/headers.h), right behind the value, or the key if that is null */
     /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
      * flight. */
     struct mr_batch *batch;
@@ -79,6 +81,23 @@ struct mr_record {
         void *flight;
     };
 };
+
+/* Its own headers; NULL: none. */
+static inline const uint8_t *mr_record_headers(const struct mr_record *record)
+{
+    if (MR_LIKELY(!record->has_headers)) {
+        return NULL;
+    }
+    return record->value != NULL ? record->value + record->value_len
+                                 : record->key + record->key_len;
+}
+
+/* What it counts for where records have a largest size. */
+static inline size_t mr_record_bytes(const struct mr_record *record)
+{
+    return (size_t)record->key_len + record->value_len +
+           mr_headers_bytes(mr_record_headers(record));
+}
 
 enum mr_batch_state {
     MR_BATCH_FREE,

@@ -102,7 +102,7 @@ static size_t largest(const struct mr_record *records, uint32_t count)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        size_t one = (size_t)records[i].key_len + records[i].value_len;
+        size_t one = mr_record_bytes(&records[i]);
         bytes = one > bytes ? one : bytes;
     }
     return bytes;

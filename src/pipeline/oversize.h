@@ -51,7 +51,7 @@ static inline bool mr_oversizer_applies(struct mr_oversizer *oversizer,
                                         const struct mr_record *records, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (MR_UNLIKELY((size_t)records[i].key_len + records[i].value_len > oversizer->limit)) {
+        if (MR_UNLIKELY(mr_record_bytes(&records[i]) > oversizer->limit)) {
             return true;
         }
     }

@@ -1,6 +1,6 @@
 /* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
  *
- * Keys and values are JSON already, except a flat event's bare key, which is written as a string. A batch is
+ * JSON is written as it is, text as a string, other bytes in base64. A batch is
  * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader: that
  * is the sink thread's to do, and the pool then fills up behind it. */
 #include <errno.h>
@@ -161,41 +161,47 @@ static mr_status file_append(struct file_sink *file, mr_slice bytes, struct mr_e
     return MR_OK;
 }
 
-/* `text` as a JSON string. */
-static mr_status append_string(struct file_sink *file, mr_slice text, struct mr_error *ret_error)
+/* `bytes` as a JSON string. */
+static mr_status append_string(struct file_sink *file, mr_slice bytes, enum mr_content content,
+                               struct mr_error *ret_error)
 {
-    size_t size = 6 * text.len + 2;
+    size_t size = 6 * bytes.len + 2; /* base64 takes less */
     if (file->scratch_size < size) {
         file->scratch = MR_REALLOC(file->scratch, size);
         file->scratch_size = size;
     }
     struct mr_buffer out = mr_buffer_init(file->scratch, file->scratch_size);
-    mr_json_string(&out, text.data, text.len);
+    if (content == MR_CONTENT_BINARY) {
+        mr_json_base64(&out, bytes.data, bytes.len);
+    } else {
+        mr_json_string(&out, bytes.data, bytes.len);
+    }
     mr_slice quoted = {.data = file->scratch, .len = (size_t)(out.at - file->scratch)};
     return file_append(file, quoted, ret_error);
 }
 
-static mr_status append_key(struct file_sink *file, const struct mr_record *record,
-                            struct mr_error *ret_error)
+/* A key or value; `data` NULL is null. */
+static mr_status append_content(struct file_sink *file, mr_slice bytes, enum mr_content content,
+                                struct mr_error *ret_error)
 {
-    mr_slice key = {.data = record->key, .len = record->key_len};
-    if (record->key == NULL) {
+    if (bytes.data == NULL) {
         return file_append(file, MR_SLICE("null"), ret_error);
     }
-    return record->key_is_text ? append_string(file, key, ret_error)
-                               : file_append(file, key, ret_error);
+    return content == MR_CONTENT_JSON ? file_append(file, bytes, ret_error)
+                                      : append_string(file, bytes, content, ret_error);
 }
 
 static mr_status write_record(struct file_sink *file, const struct mr_record *record,
                               struct mr_error *ret_error)
 {
+    mr_slice key = {.data = record->key, .len = record->key_len};
     mr_slice value = {.data = record->value, .len = record->value_len};
     MR_TRY(file_append(file, MR_SLICE("{\"topic\":"), ret_error));
-    MR_TRY(append_string(file, mr_slice_of(record->topic->name), ret_error));
+    MR_TRY(append_string(file, mr_slice_of(record->topic->name), MR_CONTENT_TEXT, ret_error));
     MR_TRY(file_append(file, MR_SLICE(",\"key\":"), ret_error));
-    MR_TRY(append_key(file, record, ret_error));
+    MR_TRY(append_content(file, key, (enum mr_content)record->key_content, ret_error));
     MR_TRY(file_append(file, MR_SLICE(",\"value\":"), ret_error));
-    MR_TRY(file_append(file, record->value == NULL ? MR_SLICE("null") : value, ret_error));
+    MR_TRY(append_content(file, value, (enum mr_content)record->value_content, ret_error));
     return file_append(file, MR_SLICE("}\n"), ret_error);
 }
 

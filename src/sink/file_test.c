@@ -146,12 +146,43 @@ static void test_line_of_somebody_else_is_kept(void **state)
     assert_lines(fixture, "one\ntwo\n", RECORDS);
 }
 
+/* JSON stays as it is, text becomes a string, other bytes base64; null stays null. */
+static void test_contents(void **state)
+{
+    static const uint8_t bytes[] = {0, 0, 0, 0, 7, 0xFF};
+    struct fixture *fixture = *state;
+    const struct mr_topic *topic = mr_topics_intern(&fixture->topics, "t");
+    struct mr_record records[] = {
+        {.topic = topic, .key = (const uint8_t *)"{\"id\":1}", .key_len = 8, .value = bytes},
+        {.topic = topic, .key = (const uint8_t *)"a\"b", .key_len = 3, .value = NULL},
+        {.topic = topic, .key = NULL, .value = bytes, .value_len = sizeof(bytes)},
+    };
+    records[0].value = records[0].key;
+    records[0].value_len = records[0].key_len;
+    records[1].key_content = MR_CONTENT_TEXT;
+    records[2].value_content = MR_CONTENT_BINARY;
+    struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
+    assert_true(mr_batch_commit(batch, batch->bytes_at, records, MR_ARRAY_LEN(records)));
+    batch->state = MR_BATCH_SEALED;
+    struct mr_error error = {0};
+    const struct mr_sink_ops *ops = fixture->sink->ops;
+    assert_int_equal(ops->open(fixture->sink, batch_done, fixture, -1, -1, &error), MR_OK);
+    assert_int_equal(ops->send(fixture->sink, batch, &error), MR_OK);
+    ops->close(fixture->sink);
+    assert_lines(fixture,
+                 "{\"topic\":\"t\",\"key\":{\"id\":1},\"value\":{\"id\":1}}\n"
+                 "{\"topic\":\"t\",\"key\":\"a\\\"b\",\"value\":null}\n"
+                 "{\"topic\":\"t\",\"key\":null,\"value\":\"AAAAAAf/\"}\n",
+                 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_session_after_a_full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(test_start_after_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_line_of_somebody_else_is_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,34 +203,17 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
-/* What a record that stands for a larger one says of it: two texts behind its value. */
-static void add_note(rd_kafka_headers_t *headers, const struct mr_record *record)
-{
-    const char *bytes = (const char *)record->value + record->value_len;
-    const char *columns = bytes + strlen(bytes) + 1;
-    rd_kafka_header_add(headers, MR_HEADER_OVERSIZE, sizeof(MR_HEADER_OVERSIZE) - 1, bytes, -1);
-    if (columns[0] != '\0') {
-        rd_kafka_header_add(headers, MR_HEADER_OVERSIZE_COLUMNS,
-                            sizeof(MR_HEADER_OVERSIZE_COLUMNS) - 1, columns, -1);
-    }
-}
-
-static void add_other_key(rd_kafka_headers_t *headers, const struct mr_record *record)
-{
-    const char *name = record->kind == MR_RECORD_OLD_KEY ? MR_HEADER_NEW_KEY : MR_HEADER_OLD_KEY;
-    rd_kafka_header_add(headers, name, -1, (const char *)record->key + record->key_len, -1);
-}
-
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
 static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
     struct mr_record_headers *text = &kafka->headers;
     mr_record_headers_format(record, text);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
-    if (record->kind == MR_RECORD_OLD_KEY || record->kind == MR_RECORD_NEW_KEY) {
-        add_other_key(headers, record);
-    } else if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
-        add_note(headers, record);
+    struct mr_header own;
+    const uint8_t *block = mr_record_headers(record);
+    for (size_t at = 0; mr_header_next(block, &at, &own);) {
+        rd_kafka_header_add(headers, (const char *)own.name.data, (ssize_t)own.name.len,
+                            own.value.data, (ssize_t)own.value.len);
     }
     if (!kafka->options.headers) {
         return headers;
@@ -280,7 +263,7 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *que
     };
     size_t count = 7;
     rd_kafka_headers_t *headers = NULL;
-    if (kafka->options.headers || MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
+    if (kafka->options.headers || MR_UNLIKELY(record->has_headers)) {
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
@@ -306,7 +289,7 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *que
 static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
     size_t headers = kafka->options.headers ? HEADERS_WIRE_BYTES : 0;
-    return RECORD_WIRE_BYTES + headers + record->key_len + record->value_len;
+    return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
 }
 
 /* Gives librdkafka as much of a queue as one request takes. MR_FULL: it has no room. */

@@ -11,12 +11,6 @@
 #define MR_HEADER_POSITION    "mr-pos"
 #define MR_HEADER_XID         "mr-xid"
 #define MR_HEADER_COMMIT_TIME "mr-ts"
-/* Of a record that stands for one that was too large: its bytes, and the columns that were left out. */
-#define MR_HEADER_OVERSIZE         "mr-oversize"
-#define MR_HEADER_OVERSIZE_COLUMNS "mr-oversize-columns"
-/* Of the records of a changed key, where values are Debezium's: the key that the row has now, and had before. */
-#define MR_HEADER_NEW_KEY "__debezium.newkey"
-#define MR_HEADER_OLD_KEY "__debezium.oldkey"
 
 enum { MR_POSITION_TEXT_LEN = 16 + 1 + 10 + 1 + 1 };
 

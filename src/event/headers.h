@@ -1,0 +1,44 @@
+/* Headers that a record has of its own, besides those of every record (sink/record_headers.h): a block of bytes in the
+ * record's batch, behind the value (mr_record_headers).
+ *
+ *   bytes that follow (4) | length of the name (2), of the value (4), name, value | …
+ *
+ * Whoever encodes writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
+ */
+#ifndef MR_EVENT_HEADERS_H
+#define MR_EVENT_HEADERS_H
+
+#include "base/buffer.h"
+
+/* Of a record that stands for one that was too large: its bytes, and the columns that were left out. */
+#define MR_HEADER_OVERSIZE         "mr-oversize"
+#define MR_HEADER_OVERSIZE_COLUMNS "mr-oversize-columns"
+/* Of the records of a changed key, where values are Debezium's: the key that the row has now, and had before. */
+#define MR_HEADER_NEW_KEY "__debezium.newkey"
+#define MR_HEADER_OLD_KEY "__debezium.oldkey"
+
+struct mr_header {
+    mr_slice name;
+    mr_slice value;
+};
+
+/* Begins a block with the headers of another (NULL: none). Whatever is appended until the end must be a header. When the
+ * buffer is full at the end, the block is of no use. */
+uint8_t *mr_headers_begin(struct mr_buffer *out, const uint8_t *other);
+void mr_header_append(struct mr_buffer *out, const char *name, mr_slice value);
+void mr_headers_end(struct mr_buffer *out, uint8_t *block);
+
+/* Bytes of all headers of a block; NULL: 0. */
+static inline size_t mr_headers_bytes(const uint8_t *block)
+{
+    uint32_t bytes = 0;
+    if (MR_UNLIKELY(block != NULL)) {
+        memcpy(&bytes, block, sizeof(bytes));
+    }
+    return bytes;
+}
+
+/* The header at `*at` bytes into the block, which is then at the next one; false: there is none. `*at` is 0 at first. */
+bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret);
+
+#endif
