@@ -179,10 +179,12 @@ static void write_answers(void)
         "00000002.history\t1\t0/1800\tno reason\x1D"
         "0/1000",
         "logical\tUTF8\t\x1E\t\x1E\tlogical\tpgoutput\tshop\t\x1E\treserved\t0\tf\t0/1000\t"
-        "\x1E\t\x1E\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
+        "\x1E\t\x1E\t\x1E\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
         "0\t\x1E\t0\t0",
-        "logical\tUTF8\t\x1E\t\x1E" NULLS "\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
-        "0\t\x1E\t0\t0\x1Dmillrace_snapshot_1\t0/1000\t\x1E\x1Dmillrace\t0/1000\tsnap\tpgoutput",
+        "logical\tUTF8\t\x1E\t\x1E" NULLS
+        "\t\x1E\t\x1E\tt\tt\tt\x1Dr\tp\td\tt\tt\nr\tp\td\tt\tt\x1D"
+        "0\t\x1E\t0\t0\x1Dmillrace_snapshot_1\t0/1000\t\x1E\x1D"
+        "public\tr\tpublic\tr\tt\tt\tf\x1Dmillrace\t0/1000\tsnap\tpgoutput",
         "t\t0/2000\t16385\t700\tf\t0\t700\tf\tid\t23\t700\t0\x1D"
         "f\t0/2000\t" NULLS,
         "50000\t25\t\x1E\t-1\td\tmood\x1D"

@@ -18,6 +18,7 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
                           uint64_t change_max)
 {
     const struct mr_config_values *values = &config->values;
+    bool copies = config->source.copies != MR_COPIES_NOTHING;
     uint32_t line = LINE(config, memory);
     line = line == 0 ? LINE(config, change_max) : line;
     line = line == 0 ? LINE(config, batches) : line;
@@ -26,12 +27,13 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
         "tables, %.1f for profiles, %.1f for "
         "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
-        "a change of %.1f MiB (pipeline.change_max) and %.1f for its records; raise "
-        "pipeline.memory, or lower change_max, batches or batch_size",
+        "a change of %.1f MiB (pipeline.change_max)%s and %.1f for its records; raise "
+        "pipeline.memory, or lower change_max, batches%s or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
         config->source.table_count, mib(memory->profiler), mib(memory->pool),
         (long long)values->batches, mib((uint64_t)values->batch_size), mib(memory->input),
-        mib(change_max), mib(memory->large));
+        mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->large),
+        copies ? ", snapshot.max.threads" : "");
 }
 
 /* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool. It is as large as takes
@@ -69,11 +71,13 @@ static void build_memory(struct mr_config *config)
         return;
     }
     uint64_t limit = (uint64_t)values->memory;
-    struct mr_memory_needs needs = {.tables = config->source.table_count +
-                                              PATTERN_TABLES * config->source.pattern_count,
-                                    .batches = (uint64_t)values->batches,
-                                    .batch_bytes = (uint64_t)values->batch_size,
-                                    .profiles = config->profiles};
+    struct mr_memory_needs needs = {
+        .tables = config->source.table_count + PATTERN_TABLES * config->source.pattern_count,
+        .batches = (uint64_t)values->batches,
+        .batch_bytes = (uint64_t)values->batch_size,
+        .readers =
+            config->source.copies == MR_COPIES_NOTHING ? 0 : (uint64_t)values->snapshot_threads,
+        .profiles = config->profiles};
     size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;
     if (change_max == 0) {
@@ -106,17 +110,18 @@ static void heed_old_name(struct mr_config *config)
 }
 
 /* The words of snapshot.mode, in their order in options.def. */
-enum { SNAPSHOT_NO_DATA, SNAPSHOT_INITIAL, SNAPSHOT_INITIAL_ONLY };
+static const enum mr_pg_copies snapshot_modes[] = {
+    MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY, MR_COPIES_NOTHING, MR_COPIES_NOTHING,
+};
 
 static void build_copy(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
-    config->source.copies_only = values->snapshot_mode == SNAPSHOT_INITIAL_ONLY;
-    if (values->snapshot_mode != SNAPSHOT_INITIAL && !config->source.copies_only) {
+    if (config->source.copies == MR_COPIES_NOTHING) {
         return;
     }
     config->pipeline.copy_workers = (uint32_t)values->snapshot_threads;
-    config->pipeline.copy_only = config->source.copies_only;
+    config->pipeline.copy_only = config->source.copies == MR_COPIES_ONLY;
     config->pipeline.copy_order = (enum mr_copy_order)values->snapshot_order;
     /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 &&
@@ -148,8 +153,10 @@ void mr_config_build_pipeline(struct mr_config *config)
         .shutdown_deadline_ms = (uint32_t)values->shutdown_deadline,
         .backoff_max_ms = (uint32_t)values->reconnect_max,
     };
+    config->source.copies = snapshot_modes[values->snapshot_mode];
     build_memory(config);
     build_copy(config);
+    mr_config_build_wheres(config);
     if (values->profiling_endpoints && config->http.username == NULL &&
         !mr_address_is_local(&config->http.address)) {
         PROBLEM(config, LINE(config, profiling_endpoints),

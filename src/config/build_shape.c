@@ -1,4 +1,4 @@
-/* Tables and columns by pattern. */
+/* Tables, columns and conditions on rows by pattern. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,4 +213,26 @@ void mr_config_build_columns(struct mr_config *config)
     config->encode.hash_salt = mr_config_keep_secret(
         config, mr_secret_read("salt", values->columns_hash_salt_env, "",
                                LINE(config, columns_hash_salt_env), &config->problems));
+}
+
+void mr_config_build_wheres(struct mr_config *config)
+{
+    const struct mr_strings *texts = &config->values.snapshot_where;
+    struct mr_copy_where *wheres =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_copy_where, texts->count));
+    for (uint32_t i = 0; i < texts->count; i++) {
+        const char *text = texts->items[i];
+        const char *colon = part_end(text, ":");
+        const char *condition = *colon == ':' ? colon + 1 : "";
+        condition += strspn(condition, " \t\r\n");
+        char reason[128] = "write \"schema.table: condition\"";
+        if (condition[0] == '\0' ||
+            !take_table(config, text, colon, &wheres[i].table, reason, sizeof(reason))) {
+            PROBLEM(config, LINE(config, snapshot_where),
+                    "snapshot.where: \"%s\" is no condition on a table's rows: %s", text, reason);
+        }
+        wheres[i].condition = condition;
+    }
+    config->source.wheres = wheres;
+    config->source.where_count = texts->count;
 }

@@ -32,6 +32,9 @@ bool mr_config_is_pattern(const char *text);
 bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
                           const char *text, struct mr_table_pattern *ret);
 
+/* snapshot.where. */
+void mr_config_build_wheres(struct mr_config *config);
+
 /* The rules for columns. */
 void mr_config_build_columns(struct mr_config *config);
 

@@ -147,6 +147,20 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
     return true;
 }
 
+void mr_batch_shrink(struct mr_pool *pool, struct mr_batch *batch)
+{
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
+    MR_ASSERT(batch->record_count == 0);
+    if (!mr_batch_is_large(pool, batch)) {
+        return;
+    }
+    block_drop(pool, batch);
+    batch->block_size = pool->block_size;
+    batch->block = MR_ALLOC(batch->block_size);
+    block_made(pool, batch->block_size);
+    batch->bytes_at = batch->block;
+}
+
 void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max)
 {
     *pool = (struct mr_pool){.count = count, .large_max = SIZE_MAX};

@@ -160,6 +160,9 @@ static inline struct mr_record *mr_batch_own_record(struct mr_batch *batch, uint
 struct mr_pool;
 MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
 
+/* The standard block in place of a larger one. The batch is filling and empty; the thread that fills it. */
+void mr_batch_shrink(struct mr_pool *pool, struct mr_batch *batch);
+
 /* Bytes of keys and values. */
 static inline size_t mr_batch_bytes(const struct mr_batch *batch)
 {

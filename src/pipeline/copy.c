@@ -214,6 +214,10 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
     struct mr_source *source = copying->pipeline->source;
     MR_TRY(source->ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
+        while (MR_UNLIKELY(
+            worker->lane->hold)) { /* what comes may be as large as what is on its way */
+            MR_TRY(wait_for_room(worker));
+        }
         struct mr_tuple row;
         uint64_t place;
         mr_status status = source->ops->reader_next(worker->reader, &row, &place, ret_error);

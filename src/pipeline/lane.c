@@ -195,11 +195,15 @@ static mr_status make_room(struct mr_lane *lane, enum form *form, struct mr_erro
             most);
     }
     size_t larger = size > most / 2 ? most : 2 * size;
+    larger = larger < lane->wanted ? lane->wanted : larger;
     if (!mr_batch_grow(pool, lane->filling, larger)) {
+        /* Lanes that kept what they have would wait for each other. */
+        mr_batch_shrink(pool, lane->filling);
         lane->hold = true;
         lane->wanted = larger;
         return MR_FULL;
     }
+    lane->wanted = 0;
     return MR_OK;
 }
 

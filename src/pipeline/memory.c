@@ -37,7 +37,8 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
         .own = OWN_BYTES + needs->tables * TABLE_BYTES,
         .profiler = needs->profiles ? PROFILER_BYTES : 0,
         .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
-        .input = mr_memory_input(message),
+        .input = needs->readers == 0 ? mr_memory_input(message)
+                                     : needs->readers * (mr_memory_input(message) + 2 * message),
         .large = 2 * change_bytes_max,
     };
 }

@@ -5,7 +5,8 @@
  *   own      the program, its libraries, plans of tables, metrics, HTTP
  *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
- *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts
+ *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While
+ *            existing rows are copied each reader has one, and two rows: one waits for the next (pipeline/copy)
  *   relations  what the stream tells of tables, beyond those that are configured (partitions, wide tables, new versions): an
  *            eighth of the budget, taken from `large` as far as that has more than it needs
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
@@ -31,7 +32,8 @@ struct mr_memory_needs {
     uint64_t tables; /* that are configured */
     uint64_t batches;
     uint64_t batch_bytes;
-    bool profiles; /* may be taken */
+    uint64_t readers; /* that copy existing rows; 0: none are copied */
+    bool profiles;    /* may be taken */
 };
 
 /* What these and a change of at most `change_bytes_max` need. */

@@ -46,12 +46,27 @@ static void test_profiles_are_part_of_it(void **state)
     assert_int_equal(mr_memory_change_max(&needs, 64 * MIB), MIB);
 }
 
+/* What docs/snapshots.md says. */
+static void test_each_reader_has_a_buffer_and_two_rows(void **state)
+{
+    (void)state;
+    struct mr_memory_needs needs = usual;
+    needs.readers = 1;
+    assert_int_equal(mr_memory_change_max(&needs, 256 * MIB), 32 * MIB);
+    uint64_t one = mr_memory_of(&needs, MIB).input;
+    assert_true(one > 2 * mr_memory_of(&usual, MIB).input);
+    needs.readers = 4;
+    assert_int_equal(mr_memory_change_max(&needs, 256 * MIB), 8 * MIB);
+    assert_int_equal(mr_memory_of(&needs, MIB).input, 4 * one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_input_doubles),
         cmocka_unit_test(test_change_max_of_budgets),
         cmocka_unit_test(test_profiles_are_part_of_it),
+        cmocka_unit_test(test_each_reader_has_a_buffer_and_two_rows),
         cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

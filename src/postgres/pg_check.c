@@ -255,6 +255,16 @@ static void check_replication_connection(const struct pg_check *check)
     mr_pg_close(conn);
 }
 
+static void check_copy(const struct pg_check *check)
+{
+    struct mr_error error;
+    if (check->options->copies != MR_COPIES_NOTHING &&
+        mr_pg_rules_of_copy(check->conn, check->options, -1, check->to.report, check->to.context,
+                            &error) != MR_OK) {
+        BAD(check, error.status, "existing rows", NULL, "%s", error.text);
+    }
+}
+
 static void check_two_phase(const struct pg_check *check)
 {
     if (mr_pg_result_true(check->facts->server, 0, MR_SLOT_TWO_PHASE)) {
@@ -298,6 +308,7 @@ static void check_all(struct pg_check *check)
     check_limits(check);
     check_role(check);
     check_owner(check);
+    check_copy(check);
     check_two_phase(check);
     check_failover(check);
     check_replication_connection(check);

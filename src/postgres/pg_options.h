@@ -17,6 +17,19 @@ struct mr_table_key {
     uint32_t column_count;
 };
 
+/* Which existing rows are copied before the stream begins (docs/snapshots.md). */
+enum mr_pg_copies {
+    MR_COPIES_NOTHING,
+    MR_COPIES_INITIALLY, /* when the slot is made */
+    MR_COPIES_ONLY,      /* and no stream behind them */
+};
+
+/* Of a table's rows those are copied for which the condition, in SQL, is true. */
+struct mr_copy_where {
+    struct mr_table_pattern table; /* as the stream names it, or a partition whose rows are read */
+    const char *condition;
+};
+
 /* All strings are the caller's and outlive the source. */
 struct mr_pg_source_options {
     struct mr_pg_options connection;
@@ -39,7 +52,14 @@ struct mr_pg_source_options {
     bool failover;           /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
-    bool copies_only;        /* existing rows, and no stream behind them */
+    enum mr_pg_copies copies;
+    const struct mr_copy_where *wheres; /* of a table the first that fits */
+    uint32_t where_count;
 };
+
+/* The condition on a table's rows, by the name that the stream has for it or by the partition's; NULL: there is none. */
+const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
+                                           mr_slice schema, mr_slice table, mr_slice leaf_schema,
+                                           mr_slice leaf);
 
 #endif

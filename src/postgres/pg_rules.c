@@ -401,6 +401,22 @@ static void rule_slot(const struct rules *rules)
     }
 }
 
+/* A copy was broken off, and is not wanted any more: what it left keeps the WAL from then on. */
+static void rule_left_copy(const struct rules *rules)
+{
+    const char *slots = mr_pg_fact(rules->facts, MR_SLOT_COPIES);
+    if (slots != NULL && rules->options->copies == MR_COPIES_NOTHING) {
+        MR_FOUND_WARNING(
+            &rules->to, "snapshot",
+            "set snapshot.mode = \"initial\" again and let it end, or give the copy up: SELECT "
+            "pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = that "
+            "name",
+            "of existing rows was broken off and is not gone on with, but its slot (%s) is there "
+            "and retains WAL",
+            slots);
+    }
+}
+
 /* ---- all of it ---- */
 
 void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context)
@@ -417,6 +433,7 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
     rule_tables(&rules);
     rule_keys(&rules);
     rule_slot(&rules);
+    rule_left_copy(&rules);
 }
 
 void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context)

@@ -46,6 +46,12 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
 /* The rules of tables alone, as for a stream that is to begin. */
 void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
 
+/* Before existing rows are copied: whether they may be read, and the conditions on them. Asks `conn`; an error is one of
+ * the asking. */
+mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              int stop_fd, mr_finding_fn report, void *context,
+                              struct mr_error *ret_error);
+
 /* Whoever reports. `remedy` may be NULL. */
 struct mr_pg_reporter {
     mr_finding_fn report;

@@ -254,11 +254,20 @@ static void name_copy_slot(const struct setup *setup, uint32_t attempt)
     snprintf(slot->name, sizeof(slot->name), "%s_snapshot_%u", setup->options->slot, attempt);
 }
 
+/* Before a slot is made for it. */
+static mr_status check_copy(struct setup *setup)
+{
+    MR_TRY(mr_pg_rules_of_copy(setup->conn, setup->options, setup->stop_fd, take_finding, setup,
+                               setup->ret_error));
+    return setup->status;
+}
+
 static mr_status create_copy_slot(struct setup *setup)
 {
     static const struct mr_pg_shape shape = {"a slot", "slss", 1, 1};
     struct mr_pg_copy_slot *slot = setup->copy;
     int version = setup->facts->version;
+    MR_TRY(check_copy(setup));
     name_copy_slot(setup, 1);
     struct mr_text sql = {0};
     mr_text_string(&sql, "CREATE_REPLICATION_SLOT ");
@@ -284,6 +293,7 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
 {
     struct mr_pg_copy_slot *slot = setup->copy;
     const char *last = mr_pg_result_value(found, 0, 0);
+    MR_TRY(check_copy(setup));
     /* The server may still be at what a process asked for that is gone by now. */
     if (mr_pg_result_value(found, 0, 2) != NULL) {
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
@@ -317,7 +327,7 @@ static mr_status make_copy_slot(struct setup *setup)
 {
     struct mr_pg_result *found;
     MR_TRY(find_copy_slots(setup, &found));
-    bool only = setup->options->copies_only;
+    bool only = setup->options->copies == MR_COPIES_ONLY;
     mr_status status = MR_OK;
     if (mr_pg_slot_exists(setup->facts) && !only) {
         for (uint32_t row = 0; row < mr_pg_result_rows(found) && status == MR_OK; row++) {
@@ -390,8 +400,8 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 {
     struct setup setup = {
         .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
-    return options->copies_only ? drop_slot(&setup, slot->name)
-                                : rename_slot(&setup, slot->name, options->slot);
+    return options->copies == MR_COPIES_ONLY ? drop_slot(&setup, slot->name)
+                                             : rename_slot(&setup, slot->name, options->slot);
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -33,7 +33,7 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_op
                            bool is_known, mr_lsn delivered, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
 
-/* All is copied and safe: the slot gets its name, or, with copies_only, goes. */
+/* All is copied and safe: the slot gets its name, or, with MR_COPIES_ONLY, goes. */
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_pg_copy_slot *slot, int stop_fd,
                          struct mr_error *ret_error);

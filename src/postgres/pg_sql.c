@@ -168,6 +168,26 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
                    " ORDER BY 1");
 }
 
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    /* A publication that is missing will be made for what is configured. */
+    mr_text_string(sql,
+                   CAPTURED " SELECT ts.nspname, t.relname, n.nspname, l.relname,"
+                            " has_table_privilege(l.oid, 'SELECT'),"
+                            " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid)"
+                            " FROM captured a JOIN pg_class t ON t.oid = a.oid"
+                            " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
+                            " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
+                            "  SELECT p.relid FROM pg_partition_tree(t.oid) p WHERE t.relkind = 'p'"
+                            "  AND p.isleaf) x(oid) JOIN pg_class l ON l.oid = x.oid"
+                            " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
+                            " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
+                            " listed) AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+    mr_sql_add_literal(sql, options->publication);
+    mr_text_string(sql, ") ORDER BY 3, 4");
+}
+
 void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
     add_tables(sql, options);
@@ -199,8 +219,15 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
         " s.two_phase, s.confirmed_flush_lsn,"
         /* Columns that only PostgreSQL 17 and later have. */
         " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
-        " to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert"
-        " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
+        " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots WHERE slot_name ~ ");
+    struct mr_text copies = {0};
+    /* A slot's name has nothing that a regular expression would take for something else. */
+    mr_text_format(&copies, "^%s_snapshot_[0-9]+$", options->slot);
+    mr_sql_add_literal(sql, copies.data);
+    mr_text_done(&copies);
+    mr_text_string(sql,
+                   "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert"
+                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
     mr_sql_add_literal(sql, options->slot);
     mr_text_string(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
     mr_sql_add_literal(sql, options->publication);

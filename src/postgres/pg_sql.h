@@ -31,12 +31,13 @@ enum mr_server_column {
     MR_SLOT_CONFIRMED,
     MR_SLOT_FAILOVER, /* NULL where the server does not know it */
     MR_SLOT_SYNCED,   /* likewise: a copy that a standby keeps (or kept, before it was promoted) */
+    MR_SLOT_COPIES,   /* slots of copies that are not done */
     MR_SLOT_INVALIDATION,  /* why it is lost, where the server says it */
     MR_PUBLICATION_UPDATE, /* NULL when there is no publication */
     MR_PUBLICATION_DELETE,
     MR_PUBLICATION_INSERT,
 };
-#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSBBB"
+#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSSBBB"
 
 /* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
  * joins, however many tables there are. */
@@ -50,6 +51,20 @@ enum mr_table_column {
     MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
 };
 #define MR_TABLE_SHAPE "SSSbb"
+
+/* A row for each table whose existing rows would be copied; columns as enum mr_copied_column. */
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_copied_column {
+    MR_COPIED_SCHEMA, /* as the stream names it, */
+    MR_COPIED_TABLE,
+    MR_COPIED_LEAF_SCHEMA, /* and whose rows are read */
+    MR_COPIED_LEAF,
+    MR_COPIED_READABLE,
+    MR_COPIED_SCHEMA_USABLE,
+    MR_COPIED_HIDES_ROWS, /* by policies, from this role */
+};
+#define MR_COPIED_SHAPE "ssssbbb"
 
 /* One row a column of key_columns, in the order of configuration; columns as enum mr_key_column. */
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);

@@ -121,6 +121,7 @@ static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
 
 struct reading {
     struct mr_pg_copy *copy;
+    const struct mr_pg_source_options *options;
     const struct mr_pg_result *tables;
     const struct mr_pg_result *parts;
     uint32_t part; /* the next of them */
@@ -166,9 +167,10 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
     return MR_OK;
 }
 
-static struct command make_command(const struct mr_relation *relation,
-                                   const struct mr_pg_result *tables, uint32_t row)
+static struct command make_command(const struct reading *reading,
+                                   const struct mr_relation *relation, uint32_t row)
 {
+    const struct mr_pg_result *tables = reading->tables;
     const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
     struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
                                  .table = mr_pg_result_value(tables, row, LEAF_NAME)};
@@ -184,13 +186,18 @@ static struct command make_command(const struct mr_relation *relation,
     }
     mr_text_string(&sql, " FROM ONLY ");
     mr_sql_add_table(&sql, &leaf);
+    const struct mr_copy_where *where = mr_pg_where_of(
+        reading->options, mr_slice_of(relation->schema), mr_slice_of(relation->table),
+        mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
     if (filter != NULL) {
-        mr_text_string(&sql, " WHERE (");
-        mr_text_string(&sql, filter);
-        mr_text_string(&sql, ")");
+        mr_text_format(&sql, " WHERE (%s)", filter);
     }
-    struct command command = {
-        .select = MR_STRDUP(sql.data), .has_filter = filter != NULL, .has_places = has_places};
+    if (where != NULL) { /* a comment at its end ends there, too */
+        mr_text_format(&sql, "%s (%s\n)", filter != NULL ? " AND" : " WHERE", where->condition);
+    }
+    struct command command = {.select = MR_STRDUP(sql.data),
+                              .has_filter = filter != NULL || where != NULL,
+                              .has_places = has_places};
     mr_text_done(&sql);
     return command;
 }
@@ -222,7 +229,7 @@ static void add_table(struct reading *reading, uint32_t row, const struct mr_rel
 {
     struct mr_pg_copy *copy = reading->copy;
     uint32_t at = copy->view.table_count++;
-    copy->commands[at] = make_command(relation, reading->tables, row);
+    copy->commands[at] = make_command(reading, relation, row);
     copy->tables[at] = (struct mr_copy_table){
         .relation = relation,
         .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
@@ -386,8 +393,11 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
     copy->view.attempt = attempt;
     copy->view.resumed = resumed;
     copy->view.database = mr_pg_database(keeper);
-    struct reading reading = {
-        .copy = copy, .find_key = find_key, .find_types = find_types, .context = context};
+    struct reading reading = {.copy = copy,
+                              .options = options,
+                              .find_key = find_key,
+                              .find_types = find_types,
+                              .context = context};
     mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);

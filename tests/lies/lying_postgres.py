@@ -24,7 +24,7 @@ from fields import Field, Message, garbage, number  # noqa: E402
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * 16], "keys": [["f", "0/2000"] + [None] * 10]}
+FRESH = {"state": [["logical", "UTF8"] + [None] * 17], "keys": [["f", "0/2000"] + [None] * 10]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),

@@ -1,0 +1,157 @@
+/* What must be true of the tables before their existing rows are copied. */
+#include <stdio.h>
+#include <string.h>
+
+#include "postgres/pg_rules.h"
+
+enum { TEXT_MAX = 1024, SUBJECT_MAX = 600 };
+
+struct copy_rules {
+    struct mr_pg_conn *conn;
+    const struct mr_pg_source_options *options;
+    struct mr_pg_reporter to;
+    int stop_fd;
+    uint64_t where_fits; /* a bit each, of the first 64 */
+    uint32_t tables;
+    uint32_t errors;
+};
+
+static mr_slice name_at(const struct mr_pg_result *tables, uint32_t row, enum mr_copied_column name)
+{
+    return mr_slice_of(mr_pg_result_value(tables, row, name));
+}
+
+const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
+                                           mr_slice schema, mr_slice table, mr_slice leaf_schema,
+                                           mr_slice leaf)
+{
+    for (uint32_t i = 0; i < options->where_count; i++) {
+        const struct mr_table_pattern *pattern = &options->wheres[i].table;
+        if (mr_table_pattern_matches(pattern, schema, table) ||
+            mr_table_pattern_matches(pattern, leaf_schema, leaf)) {
+            return &options->wheres[i];
+        }
+    }
+    return NULL;
+}
+
+static void rule_rights(struct copy_rules *rules, const struct mr_pg_result *tables, uint32_t row,
+                        const char *name, const char *subject)
+{
+    const char *role = mr_pg_user(rules->conn);
+    char remedy[TEXT_MAX];
+    if (!mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE)) {
+        snprintf(remedy, sizeof(remedy), "GRANT USAGE ON SCHEMA \"%s\" TO \"%s\"",
+                 mr_pg_result_value(tables, row, MR_COPIED_LEAF_SCHEMA), role);
+        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
+                       "can't be copied: \"%s\" may not use its schema", role);
+        rules->errors++;
+    } else if (!mr_pg_result_true(tables, row, MR_COPIED_READABLE)) {
+        snprintf(remedy, sizeof(remedy),
+                 "GRANT SELECT ON %s TO \"%s\", or set snapshot.mode = \"no_data\"", name, role);
+        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
+                       "can't be copied: \"%s\" may not read its rows", role);
+        rules->errors++;
+    } else if (mr_pg_result_true(tables, row, MR_COPIED_HIDES_ROWS)) {
+        snprintf(remedy, sizeof(remedy),
+                 "ALTER ROLE \"%s\" BYPASSRLS, or set snapshot.mode = \"no_data\"", role);
+        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
+                       "can't be copied: its policies for row-level security would hide rows from "
+                       "\"%s\"",
+                       role);
+        rules->errors++;
+    }
+}
+
+/* The server plans it, and reads no row. */
+static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where *where,
+                            const char *name, const char *subject, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    struct mr_error error = {0};
+    mr_text_format(&sql, "EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)", name, where->condition);
+    mr_status status =
+        mr_pg_command(rules->conn, rules->stop_fd, sql.data, MR_PG_ANSWER_MS, &error);
+    mr_text_done(&sql);
+    if (status == MR_AGAIN || status == MR_ERR_TRANSIENT) {
+        *ret_error = error;
+        return status;
+    }
+    if (status != MR_OK) {
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "correct snapshot.where",
+                       "has a wrong condition in snapshot.where, %s: %s", where->condition,
+                       error.text);
+        rules->errors++;
+    }
+    return MR_OK;
+}
+
+static mr_status rule_table(struct copy_rules *rules, const struct mr_pg_result *tables,
+                            uint32_t row, struct mr_error *ret_error)
+{
+    struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, MR_COPIED_LEAF_SCHEMA),
+                                 .table = mr_pg_result_value(tables, row, MR_COPIED_LEAF)};
+    const struct mr_copy_where *where = mr_pg_where_of(
+        rules->options, name_at(tables, row, MR_COPIED_SCHEMA),
+        name_at(tables, row, MR_COPIED_TABLE), mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, &leaf);
+    char subject[SUBJECT_MAX];
+    snprintf(subject, sizeof(subject), "table %s", name.data);
+    uint32_t errors = rules->errors;
+    mr_status status = MR_OK;
+    rule_rights(rules, tables, row, name.data, subject);
+    if (where != NULL) {
+        uint32_t index = (uint32_t)(where - rules->options->wheres);
+        rules->where_fits |= index < 64 ? UINT64_C(1) << index : 0;
+        if (rules->errors == errors) {
+            status = rule_where(rules, where, name.data, subject, ret_error);
+        }
+    }
+    mr_text_done(&name);
+    rules->tables++;
+    return status;
+}
+
+/* A condition that fits no table is a name misspelt, and rows would be copied that nobody wants. */
+static void rule_unused(struct copy_rules *rules)
+{
+    for (uint32_t i = 0; i < rules->options->where_count && i < 64; i++) {
+        if ((rules->where_fits >> i & 1) == 0) {
+            char subject[SUBJECT_MAX];
+            snprintf(subject, sizeof(subject), "snapshot.where, condition %u (%.200s)", i + 1,
+                     rules->options->wheres[i].condition);
+            MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject,
+                           "correct the table's name, or take the condition out",
+                           "fits none of the tables that are copied");
+            rules->errors++;
+        }
+    }
+}
+
+mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              int stop_fd, mr_finding_fn report, void *context,
+                              struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
+    struct copy_rules rules = {.conn = conn,
+                               .options = options,
+                               .to = {.report = report, .context = context},
+                               .stop_fd = stop_fd};
+    struct mr_text sql = {0};
+    struct mr_pg_result *tables;
+    mr_sql_add_copied(&sql, options);
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &tables, ret_error));
+    mr_status status = MR_OK;
+    for (uint32_t row = 0; status == MR_OK && row < mr_pg_result_rows(tables); row++) {
+        status = rule_table(&rules, tables, row, ret_error);
+    }
+    mr_pg_result_free(tables);
+    MR_TRY(status);
+    rule_unused(&rules);
+    if (rules.errors == 0) {
+        MR_FOUND_OK(&rules.to, "existing rows", "of %u %s can be copied", rules.tables,
+                    rules.tables == 1 ? "table" : "tables");
+    }
+    return MR_OK;
+}
