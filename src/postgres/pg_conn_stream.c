@@ -11,7 +11,12 @@
 #include "postgres/pg_errors.h"
 #include "postgres/pg_sql.h"
 
-enum { END_BYTES_MAX = 1 << 20 }; /* of what a server says behind its stream */
+enum {
+    END_BYTES_MAX = 1 << 20, /* of what a server says behind its stream */
+    /* A read that brought less has most likely emptied the socket: the next one is worth its system call when the socket
+     * says that there is more. In a burst a read fills libpq's 16 KiB. */
+    READ_BYTES_FEW = 8192,
+};
 
 mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,
@@ -124,6 +129,11 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
         if (conn->unsent) {
             MR_TRY(flush_some(conn, ret_error));
         }
+        size_t brought = conn->brought;
+        conn->brought = 0;
+        if (brought > 0 && brought < READ_BYTES_FEW) {
+            return MR_AGAIN;
+        }
         static const struct mr_pg_limit none = {.stop_fd = -1};
         MR_TRY(mr_pg_consume(conn->libpq, &none, ret_error));
         if (ret_reads != NULL) {
@@ -136,6 +146,7 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
         return fail_publication(ret_error);
     }
     if (MR_LIKELY(len > 0)) {
+        conn->brought += (size_t)len;
         *ret_payload = (mr_slice){.data = (const uint8_t *)conn->received, .len = (size_t)len};
         return MR_OK;
     }
