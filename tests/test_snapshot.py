@@ -277,6 +277,11 @@ def slot_of_a_copy(database, tables):
     database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}_snapshot_1', 'pgoutput')")
 
 
+def slot_of_a_second_copy(database):
+    """As a process leaves it that died before it dropped the slot whose place the new one takes."""
+    database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}_snapshot_1', 'pgoutput')")
+
+
 def check_fold(database, topic, table, mode):
     """Folding the topic gives the table; the records."""
     records = read_until(topic(database.topic(table)), last_of_stream(database, table))
@@ -501,6 +506,98 @@ def test_initial_only_copies_and_ends(database, millrace, topic):
     assert process.run_to_end(60)[0] == 0
     assert [r.json["source"]["snapshot"] for r in topic(database.topic("t")).take(2)] == ["first", "last"]
     assert slots(database) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_always_copies_at_each_start(database, millrace, topic, mode):
+    """Rows of a later copy are above all that came before; one that was broken off goes on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY);"
+                 "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1)")
+    process = snapshot(millrace, ("t", "z"), snapshot__mode='"always"', **MODES[mode]).start().streaming()
+    database.run("INSERT INTO t VALUES (30000, 'new')")
+    source = topic(database.topic("t"))
+    first = read_until(source, '{"id":30000}')
+    assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (30001, 'meanwhile'); UPDATE t SET v = 'changed' WHERE id = 1")
+    with psycopg.connect(dsn(database.name)) as holder:
+        # Killed within the second copy, whose slot has taken the first one's place.
+        eventually(lambda: not database.run("SELECT FROM pg_replication_slots WHERE active"), what="the slot's rest")
+        slot_of_a_second_copy(database)
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        assert process.wait_for("snapshot_begun")["attempt"] == 2
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
+        process.kill()
+        assert slots(database) == [f"{database.slot}_snapshot_2"]
+    process.start().streaming()
+    begun = process.log("snapshot_begun")[0]
+    assert begun["attempt"] == 3 and begun["bytes_left"] < begun["bytes"] / 2
+    second = read_until(source, last_of_stream(database, "t"))
+    assert process.stop() == 0
+    assert slots(database) == [database.slot]
+    copied = [r for r in second if r.json["op"] == "r"]
+    assert min(r.position for r in copied) > max(r.position for r in first)
+    assert [r.json["after"] for r in second if r.json["op"] != "r"] == [{"id": 2000000000, "v": None}]
+    rows, _ = folded(first + second)
+    assert as_rows(rows) == table_rows(database, "t")
+    if mode == "exactly-once":
+        assert len(copied) == 20002 and rows['{"id":1}']["v"] == "changed"
+
+
+def test_when_needed_copies_where_the_stream_cannot_go_on(database, millrace, topic):
+    """The slot is dropped between two starts, made anew by somebody, dropped while it streams; else nothing is copied."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    process = snapshot(millrace, ("t",), snapshot__mode='"when_needed"').start().streaming()
+    source = topic(database.topic("t"))
+    records = source.take(1)
+    assert process.stop() == 0
+
+    def grown():
+        """A row is written, and it and all before it come; returns how many were copied."""
+        count = database.run("SELECT max(id) + 1 FROM t")[0][0]
+        database.run(f"INSERT INTO t VALUES ({count})")
+        new = read_until(source, f'{{"id":{count}}}')
+        records.extend(new)
+        return sum(r.json["op"] == "r" for r in new)
+    process.start().streaming()
+    assert grown() == 0 and not process.log("snapshot_begun")
+    assert process.stop() == 0
+    drop = f"SELECT pg_drop_replication_slot('{database.slot}')"
+    make = f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')"
+    for commands in ((drop,), (drop, make)):
+        eventually(lambda: not database.run("SELECT FROM pg_replication_slots WHERE active"), what="the slot's rest")
+        database.run(commands[0])
+        database.run("INSERT INTO t SELECT max(id) + 1 FROM t")  # no stream has it
+        for command in commands[1:]:
+            database.run(command)
+        code, told = check(process)
+        count = database.run("SELECT count(*) FROM t")[0][0]
+        process.start().streaming()
+        assert process.log("snapshot_needed"), (code, told)
+        assert grown() == count
+        assert slots(database) == [database.slot]
+        if len(commands) == 1:
+            assert process.stop() == 0
+
+    def is_gone():
+        database.run(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
+        try:
+            database.run(drop)
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+    eventually(is_gone, what="the end of the slot")
+    eventually(lambda: len(process.log("snapshot_done")) == 2, 60, "another copy")
+    count = database.run("SELECT count(*) FROM t")[0][0]
+    assert grown() == count
+    positions = [r.position for r in records]
+    assert positions == sorted(positions) and len(set(positions)) == len(positions)
+    assert process.stop() == 0
+    process.environment["TEST_URL"] = dsn(database.name)
+    database.run(drop)
+    process.configure(snapshot__mode='"initial"')
+    assert process.run_to_end()[0] == 10
 
 
 def test_no_copy_where_the_slot_is_there(database, millrace, topic):

@@ -111,7 +111,8 @@ static void heed_old_name(struct mr_config *config)
 
 /* The words of snapshot.mode, in their order in options.def. */
 static const enum mr_pg_copies snapshot_modes[] = {
-    MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY, MR_COPIES_NOTHING, MR_COPIES_NOTHING,
+    MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY,        MR_COPIES_NOTHING,
+    MR_COPIES_NOTHING, MR_COPIES_ALWAYS,    MR_COPIES_WHEN_NEEDED,
 };
 
 static void build_copy(struct mr_config *config)
@@ -122,6 +123,7 @@ static void build_copy(struct mr_config *config)
     }
     config->pipeline.copy_workers = (uint32_t)values->snapshot_threads;
     config->pipeline.copy_only = config->source.copies == MR_COPIES_ONLY;
+    config->pipeline.copy_when_needed = config->source.copies == MR_COPIES_WHEN_NEEDED;
     config->pipeline.copy_order = (enum mr_copy_order)values->snapshot_order;
     /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 &&

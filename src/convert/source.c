@@ -159,9 +159,8 @@ static void convert_snapshot(struct mr_convert *convert)
         {"never", "no_data", ""},
         {"schema_only", "no_data", ""},
         {"exported", "initial", ""},
-        {"always", "initial", "rows are copied when the slot is made, not at each start"},
-        {"when_needed", "initial",
-         "rows are copied when the slot is made; when it is lost millrace ends with exit code 10"},
+        {"always", "always", ""},
+        {"when_needed", "when_needed", ""},
         {"", "no_data", "its rule is not known; docs/snapshots.md says what there is"},
     };
     const struct mr_convert_line *line = mr_convert_take(convert, "snapshot.mode");

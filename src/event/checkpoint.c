@@ -7,6 +7,12 @@
     "where Kafka keeps "                                                                           \
     "the position"
 
+/* A copy says where the stream will begin, and it is not there before it is complete. */
+static mr_lsn reached(const struct mr_checkpoint *state)
+{
+    return state->copy != NULL ? state->copy->lsn : state->end_lsn;
+}
+
 bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known)
 {
     if (strcmp(next->identity.system_id, known->identity.system_id) != 0) {
@@ -15,11 +21,12 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     if (next->identity.timeline != known->identity.timeline) {
         return next->identity.timeline < known->identity.timeline;
     }
-    if (next->end_lsn != known->end_lsn) {
-        return next->end_lsn < known->end_lsn;
+    if (reached(next) != reached(known)) {
+        return reached(next) < reached(known);
     }
-    if (next->copy != NULL && known->copy != NULL) {
-        return mr_copy_stored_is_behind(next->copy, known->copy);
+    if (next->copy != NULL || known->copy != NULL) {
+        return next->copy != NULL &&
+               (known->copy == NULL || mr_copy_stored_is_behind(next->copy, known->copy));
     }
     return mr_position_compare(next->position, known->position) < 0;
 }

@@ -126,12 +126,34 @@ static void test_furthest_counts(void **state)
     assert_false(mr_checkpoint_is_behind(&next, &stored));
 }
 
+/* A copy that begins over a stream is further than that, and the stream behind it further still. */
+static void test_a_copy_is_further_than_the_stream_before_it(void **state)
+{
+    (void)state;
+    struct mr_copy_stored begun = {.lsn = 1500, .attempt = 1, .step = 1};
+    struct mr_copy_stored later = {.lsn = 1500, .attempt = 2, .step = 1};
+    const struct mr_checkpoint copies[] = {
+        stored,
+        {.identity = stored.identity, .end_lsn = 1000, .copy = &begun},
+        {.identity = stored.identity, .end_lsn = 0, .copy = &later},
+        {.identity = stored.identity, .end_lsn = 1500},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(copies); i++) {
+        for (size_t k = 0; k < MR_ARRAY_LEN(copies); k++) {
+            assert_int_equal(mr_checkpoint_is_behind(&copies[i], &copies[k]), i < k);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_begun_transaction), cmocka_unit_test(test_message_delivered),
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_begun_transaction),
+        cmocka_unit_test(test_message_delivered),
         cmocka_unit_test(test_furthest_counts),
+        cmocka_unit_test(test_a_copy_is_further_than_the_stream_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -652,7 +652,8 @@ static bool settle_progress(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_copy_plan *plan = pipeline->copy_plan;
-    if (!mr_intake_stores(intake) || plan == NULL || plan->session != intake->session) {
+    if (!mr_intake_stores(intake) || plan == NULL || plan->session != intake->session ||
+        atomic_load(&pipeline->copy.state) != MR_COPY_BROKEN_OFF) {
         return true;
     }
     struct copying copying = {.intake = intake, .pipeline = pipeline};
@@ -671,6 +672,17 @@ static bool settle_progress(struct mr_intake *intake)
     return true;
 }
 
+/* The stream's beginning is what is known of it, whatever was before. */
+static void note_beginning(struct mr_intake *intake, const struct mr_identity *identity, mr_lsn lsn)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (mr_intake_stores(intake) && !pipeline->options.copy_only) {
+        mr_copy_stored_free(pipeline->stored.copy);
+        pipeline->stored = (struct mr_checkpoint){.identity = *identity, .end_lsn = lsn};
+        pipeline->stored_found = true;
+    }
+}
+
 mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -680,13 +692,20 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     if (!settle_progress(intake)) {
         return MR_OK;
     }
-    bool is_known = mr_intake_stores(intake) && pipeline->stored_found;
-    MR_TRY(source->ops->copy_begin(source, is_known ? &pipeline->stored : NULL, pipeline->stop,
-                                   &identity, &copy, ret_error));
+    struct mr_checkpoint known;
+    bool is_known = mr_intake_known(intake, &known);
+    bool was_begun =
+        mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy != NULL;
+    MR_TRY(source->ops->copy_begin(source,
+                                   was_begun  ? &pipeline->stored
+                                   : is_known ? &known
+                                              : NULL,
+                                   pipeline->stop, &identity, &copy, ret_error));
     if (copy == NULL) {
         intake->copy_done = true;
         return MR_OK;
     }
+    mr_lsn begins = copy->lsn;
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
@@ -706,6 +725,9 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     }
     tell_end(&copying, status);
     intake->copy_done = status == MR_OK;
+    if (status == MR_OK) {
+        note_beginning(intake, &identity, begins);
+    }
     if (status == MR_OK && pipeline->options.copy_only) {
         mr_pipeline_stop_in_order(pipeline);
     }

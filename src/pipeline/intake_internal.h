@@ -62,6 +62,7 @@ struct mr_intake {
     mr_lsn
         delivered_below; /* of the running transaction, another program has delivered what lies there */
     bool copy_done;      /* existing rows are with the sink, or none were to be copied */
+    bool copy_asked;     /* again, because the stream could not be opened; until it is */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */
@@ -146,6 +147,9 @@ void mr_intake_heard(struct mr_intake *intake, int64_t now_ns);
 /* The socket was read to its end, and there was nothing. MR_ERR_TRANSIENT: our question has stayed unanswered. */
 mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
                             struct mr_error *ret_error);
+
+/* Where the stream must go on, if that is known: where the sink has it stored, or what this process has seen since. */
+bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known);
 
 /* Begins anew when the sink has. */
 void mr_intake_follow_session(struct mr_intake *intake);

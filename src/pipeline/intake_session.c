@@ -72,8 +72,7 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
     return MR_OK;
 }
 
-/* Where the stream must go on: where the sink has it stored, or what this process has seen since. */
-static bool known_position(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
+bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     bool stored =
@@ -117,7 +116,7 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_checkpoint known;
-    bool is_known = known_position(intake, &known);
+    bool is_known = mr_intake_known(intake, &known);
     if (mr_position_compare(intake->appended, known.position) < 0) {
         intake->appended = known.position;
     }
@@ -175,6 +174,7 @@ static void begin_stream(struct mr_intake *intake)
     intake->question_ns = 0;
     intake->confirmed = 0;
     intake->confirmed_ns = intake->heard_ns;
+    intake->copy_asked = false;
     atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
     if (pipeline->on_open != NULL) {
         pipeline->on_open(pipeline->on_open_context);
@@ -194,15 +194,24 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         }
         return MR_OK;
     }
-    if (status != MR_ERR_HISTORY || !mr_intake_stores(intake) ||
-        intake->state != MR_HANDSHAKE_RECLAIMED) {
-        return status;
+    /* Where it can't go on, all may be copied anew; once, for that is to have mended it. */
+    bool copies = status == MR_ERR_HISTORY && intake->pipeline->options.copy_when_needed &&
+                  !intake->copy_asked;
+    intake->copy_done = intake->copy_done && !copies;
+    if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
+        intake->state == MR_HANDSHAKE_RECLAIMED) {
+        /* While the claim was lost, another instance may have gone on and stored how far. */
+        close_source(intake, 0);
+        step(intake, MR_HANDSHAKE_OUTDATE);
+        mr_wake(intake->pipeline->sink_wake);
+        return MR_OK;
     }
-    /* While the claim was lost, another instance may have gone on and stored how far. */
-    close_source(intake, 0);
-    step(intake, MR_HANDSHAKE_OUTDATE);
-    mr_wake(intake->pipeline->sink_wake);
-    return MR_OK;
+    if (copies) {
+        intake->copy_asked = true;
+        mr_intake_disconnect(intake, 0);
+        return MR_OK;
+    }
+    return status;
 }
 
 /* On one connection a server streams once: its flags of an ended stream stay (walsender.c, streamingDoneSending in

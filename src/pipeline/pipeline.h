@@ -49,6 +49,7 @@ struct mr_pipeline_options {
     uint32_t
         copy_workers; /* that copy existing rows before the stream begins; 0: none are copied */
     bool copy_only;   /* and then the pipeline stops */
+    bool copy_when_needed; /* also where the stream can't go on; the source knows when that is */
     enum mr_copy_order copy_order; /* of the tables */
     mr_lsn skip_commit_lsn;        /* the transaction that commits there is skipped; 0: none */
     struct mr_handed_over handed_over;

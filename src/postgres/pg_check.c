@@ -302,6 +302,7 @@ static void check_all(struct pg_check *check)
         return;
     }
     check->facts = &facts;
+    facts.slot_is_replaced = mr_pg_replaces_slot(check->options->copies);
     check_version(check);
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);

@@ -22,7 +22,16 @@ enum mr_pg_copies {
     MR_COPIES_NOTHING,
     MR_COPIES_INITIALLY, /* when the slot is made */
     MR_COPIES_ONLY,      /* and no stream behind them */
+    MR_COPIES_ALWAYS,    /* at each start */
+    /* When the slot is made, and when the stream can't go on where it has come to. */
+    MR_COPIES_WHEN_NEEDED,
 };
+
+/* A slot that is there may give way to a new one. */
+static inline bool mr_pg_replaces_slot(enum mr_pg_copies copies)
+{
+    return copies == MR_COPIES_ALWAYS || copies == MR_COPIES_WHEN_NEEDED;
+}
 
 /* Of a table's rows those are copied for which the condition, in SQL, is true. */
 struct mr_copy_where {

@@ -357,15 +357,30 @@ static void rule_lost_slot(const struct rules *rules, const char *subject)
 {
     const char *reason = mr_pg_fact(rules->facts, MR_SLOT_INVALIDATION);
     bool removed = reason == NULL || strcmp(reason, "wal_removed") == 0;
+    bool replaced = rules->facts->slot_is_replaced;
     char remedy[TEXT_MAX];
-    snprintf(remedy, sizeof(remedy),
-             "drop it with SELECT pg_drop_replication_slot('%s'), start again, and copy the "
-             "tables%s",
-             rules->options->slot, removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
-    MR_FOUND_ERROR(&rules->to, MR_ERR_HISTORY, subject, remedy,
-                   "is lost: the server has %s%s%s, so rows since then are missing",
-                   removed ? "removed WAL that it needed" : "invalidated it (",
-                   removed ? "" : reason, removed ? "" : ")");
+    if (replaced) {
+        snprintf(remedy, sizeof(remedy), "%s",
+                 removed ? "raise max_slot_wal_keep_size to avoid it" : "see that it is not again");
+    } else {
+        snprintf(remedy, sizeof(remedy),
+                 "drop it with SELECT pg_drop_replication_slot('%s'), start again, and copy the "
+                 "tables (snapshot.mode = \"when_needed\" does both)%s",
+                 rules->options->slot, removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
+    }
+    mr_pg_found(&rules->to, replaced ? MR_FINDING_WARNING : MR_FINDING_ERROR, MR_ERR_HISTORY,
+                subject, remedy, "is lost: the server has %s%s%s, so %s",
+                removed ? "removed WAL that it needed" : "invalidated it (", removed ? "" : reason,
+                removed ? "" : ")",
+                replaced ? "it is made anew, and existing rows are copied (snapshot.mode)"
+                         : "rows since then are missing");
+}
+
+bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts)
+{
+    const char *status = mr_pg_fact(facts, MR_SLOT_WAL_STATUS);
+    return mr_pg_fact(facts, MR_SLOT_INVALIDATION) != NULL ||
+           (status != NULL && strcmp(status, "lost") == 0);
 }
 
 static void rule_slot(const struct rules *rules)
@@ -379,7 +394,6 @@ static void rule_slot(const struct rules *rules)
     const char *plugin = mr_pg_fact(rules->facts, MR_SLOT_PLUGIN);
     const char *database = mr_pg_fact(rules->facts, MR_SLOT_DATABASE);
     const char *status = mr_pg_fact(rules->facts, MR_SLOT_WAL_STATUS);
-    const char *reason = mr_pg_fact(rules->facts, MR_SLOT_INVALIDATION);
     if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
         MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
                        "uses %s%s, but millrace reads pgoutput",
@@ -388,7 +402,7 @@ static void rule_slot(const struct rules *rules)
         MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
                        "belongs to database %s, not to %s", database == NULL ? "none" : database,
                        rules->facts->database);
-    } else if (reason != NULL || (status != NULL && strcmp(status, "lost") == 0)) {
+    } else if (mr_pg_slot_is_lost(rules->facts)) {
         rule_lost_slot(rules, subject);
     } else if (status != NULL && strcmp(status, "unreserved") == 0) {
         MR_FOUND_WARNING(&rules->to, subject, "start millrace now, or raise max_slot_wal_keep_size",

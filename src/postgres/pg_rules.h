@@ -14,6 +14,7 @@
 struct mr_pg_facts {
     const struct mr_pg_source_options *options;
     int version;
+    bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
     char *database;
     struct mr_pg_result *server;   /* enum mr_server_column */
     struct mr_pg_result *tables;   /* enum mr_table_column */
@@ -39,6 +40,9 @@ static inline bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
 {
     return mr_pg_fact(facts, MR_PUBLICATION_UPDATE) != NULL;
 }
+
+/* It exists, and can't be read any more. */
+bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts);
 
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);

@@ -19,7 +19,7 @@ struct setup {
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
     bool is_known;
-    mr_lsn delivered; /* 0: not known */
+    struct mr_pg_copy_state stream; /* with `copy` */
     bool adopted;
     struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
     int stop_fd;
@@ -319,26 +319,85 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
 static bool copy_is_complete(const struct setup *setup, const struct mr_pg_result *found)
 {
     mr_lsn lsn = mr_pg_result_lsn(found, 0, 1);
-    return setup->is_known && lsn != 0 && setup->delivered >= lsn &&
+    return setup->stream.is_known && lsn != 0 && setup->stream.delivered >= lsn &&
            mr_pg_result_value(found, 0, 2) == NULL;
+}
+
+/* Whoever drops what is not above would drop the rows. */
+static mr_status refuse_below(struct setup *setup)
+{
+    const struct mr_pg_copy_slot *slot = setup->copy;
+    if (slot->lsn > setup->stream.delivered) {
+        return MR_OK;
+    }
+    MR_TRY(drop_slot(setup, slot->name));
+    return mr_fail(setup->ret_error, MR_ERR_HISTORY,
+                   "%s; existing rows can't be copied anew either: the server's WAL ends "
+                   "before what was delivered, up to " MR_LSN_FORMAT
+                   ", and so would their positions; choose other topics (topic_prefix) and another "
+                   "sink.kafka.state_name",
+                   setup->stream.gap == NULL ? "the server is another one than before"
+                                             : setup->stream.gap,
+                   MR_LSN_ARGS(setup->stream.delivered));
+}
+
+/* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one that retains WAL. */
+static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *found)
+{
+    const struct mr_pg_source_options *options = setup->options;
+    bool drops = mr_pg_slot_exists(setup->facts) && options->copies != MR_COPIES_ONLY;
+    if (mr_pg_result_rows(found) > 0) {
+        MR_TRY(drops ? drop_slot(setup, options->slot) : MR_OK);
+        return resume_copy_slot(setup, found);
+    }
+    MR_TRY(create_copy_slot(setup));
+    setup->copy->replaces = drops;
+    return refuse_below(setup);
+}
+
+static bool is_needed(const struct setup *setup)
+{
+    const struct mr_pg_copy_state *stream = &setup->stream;
+    bool exists = mr_pg_slot_exists(setup->facts);
+    switch (setup->options->copies) {
+    case MR_COPIES_NOTHING:
+        return false;
+    case MR_COPIES_INITIALLY:
+        return !exists && !stream->is_known;
+    case MR_COPIES_ONLY:
+    case MR_COPIES_ALWAYS:
+        return true;
+    case MR_COPIES_WHEN_NEEDED:
+        return stream->gap != NULL || mr_pg_slot_is_lost(setup->facts) ||
+               (!stream->is_known && (!exists || setup->options->position_is_stored));
+    }
+    return false;
+}
+
+/* The names of copies' slots are left over where the slot has its own. */
+static mr_status drop_copy_slots(struct setup *setup, const struct mr_pg_result *found)
+{
+    for (uint32_t row = 0; row < mr_pg_result_rows(found); row++) {
+        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, 0)));
+    }
+    return MR_OK;
 }
 
 static mr_status make_copy_slot(struct setup *setup)
 {
     struct mr_pg_result *found;
     MR_TRY(find_copy_slots(setup, &found));
-    bool only = setup->options->copies == MR_COPIES_ONLY;
+    bool exists = mr_pg_slot_exists(setup->facts);
+    bool was_begun = mr_pg_result_rows(found) > 0;
+    enum mr_pg_copies copies = setup->options->copies;
+    bool in_any_case = copies == MR_COPIES_ONLY || copies == MR_COPIES_ALWAYS;
     mr_status status = MR_OK;
-    if (mr_pg_slot_exists(setup->facts) && !only) {
-        for (uint32_t row = 0; row < mr_pg_result_rows(found) && status == MR_OK; row++) {
-            status = drop_slot(setup, mr_pg_result_value(found, row, 0));
-        }
-    } else if (mr_pg_result_rows(found) > 0 && copy_is_complete(setup, found) && !only) {
+    if (!exists && was_begun && !in_any_case && copy_is_complete(setup, found)) {
         status = rename_slot(setup, mr_pg_result_value(found, 0, 0), setup->options->slot);
-    } else if (mr_pg_result_rows(found) > 0) {
-        status = resume_copy_slot(setup, found);
-    } else if (!setup->is_known || only) {
-        status = create_copy_slot(setup);
+    } else if ((!exists && was_begun) || is_needed(setup)) {
+        status = copy_anyway(setup, found);
+    } else if (exists) {
+        status = drop_copy_slots(setup, found);
     }
     mr_pg_result_free(found);
     return status;
@@ -368,6 +427,7 @@ static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
     MR_TRY(mr_pg_facts_read(setup->conn, setup->options, setup->stop_fd, &facts, setup->ret_error));
+    facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
     setup->facts = &facts;
     mr_status status = setup_all(setup);
     setup->facts = NULL;
@@ -376,14 +436,13 @@ static mr_status set_up(struct setup *setup)
 }
 
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           bool is_known, mr_lsn delivered, int stop_fd,
+                           const struct mr_pg_copy_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error)
 {
     struct mr_pg_copy_slot slot = {.attempt = 0};
     struct setup setup = {.conn = conn,
                           .options = options,
-                          .is_known = is_known,
-                          .delivered = delivered,
+                          .stream = *state,
                           .copy = &slot,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};
@@ -392,6 +451,15 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_op
         *ret_slot = slot;
     }
     return status;
+}
+
+mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_pg_copy_slot *slot, int stop_fd,
+                              struct mr_error *ret_error)
+{
+    struct setup setup = {
+        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    return slot->replaces ? drop_slot(&setup, options->slot) : MR_OK;
 }
 
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -21,17 +21,39 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options
 struct mr_pg_copy_slot {
     char name[96];
     uint32_t attempt; /* 1, 2, 3 …; 0: nothing is to be copied */
+    bool replaces;    /* a slot that is there, which mr_pg_drop_replaced drops */
     mr_lsn lsn;       /* what commits from here on is in the stream */
     char snapshot
         [64]; /* of that moment, until the connection's next command; "": the slot is older */
 };
 
-/* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. Nothing is to be
- * copied when the slot is there, or is lost although it is known where the stream goes on, or when all that ends before
- * `delivered` is with the sink and the slot of a copy stands there: then only its name was missing. */
+/* What is known of the stream that a copy would come before. */
+struct mr_pg_copy_state {
+    bool is_known; /* where it goes on; */
+    mr_lsn
+        delivered;   /* all that ends before is with the sink, and nothing above it; 0: not known */
+    const char *gap; /* why it can't go on there; NULL: nothing is known against it */
+};
+
+/* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. When something is to be
+ * copied, options->copies says, beside what the server has:
+ *
+ *   MR_COPIES_INITIALLY    no slot is there, and it is not known where a stream goes on
+ *   MR_COPIES_ONLY, MR_COPIES_ALWAYS   in any case
+ *   MR_COPIES_WHEN_NEEDED  as the first, and where the slot is lost, or state->gap; also where the sink stores positions, a slot
+ *                          is there, and no position
+ *
+ * Where all before the slot of a copy is delivered, only its name was missing. MR_ERR_HISTORY: copied rows would lie below
+ * what is delivered. */
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           bool is_known, mr_lsn delivered, int stop_fd,
+                           const struct mr_pg_copy_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
+
+/* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, whoever comes
+ * next does it. */
+mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_pg_copy_slot *slot, int stop_fd,
+                              struct mr_error *ret_error);
 
 /* All is copied and safe: the slot gets its name, or, with MR_COPIES_ONLY, goes. */
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -475,20 +475,54 @@ static const struct mr_copy_stored *resumable(const struct pg_source *source,
     return is_same ? stored->copy : NULL;
 }
 
+/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
+ * than a reason to copy all of it. */
+static mr_status find_gap(struct pg_source *source, const struct mr_checkpoint *stored, int stop_fd,
+                          struct mr_error *ret_gap, struct mr_error *ret_error)
+{
+    struct mr_identity now;
+    struct mr_error error = {0};
+    mr_status status =
+        mr_pg_identify(source->conn, &source->options, stored, 0, stop_fd, &now, &error);
+    if (status == MR_ERR_HISTORY) {
+        MR_TRY(mr_pg_identify(source->conn, &source->options, NULL, 0, stop_fd, &now, ret_error));
+        if (strcmp(now.system_id, stored->identity.system_id) == 0) {
+            *ret_gap = error;
+            return MR_OK;
+        }
+    }
+    if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
 static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint *stored,
                             int stop_fd, struct mr_identity *ret_identity,
                             struct mr_error *ret_error)
 {
-    bool is_known = stored != NULL && stored->copy == NULL;
     const struct mr_pg_source_options *options = &source->options;
+    struct mr_pg_copy_state state = {.is_known = stored != NULL && stored->copy == NULL};
+    struct mr_error gap = {0};
+    if (state.is_known) {
+        mr_lsn place = stored->position.commit_lsn;
+        state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
+    }
+    if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
+        MR_TRY(find_gap(source, stored, stop_fd, &gap, ret_error));
+        state.gap = gap.status == MR_OK ? NULL : gap.text;
+    }
     MR_TRY(mr_pg_identify(source->conn, options, NULL, 0, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_setup_copy(source->conn, options, is_known, is_known ? stored->end_lsn : 0,
-                            stop_fd, &source->copy_slot, ret_error));
+    MR_TRY(mr_pg_setup_copy(source->conn, options, &state, stop_fd, &source->copy_slot, ret_error));
     if (source->copy_slot.attempt == 0) {
         return MR_OK;
     }
+    if (state.gap != NULL) {
+        mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
+    }
     source->slot_is_known = true;
     MR_TRY(open_keeper(source, stop_fd, ret_error));
+    MR_TRY(mr_pg_drop_replaced(source->conn, options, &source->copy_slot, stop_fd, ret_error));
     MR_TRY(read_tables(source, source->keeper, stop_fd, ret_error));
     return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
                           source->copy_slot.attempt, resumable(source, stored, ret_identity),
