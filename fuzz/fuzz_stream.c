@@ -1,4 +1,4 @@
-/* A sequence of payloads as PostgreSQL might send them, through the decoder and both encoders, against a model
+/* A sequence of payloads as PostgreSQL might send them, through the decoder and an encoder of each form, against a model
  * of the stream: transactions nest rightly, positions only grow, what was refused for want of room comes again
  * as it was, values lie inside their payload, and records are strict JSON inside the buffer. */
 #include <stdlib.h>
@@ -16,7 +16,7 @@ unsigned fuzz_stream_refused;
 
 struct model {
     struct mr_source_handler handler;
-    struct mr_encoder *encoders[2];
+    struct mr_encoder *encoders[4];
     struct mr_topics topics;
     mr_slice payload;
     bool in_transaction;
@@ -186,7 +186,10 @@ static void model_open(struct model *model)
             .message_prefixes = all_messages,
             .message_prefix_count = 1,
             .message_bytes_max = SIZE_MAX,
-            .format = i == 0 ? MR_FORMAT_DEBEZIUM : MR_FORMAT_FLAT,
+            .format = i == 0   ? MR_FORMAT_DEBEZIUM
+                      : i == 1 ? MR_FORMAT_FLAT
+                               : MR_FORMAT_CLOUDEVENTS,
+            .cloud = {.mode = i == 2 ? MR_CLOUD_STRUCTURED : MR_CLOUD_BINARY, .extensions = true},
             .topic_prefix = "fuzz",
             .unavailable_value = "?",
             .tombstones = true,

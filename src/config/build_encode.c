@@ -409,12 +409,34 @@ static void build_modes(struct mr_config *config)
     }
 }
 
+static void build_cloud(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    config->encode.cloud = (struct mr_cloud_options){
+        .mode = (enum mr_cloud_mode)values->cloud_mode,
+        .id = (enum mr_cloud_id)values->cloud_id,
+        .extensions = values->cloud_extensions != 0,
+    };
+    const uint32_t lines[] = {LINE(config, cloud_mode), LINE(config, cloud_id),
+                              LINE(config, cloud_extensions)};
+    for (size_t i = 0; i < MR_ARRAY_LEN(lines); i++) {
+        if (lines[i] != 0 && config->encode.format != MR_FORMAT_CLOUDEVENTS) {
+            PROBLEM(
+                config, lines[i],
+                "[cloudevents] is of format = \"cloudevents\" alone; set that, or take this out");
+            return;
+        }
+    }
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     bool outboxx = LINE(config, metadata_version) != 0 || values->stream_count > 0;
-    bool flat = LINE(config, format) == 0 ? outboxx : values->format == MR_FORMAT_FLAT;
-    config->encode.format = flat ? MR_FORMAT_FLAT : MR_FORMAT_DEBEZIUM;
+    config->encode.format =
+        LINE(config, format) == 0 && outboxx ? MR_FORMAT_FLAT : (enum mr_format)values->format;
+    bool flat = config->encode.format == MR_FORMAT_FLAT;
+    build_cloud(config);
     config->encode.types = (enum mr_types)values->types;
     config->encode.topic_prefix = values->topic_prefix;
     config->encode.tombstones = values->tombstones != 0;

@@ -300,6 +300,12 @@ void mr_config_build_sink(struct mr_config *config)
         PROBLEM(config, line == 0 ? values->file_section_line : line,
                 "sink.file.path is missing; set path = \"…\"");
     }
+    if (config->sink_kind != MR_SINK_KAFKA && config->encode.cloud.mode == MR_CLOUD_BINARY) {
+        PROBLEM(
+            config, LINE(config, cloud_mode),
+            "cloudevents.mode = \"binary\" needs headers, which only Kafka's records have; take "
+            "\"structured\", or [sink.kafka]");
+    }
     config->file.path = config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
     config->file.sync = values->file_sync != 0;
 }

@@ -82,7 +82,7 @@ void mr_config_build_source(struct mr_config *config)
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
     config->source.messages = values->message_prefixes.count > 0 &&
-                              config->encode.format == MR_FORMAT_DEBEZIUM &&
+                              config->encode.format != MR_FORMAT_FLAT &&
                               (config->encode.skipped_operations & (1u << MR_OP_MESSAGE)) == 0;
     config->source.failover = values->failover != 0;
     config->source.adopt_slot = values->adopt_slot != 0;
@@ -141,11 +141,12 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
         snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
     }
     bool is_kafka = config->sink_kind == MR_SINK_KAFKA;
+    static const char *const formats[] = {"debezium", "flat", "cloudevents"};
     const char *const names[] = {
         values->slot_name,
         values->publication_name,
         values->topic_prefix,
-        config->encode.format == MR_FORMAT_FLAT ? "flat" : "debezium",
+        formats[config->encode.format],
         is_kafka ? "kafka" : values->file_path,
         is_kafka ? values->state_topic : "",
         is_kafka ? config->kafka.state_name : "",

@@ -167,6 +167,7 @@ static void test_convert_passes_no_option_over(void **state)
     "key.converter=x.JsonConverter\nkey.converter.schemas.enable=false\n"                          \
     "value.converter=x.JsonConverter\nvalue.converter.schemas.enable=false\n"                      \
     "publication.autocreate.mode=filtered\n"
+#define CLOUD  "value.converter=io.debezium.converters.CloudEventsConverter\n"
 #define TABLES "table.include.list=public.a,s.b\n"
 
 static const struct {
@@ -214,6 +215,12 @@ static const struct {
      ".with.salt.…: not carried over"},
     {TABLES "value.converter.schemas.enable=true\n", NULL, "what stood in \"payload\""},
     {TABLES "value.converter=x.AvroConverter\n", NULL, "value.converter: not carried over"},
+    {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "format = \"cloudevents\"", NULL},
+    {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "id = \"debezium\"", NULL},
+    {TABLES CLOUD "value.converter.extension.attributes.enable=false\n", "extensions = false",
+     "stood in its \"payload\""},
+    {TABLES CLOUD "value.converter.data.serializer.type=avro\n", NULL,
+     "value.converter.data.serializer.type: not carried over"},
     {TABLES "slot.name=${env:SLOT}\n", NULL, "write it into source.postgres.slot_name"},
     {TABLES "database.user=${env:U}\n", "connection_env = \"DATABASE_URL\"", "whole connection"},
     {TABLES "database.password=${env:PW}\n", "password_env = \"PW\"", "variable PW"},

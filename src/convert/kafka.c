@@ -137,6 +137,68 @@ static bool is_class(const char *value, const char *name)
     return strcmp(dot == NULL ? value : dot + 1, name) == 0;
 }
 
+/* Options of Debezium's CloudEventsConverter (its CloudEventsConverterConfig) that may be as they are there, and what they
+ * must be; "": anything. */
+static const struct {
+    const char *name;
+    const char *value;
+} cloud_options[] = {
+    {"serializer.type", "json"},
+    {"data.serializer.type", "json"},
+    {"json.schemas.enable", "false"},
+    {"json.schemas.cache.size", ""},
+    {"schemas.enable", ""}, /* not looked at there */
+    {"opentelemetry.tracing.attributes.enable", "false"},
+    {"extension.attributes.enable", ""},
+    {"schema.name.adjustment.mode", ""}, /* of schemas, which JSON does not have */
+    {"schema.cloudevents.name", ""},
+    {"schema.data.name.source.header.enable", "false"},
+    {"metadata.source",
+     "value,id:generate,type:generate,traceparent:header,dataSchemaName:generate"},
+};
+
+static void convert_cloud_option(struct mr_convert *convert, const struct mr_convert_line *line,
+                                 const char *option)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(cloud_options); i++) {
+        const char *value = cloud_options[i].value;
+        if (strcmp(option, cloud_options[i].name) == 0 &&
+            (value[0] == '\0' || strcmp(line->value, value) == 0)) {
+            return;
+        }
+    }
+    mr_convert_note(convert, MR_NOTE_LOST, line->given,
+                    "CloudEvents are JSON without schemas, made of the event itself "
+                    "(docs/formats.md)");
+}
+
+static void convert_cloud_events(struct mr_convert *convert)
+{
+    static const char prefix[] = "value.converter.";
+    bool has_schemas = true; /* JsonConverter's default */
+    mr_convert_set(convert, "format", "cloudevents");
+    mr_convert_set(convert, "cloudevents.id", "debezium");
+    for (uint32_t i = 0; i < convert->lines.count; i++) {
+        struct mr_convert_line *line = &convert->lines.items[i];
+        if (strncmp(line->name, prefix, sizeof(prefix) - 1) != 0) {
+            continue;
+        }
+        const char *option = line->name + sizeof(prefix) - 1;
+        line->done = true;
+        has_schemas &= strcmp(option, "json.schemas.enable") != 0;
+        if (strcmp(option, "extension.attributes.enable") == 0) {
+            mr_convert_set(convert, "cloudevents.extensions", line->value);
+        }
+        convert_cloud_option(convert, line, option);
+    }
+    if (has_schemas) {
+        mr_convert_note(
+            convert, MR_NOTE_LOST, "value.converter.json.schemas.enable",
+            "is true there unless it is set: consumers find at the top of \"data\" what "
+            "stood in its \"payload\"");
+    }
+}
+
 /* What belongs to a converter is said once, by the converter, unless it is JSON. */
 static void convert_converter(struct mr_convert *convert, const char *side)
 {
@@ -144,6 +206,12 @@ static void convert_converter(struct mr_convert *convert, const char *side)
     mr_text_format(&name, "%s.converter", side);
     const struct mr_convert_line *line = mr_convert_take(convert, name.data);
     mr_text_string(&name, ".");
+    if (line != NULL && is_class(line->value, "CloudEventsConverter") &&
+        strcmp(side, "value") == 0) {
+        convert_cloud_events(convert);
+        mr_text_done(&name);
+        return;
+    }
     bool is_json = line == NULL || is_class(line->value, "JsonConverter");
     const struct mr_convert_line *schemas = NULL;
     for (uint32_t i = 0; i < convert->lines.count; i++) {

@@ -19,17 +19,12 @@ static void append_field_i64(struct mr_buffer *out, const char *name, int64_t va
     mr_json_i64(out, value);
 }
 
-static int64_t floor_div(int64_t value, int64_t by)
-{
-    return value / by - (value % by < 0);
-}
-
 static mr_slice text_since(const struct mr_buffer *out, const uint8_t *begin)
 {
     return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
 }
 
-static const char *mark_text(enum mr_copy_mark mark)
+const char *mr_mark_text(enum mr_copy_mark mark)
 {
     static const char *const texts[] = {
         [MR_COPY_NONE] = "false",
@@ -49,9 +44,9 @@ static void source_head(struct mr_buffer *out, const struct mr_encoder *encoder,
     MR_BUFFER_LITERAL(out, ",\"source\":{\"version\":\"" MR_VERSION
                            "\",\"connector\":\"postgresql\",\"name\":\"");
     mr_buffer_append(out, encoder->prefix.data, encoder->prefix.len);
-    append_field_i64(out, "\",\"ts_ms\":", floor_div(commit_time_us, 1000));
+    append_field_i64(out, "\",\"ts_ms\":", mr_floor_div(commit_time_us, 1000));
     MR_BUFFER_LITERAL(out, ",\"snapshot\":\"");
-    mr_buffer_append(out, mark_text(mark), strlen(mark_text(mark)));
+    mr_buffer_slice(out, mr_slice_of(mr_mark_text(mark)));
     MR_BUFFER_LITERAL(out, "\",\"db\":\"");
     mr_buffer_append(out, encoder->database.data, encoder->database.len);
     MR_BUFFER_LITERAL(out, "\",\"sequence\":\"[");
@@ -155,6 +150,52 @@ static void write_row(struct mr_buffer *out, struct mr_encoder *encoder, const s
     }
 }
 
+static struct mr_cloud_event cloud_event_of(const struct mr_change *change, enum mr_op op,
+                                            uint32_t part)
+{
+    const struct mr_transaction *transaction = change->transaction;
+    return (struct mr_cloud_event){
+        .schema = change->relation->schema,
+        .table = change->relation->table,
+        .op = op_letter(op),
+        .mark = change->copy_mark,
+        .lsn = change->lsn,
+        .last_commit_lsn = transaction->last_commit_lsn,
+        .time_us = transaction->commit_time_us,
+        .xid = transaction->xid,
+        .has_xid = true,
+        .origin = transaction->origin,
+        .origin_lsn = transaction->origin_lsn,
+        .position = change->position,
+        .part = part,
+    };
+}
+
+/* What there is besides key and rows to say in a record of a change. */
+struct told {
+    enum mr_op op;
+    uint32_t part;
+    const char *other_name; /* of the header with the key that the row has elsewhere; NULL: none */
+    mr_slice other_key;
+};
+
+/* The value of a CloudEvent: `before` and `after` as its data. */
+static void write_cloud_event(struct mr_buffer *out, struct mr_encoder *encoder,
+                              const struct mr_plan *plan, const struct mr_change *change,
+                              const struct told *told, const struct mr_tuple *before,
+                              const struct mr_tuple *after)
+{
+    struct mr_cloud_event event = cloud_event_of(change, told->op, told->part);
+    mr_cloud_begin(out, encoder, &event);
+    MR_BUFFER_LITERAL(out, "{\"before\":");
+    write_row(out, encoder, plan, before, NULL);
+    MR_BUFFER_LITERAL(out, ",\"after\":");
+    write_row(out, encoder, plan, after, &change->before);
+    mr_row_missing(out, encoder, plan);
+    MR_BUFFER_LITERAL(out, "}");
+    mr_cloud_end(out, encoder);
+}
+
 static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                            const struct mr_change *change, enum mr_op op,
                            const struct mr_tuple *before, const struct mr_tuple *after)
@@ -223,12 +264,47 @@ static mr_slice write_key_of(struct mr_buffer *out, struct mr_encoder *encoder,
                : write_key(out, encoder, plan, &change->after, before);
 }
 
-/* A header with the other key, right behind what was written. */
-static void append_other_key(struct mr_buffer *out, const char *name, mr_slice key)
+static void append_other_key(struct mr_buffer *out, const struct told *told)
+{
+    if (told->other_name != NULL) {
+        mr_header_append(out, told->other_name, told->other_key);
+    }
+}
+
+/* The headers of the record that was just written, which is a CloudEvent or has another key to tell. */
+__attribute__((cold)) static void write_headers(struct mr_encoder *encoder,
+                                                const struct mr_change *change,
+                                                const struct told *told, struct mr_buffer *out,
+                                                struct mr_record *record)
 {
     uint8_t *block = mr_headers_begin(out, NULL);
-    mr_header_append(out, name, key);
+    if (encoder->options.format == MR_FORMAT_CLOUDEVENTS) {
+        struct mr_cloud_event event = cloud_event_of(change, told->op, told->part);
+        mr_cloud_headers(out, encoder, &event);
+        record->kind = mr_cloud_kind(encoder);
+    }
+    append_other_key(out, told);
     mr_headers_end(out, block);
+    record->has_headers = true;
+}
+
+/* Writes the value, and the headers behind it if there are any. */
+static inline __attribute__((always_inline)) void
+write_record(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_change *change,
+             const struct told *told, mr_slice key, const struct mr_tuple *before,
+             const struct mr_tuple *after, struct mr_buffer *out, struct mr_record *ret_record)
+{
+    const uint8_t *value = out->at;
+    bool is_cloud = encoder->options.format == MR_FORMAT_CLOUDEVENTS;
+    if (MR_UNLIKELY(is_cloud)) {
+        write_cloud_event(out, encoder, plan, change, told, before, after);
+    } else {
+        write_envelope(out, encoder, plan, change, told->op, before, after);
+    }
+    *ret_record = record_with(plan, change, told->part, key, value, out);
+    if (MR_UNLIKELY(is_cloud || told->other_name != NULL)) {
+        write_headers(encoder, change, told, out, ret_record);
+    }
 }
 
 /* A delete and, if wanted, its tombstone. `moved`: the row goes on under another key, which is told. */
@@ -236,21 +312,19 @@ static uint32_t write_delete(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, bool moved, struct mr_buffer *out,
                              struct mr_record *ret_records)
 {
-    mr_slice other = {0};
+    struct told told = {.op = MR_OP_DELETE};
     if (moved) {
-        other = write_key_of(out, encoder, plan, change, false);
+        told.other_name = MR_HEADER_NEW_KEY;
+        told.other_key = write_key_of(out, encoder, plan, change, false);
     }
     mr_slice key = write_key_of(out, encoder, plan, change, true);
     if (moved) {
-        append_other_key(out, MR_HEADER_NEW_KEY, other); /* the tombstone's */
+        uint8_t *block = mr_headers_begin(out, NULL); /* the tombstone's */
+        append_other_key(out, &told);
+        mr_headers_end(out, block);
     }
-    const uint8_t *value = out->at;
-    write_envelope(out, encoder, plan, change, MR_OP_DELETE, &change->before, &no_tuple);
-    ret_records[0] = record_with(plan, change, 0, key, value, out);
-    ret_records[0].has_headers = moved;
-    if (moved) {
-        append_other_key(out, MR_HEADER_NEW_KEY, other);
-    }
+    write_record(encoder, plan, change, &told, key, &change->before, &no_tuple, out,
+                 &ret_records[0]);
     /* A tombstone without a key means nothing, and a compacted topic refuses it. */
     if (!encoder->options.tombstones || key.data == NULL) {
         return 1;
@@ -271,49 +345,47 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
     if (change->op == MR_OP_DELETE) {
         return write_delete(encoder, plan, change, false, out, ret_records);
     }
-    enum mr_op op = change->op;
+    struct told told = {.op = change->op};
     const struct mr_tuple *before = &change->before;
-    uint32_t count = 0;
-    bool moved = false;
-    if (op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
+    if (told.op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
         /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
-        moved = encoder->options.types == MR_TYPES_DEBEZIUM;
+        bool moved = encoder->options.types == MR_TYPES_DEBEZIUM;
         if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {
-            count = write_delete(encoder, plan, change, moved, out, ret_records);
+            told.part = write_delete(encoder, plan, change, moved, out, ret_records);
         }
         if ((plan->operations & (1u << MR_OP_INSERT)) == 0) {
-            return count;
+            return told.part;
         }
-        op = MR_OP_INSERT;
+        told.op = MR_OP_INSERT;
         before = &no_tuple;
-    }
-    mr_slice other = {0};
-    if (moved) {
-        other = write_key_of(out, encoder, plan, change, true);
+        if (moved) {
+            told.other_name = MR_HEADER_OLD_KEY;
+            told.other_key = write_key_of(out, encoder, plan, change, true);
+        }
     }
     mr_slice key = write_key_of(out, encoder, plan, change, false);
-    const uint8_t *value = out->at;
-    write_envelope(out, encoder, plan, change, op, before, &change->after);
-    ret_records[count] = record_with(plan, change, count, key, value, out);
-    if (moved) {
-        ret_records[count].has_headers = true;
-        append_other_key(out, MR_HEADER_OLD_KEY, other);
-    }
-    return count + 1;
+    write_record(encoder, plan, change, &told, key, before, &change->after, out,
+                 &ret_records[told.part]);
+    return told.part + 1;
 }
 
-uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
-                             struct mr_buffer *out, struct mr_record *ret_records)
+static void write_message(struct mr_buffer *out, const struct mr_encoder *encoder,
+                          const struct mr_message_event *message)
+{
+    MR_BUFFER_LITERAL(out, "\"message\":{\"prefix\":");
+    mr_json_string(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, ",\"content\":");
+    mr_convert_binary(out, encoder->options.modes.binary, message->content.data,
+                      message->content.len);
+    MR_BUFFER_LITERAL(out, "}");
+}
+
+static void write_message_envelope(struct mr_buffer *out, const struct mr_encoder *encoder,
+                                   const struct mr_message_event *message, int64_t time_us)
 {
     const struct mr_transaction *transaction = message->transaction;
-    int64_t time_us = transaction != NULL ? transaction->commit_time_us : encoder->now_ns / 1000;
-    const uint8_t *key = out->at;
-    MR_BUFFER_LITERAL(out, "{\"prefix\":");
-    mr_row_key_text(out, message->prefix.data, message->prefix.len);
-    MR_BUFFER_LITERAL(out, "}");
-    const uint8_t *value = out->at;
     int64_t made_us = encoder->now_ns / 1000 > time_us ? encoder->now_ns / 1000 : time_us;
-    append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", floor_div(made_us, 1000));
+    append_field_i64(out, "{\"op\":\"m\",\"ts_ms\":", mr_floor_div(made_us, 1000));
     source_head(out, encoder, time_us, transaction != NULL ? transaction->last_commit_lsn : 0,
                 MR_COPY_NONE);
     mr_json_u64(out, message->lsn);
@@ -321,21 +393,57 @@ uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message
                   transaction != NULL);
     mr_json_u64(out, message->lsn);
     source_tail(out, (mr_slice){0}, 0);
-    MR_BUFFER_LITERAL(out, ",\"transaction\":null,\"message\":{\"prefix\":");
-    mr_json_string(out, message->prefix.data, message->prefix.len);
-    MR_BUFFER_LITERAL(out, ",\"content\":");
-    mr_convert_binary(out, encoder->options.modes.binary, message->content.data,
-                      message->content.len);
-    MR_BUFFER_LITERAL(out, "}}");
-    ret_records[0] = (struct mr_record){
+    MR_BUFFER_LITERAL(out, ",\"transaction\":null,");
+    write_message(out, encoder, message);
+    MR_BUFFER_LITERAL(out, "}");
+}
+
+uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                             struct mr_buffer *out, struct mr_record *ret_records)
+{
+    const struct mr_transaction *transaction = message->transaction;
+    bool has_xid = transaction != NULL;
+    bool is_cloud = encoder->options.format == MR_FORMAT_CLOUDEVENTS;
+    struct mr_record record = {
         .topic = encoder->message_topic,
-        .key = key,
-        .key_len = (uint32_t)(value - key),
-        .value = value,
-        .value_len = (uint32_t)(out->at - value),
+        .key = out->at,
         .position = message->position,
-        .commit_time_us = time_us,
-        .xid = transaction != NULL ? transaction->xid : 0,
+        .commit_time_us = has_xid ? transaction->commit_time_us : encoder->now_ns / 1000,
+        .xid = has_xid ? transaction->xid : 0,
+        .has_headers = is_cloud,
     };
+    struct mr_cloud_event event = {
+        .schema = "",
+        .table = "",
+        .op = 'm',
+        .lsn = message->lsn,
+        .last_commit_lsn = has_xid ? transaction->last_commit_lsn : 0,
+        .time_us = record.commit_time_us,
+        .xid = record.xid,
+        .has_xid = has_xid,
+        .position = message->position,
+    };
+    MR_BUFFER_LITERAL(out, "{\"prefix\":");
+    mr_row_key_text(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, "}");
+    record.value = out->at;
+    record.key_len = (uint32_t)(record.value - record.key);
+    if (is_cloud) {
+        mr_cloud_begin(out, encoder, &event);
+        MR_BUFFER_LITERAL(out, "{");
+        write_message(out, encoder, message);
+        MR_BUFFER_LITERAL(out, "}");
+        mr_cloud_end(out, encoder);
+    } else {
+        write_message_envelope(out, encoder, message, record.commit_time_us);
+    }
+    record.value_len = (uint32_t)(out->at - record.value);
+    if (is_cloud) {
+        uint8_t *block = mr_headers_begin(out, NULL);
+        mr_cloud_headers(out, encoder, &event);
+        mr_headers_end(out, block);
+        record.kind = mr_cloud_kind(encoder);
+    }
+    ret_records[0] = record;
     return 1;
 }

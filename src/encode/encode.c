@@ -70,6 +70,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     }
     forget_plans(encoder);
     free(encoder->plans);
+    free(encoder->database_name);
     free(encoder->database.data);
     free(encoder->prefix.data);
     free(encoder->missing);
@@ -113,6 +114,8 @@ const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *enco
 
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
 {
+    free(encoder->database_name);
+    encoder->database_name = MR_STRDUP(database);
     text_set_escaped(encoder, &encoder->database, database);
     for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
         if (encoder->plans[i] != NULL) {
@@ -313,7 +316,7 @@ static bool moves_row(const struct mr_encoder *encoder, const struct mr_plan *pl
 {
     const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
     return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
-           encoder->options.format == MR_FORMAT_DEBEZIUM && mr_key_changed(plan, change);
+           encoder->options.format != MR_FORMAT_FLAT && mr_key_changed(plan, change);
 }
 
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,

@@ -18,6 +18,20 @@
 enum mr_format {
     MR_FORMAT_DEBEZIUM,
     MR_FORMAT_FLAT,
+    MR_FORMAT_CLOUDEVENTS,
+};
+
+/* How CloudEvents are written. */
+enum mr_cloud_mode { MR_CLOUD_STRUCTURED, MR_CLOUD_BINARY };
+enum mr_cloud_id {
+    MR_CLOUD_ID_POSITION, /* as in the header mr-pos: no two events have the same */
+    MR_CLOUD_ID_DEBEZIUM, /* as Debezium's converter makes it */
+};
+
+struct mr_cloud_options {
+    enum mr_cloud_mode mode;
+    enum mr_cloud_id id;
+    bool extensions; /* the source block */
 };
 
 /* Forms of values; docs/events.md has the table. */
@@ -90,6 +104,7 @@ enum mr_oversize {
 struct mr_encode_options {
     enum mr_format format;
     enum mr_types types;
+    struct mr_cloud_options cloud;
     struct mr_value_modes modes;
     const char *topic_prefix;      /* also the `name` of the source block */
     const char *topic_delimiter;   /* between the parts of a topic's name; NULL: a dot */
@@ -195,7 +210,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);
 
-/* `record` is a letter (MR_RECORD_LETTER) in a batch of the caller's, and was given another position: its text tells it, too. */
-void mr_letter_set_position(struct mr_record *record);
+/* `record` is of a kind that tells its position (not MR_RECORD_EVENT), in a batch of the caller's, and was given another. */
+void mr_record_set_position(struct mr_record *record);
 
 #endif

@@ -1,5 +1,6 @@
 #include "encode/encode.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -819,6 +820,166 @@ static void test_placeholder_keeps_headers(void **state)
     }
 }
 
+/* ---- CloudEvents ---- */
+
+static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
+{
+    fixture->options.format = MR_FORMAT_CLOUDEVENTS;
+    fixture->options.cloud = cloud;
+    fixture->options.types = MR_TYPES_DEBEZIUM;
+    fixture_open(fixture);
+}
+
+/* As docs/formats.md shows it. */
+static void test_cloud_structured(void **state)
+{
+    struct fixture *fixture = *state;
+    open_cloud(fixture, (struct mr_cloud_options){.id = MR_CLOUD_ID_DEBEZIUM, .extensions = true});
+    fixture->transaction.last_commit_lsn = 0x1000;
+    struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    assert_value(
+        &fixture->records[0],
+        "{\"id\":\"name:srv;lsn:7936;txId:555;sequence:[\\\"4096\\\",\\\"7936\\\"]\","
+        "\"source\":\"/debezium/postgresql/srv\",\"specversion\":\"1.0\","
+        "\"type\":\"io.debezium.connector.postgresql.DataChangeEvent\","
+        "\"time\":\"2023-11-14T22:13:20.000Z\",\"datacontenttype\":\"application/json\","
+        "\"iodebeziumop\":\"c\",\"iodebeziumversion\":\"" MR_VERSION
+        "\",\"iodebeziumconnector\":\"postgresql\",\"iodebeziumname\":\"srv\","
+        "\"iodebeziumtsms\":\"1700000000000\",\"iodebeziumsnapshot\":\"false\","
+        "\"iodebeziumdb\":\"db\",\"iodebeziumsequence\":\"[\\\"4096\\\",\\\"7936\\\"]\","
+        "\"iodebeziumtsus\":\"1700000000000001\",\"iodebeziumtsns\":\"1700000000000001000\","
+        "\"iodebeziumschema\":\"public\",\"iodebeziumtable\":\"t\",\"iodebeziumtxId\":\"555\","
+        "\"iodebeziumlsn\":\"7936\",\"iodebeziumxmin\":null,\"iodebeziumorigin\":null,"
+        "\"iodebeziumoriginlsn\":null,\"iodebeziumtxid\":null,\"iodebeziumtxtotalorder\":null,"
+        "\"iodebeziumtxdatacollectionorder\":null,"
+        "\"data\":{\"before\":null,\"after\":{\"id\":1,\"v\":\"a\",\"f\":null,\"b\":true}}}");
+    size_t at = 0;
+    assert_header(&fixture->records[0], &at, "content-type",
+                  "application/cloudevents+json; charset=UTF-8");
+    assert_int_equal(at, mr_headers_bytes(mr_record_headers(&fixture->records[0])));
+}
+
+/* The records of a changed key have ids of their own, and a copied row's follows its position. */
+static void test_cloud_positions(void **state)
+{
+    static const enum mr_cloud_mode modes[] = {MR_CLOUD_STRUCTURED, MR_CLOUD_BINARY};
+    struct fixture *fixture = *state;
+    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {text("2"), text("{\"id\":\""), null, null};
+    for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
+        open_cloud(fixture, (struct mr_cloud_options){.mode = modes[i]});
+        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+        assert_int_equal(fixture->count, 3);
+        assert_null(fixture->records[1].value);
+        size_t at = 0;
+        assert_header(&fixture->records[1], &at, MR_HEADER_NEW_KEY, "{\"id\":2}");
+        assert_int_equal(at, mr_headers_bytes(mr_record_headers(&fixture->records[1])));
+        struct mr_record *last = &fixture->records[2];
+        const char *ids[] = {"0000000000002000-0000000003-2", "00000000000ABCDE-0000000012-2"};
+        for (size_t k = 0; k < MR_ARRAY_LEN(ids); k++) {
+            char want[64];
+            snprintf(want, sizeof(want), "{\"id\":\"%s\",\"source\"", ids[k]);
+            if (modes[i] == MR_CLOUD_STRUCTURED) {
+                assert_memory_equal(last->value, want, strlen(want));
+            } else {
+                at = 0;
+                assert_header(last, &at, "ce_id", ids[k]);
+            }
+            last->position = (struct mr_position){.commit_lsn = 0xABCDE, .ordinal = 0x12};
+            mr_record_set_position(last);
+        }
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+}
+
+static void test_cloud_binary(void **state)
+{
+    struct fixture *fixture = *state;
+    open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY, .extensions = true});
+    fixture->transaction.commit_time_us = -1; /* the day before 1970 */
+    struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    const struct mr_record *record = &fixture->records[0];
+    assert_value(record,
+                 "{\"before\":null,\"after\":{\"id\":1,\"v\":\"a\",\"f\":null,\"b\":true}}");
+    static const char *const want[][2] = {
+        {"ce_id", "0000000000002000-0000000003-0"},
+        {"ce_source", "/debezium/postgresql/srv"},
+        {"ce_specversion", "1.0"},
+        {"ce_type", "io.debezium.connector.postgresql.DataChangeEvent"},
+        {"ce_time", "1969-12-31T23:59:59.999Z"},
+        {"ce_iodebeziumop", "c"},
+        {"ce_iodebeziumversion", MR_VERSION},
+        {"ce_iodebeziumconnector", "postgresql"},
+        {"ce_iodebeziumname", "srv"},
+        {"ce_iodebeziumtsms", "-1"},
+        {"ce_iodebeziumsnapshot", "false"},
+        {"ce_iodebeziumdb", "db"},
+        {"ce_iodebeziumsequence", "[null,\"7936\"]"},
+        {"ce_iodebeziumtsus", "-1"},
+        {"ce_iodebeziumtsns", "-1000"},
+        {"ce_iodebeziumschema", "public"},
+        {"ce_iodebeziumtable", "t"},
+        {"ce_iodebeziumtxid", "555"},
+        {"ce_iodebeziumlsn", "7936"},
+        {"content-type", "application/json"},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(want); i++) {
+        assert_header(record, &at, want[i][0], want[i][1]);
+    }
+    assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
+}
+
+static void test_cloud_message(void **state)
+{
+    struct fixture *fixture = *state;
+    open_cloud(fixture, (struct mr_cloud_options){.id = MR_CLOUD_ID_DEBEZIUM});
+    const struct mr_message_event message = {
+        .lsn = 0x1F00, .prefix = MR_SLICE("p"), .content = MR_SLICE("hi")};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
+                                       &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_key(&fixture->records[0], "{\"prefix\":\"p\"}");
+    assert_value(&fixture->records[0],
+                 "{\"id\":\"name:srv;lsn:7936;txId:null;sequence:[null,\\\"7936\\\"]\","
+                 "\"source\":\"/debezium/postgresql/srv\",\"specversion\":\"1.0\","
+                 "\"type\":\"io.debezium.connector.postgresql.DataChangeEvent\","
+                 "\"time\":\"2023-11-14T22:13:21.234Z\",\"datacontenttype\":\"application/json\","
+                 "\"data\":{\"message\":{\"prefix\":\"p\",\"content\":\"aGk=\"}}}");
+}
+
+/* What a placeholder is for has the event's headers, and a letter is JSON with none but its own. */
+static void test_cloud_oversize(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY});
+    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    size_t at = 0;
+    assert_header(&fixture->records[0], &at, "ce_id", "0000000000002000-0000000003-0");
+    assert_value_has(&fixture->records[0], "\"v\":\"__unavailable\"");
+    struct mr_header last = {0};
+    while (mr_header_next(mr_record_headers(&fixture->records[0]), &at, &last)) {
+    }
+    assert_true(mr_slice_equal(last.name, mr_slice_of(MR_HEADER_OVERSIZE_COLUMNS)));
+    mr_encoder_free(fixture->encoder);
+    fixture->options.oversize = MR_OVERSIZE_DEAD_LETTER;
+    fixture->options.dead_letter_topic = "letters";
+    fixture_open(fixture);
+    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_int_equal(fixture->records[0].kind, MR_RECORD_LETTER);
+    assert_value_has(&fixture->records[0], "{\"topic\":\"srv.public.t\",\"key\":{\"id\":1}");
+    assert_note(&fixture->records[0], "9999", "");
+}
+
 static void test_dead_letter_is_all_there_is_of_a_change(void **state)
 {
     struct fixture *fixture = *state;
@@ -975,6 +1136,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_keeps_headers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_structured, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_positions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_binary, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_message, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_oversize, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dead_letter_is_all_there_is_of_a_change, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, setup, teardown),

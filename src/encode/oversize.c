@@ -288,7 +288,7 @@ static void append_letter(struct mr_buffer *out, const struct mr_item *item,
     mr_buffer_append(out, numbers, strlen(numbers));
 }
 
-void mr_letter_set_position(struct mr_record *record)
+static void letter_set_position(struct mr_record *record)
 {
     static const char field[] = ",\"position\":\"";
     enum { FIELD_LEN = sizeof(field) - 1, WIDTH = 16 + 1 + 10 };
@@ -303,6 +303,15 @@ void mr_letter_set_position(struct mr_record *record)
     snprintf(digits, sizeof(digits), "%016" PRIX64 "-%010" PRIX64, record->position.commit_lsn,
              record->position.ordinal);
     memcpy(text + at + FIELD_LEN, digits, WIDTH);
+}
+
+void mr_record_set_position(struct mr_record *record)
+{
+    if (record->kind == MR_RECORD_LETTER) {
+        letter_set_position(record);
+    } else if (record->kind == MR_RECORD_CLOUD) {
+        mr_cloud_set_position(record);
+    }
 }
 
 /* The key of the record that holds the new state: that of a delete, else the last one. */

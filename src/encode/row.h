@@ -13,6 +13,7 @@ struct mr_encoder {
     uint32_t plan_count;
     struct mr_plan *last_plan; /* found last: rows of one table tend to come together */
 
+    char *database_name;
     struct mr_text database; /* escaped */
     struct mr_text prefix;   /* topic prefix, escaped */
     struct mr_scratch scratch;
@@ -92,6 +93,43 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
                             struct mr_record *ret_records);
 uint32_t mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                              struct mr_buffer *out, struct mr_record *ret_records);
+
+/* What Debezium's source block says of an event, for CloudEvents. */
+struct mr_cloud_event {
+    const char *schema, *table;
+    char op;
+    enum mr_copy_mark mark;
+    mr_lsn lsn, last_commit_lsn;
+    int64_t time_us;
+    uint32_t xid;
+    bool has_xid;
+    mr_slice origin;
+    mr_lsn origin_lsn;
+    struct mr_position position;
+    uint32_t part;
+};
+
+/* A CloudEvent's value up to its data, what follows that, and its headers (into a block that was begun). */
+void mr_cloud_begin(struct mr_buffer *out, const struct mr_encoder *encoder,
+                    const struct mr_cloud_event *event);
+void mr_cloud_end(struct mr_buffer *out, const struct mr_encoder *encoder);
+void mr_cloud_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                      const struct mr_cloud_event *event);
+void mr_cloud_set_position(struct mr_record *record);
+
+static inline uint8_t mr_cloud_kind(const struct mr_encoder *encoder)
+{
+    return encoder->options.cloud.id == MR_CLOUD_ID_POSITION ? MR_RECORD_CLOUD : MR_RECORD_EVENT;
+}
+
+/* How a row came to be copied, in Debezium's words. */
+const char *mr_mark_text(enum mr_copy_mark mark);
+
+static inline int64_t mr_floor_div(int64_t value, int64_t by)
+{
+    return value / by - (value % by < 0);
+}
+
 uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
                         const struct mr_change *change, struct mr_buffer *out,
                         struct mr_record *ret_records);

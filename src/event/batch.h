@@ -46,6 +46,7 @@ enum mr_record_kind {
     MR_RECORD_EVENT,
     MR_RECORD_LETTER, /* in the dead-letter topic: where an event is to be found that was too large */
     MR_RECORD_SCHEMA, /* the form of a table, before its first row that has it */
+    MR_RECORD_CLOUD,  /* a CloudEvent whose id is its position */
 };
 
 /* What the bytes of a key or value are, for whoever writes them into something else. */

@@ -85,8 +85,8 @@ static void place_copied(struct mr_pipeline *pipeline, struct mr_batch *batch)
             pipeline->copy_ordinal++;
         }
         record->position.ordinal = pipeline->copy_ordinal;
-        if (MR_UNLIKELY(record->kind == MR_RECORD_LETTER)) {
-            mr_letter_set_position(record);
+        if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
+            mr_record_set_position(record);
         }
     }
 }

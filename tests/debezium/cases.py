@@ -352,7 +352,7 @@ def statements():
     yield "INSERT INTO last VALUES (1)"
 
 
-LEAST_RECORDS = {"default": 600, "text": 550, "double": 300, "micro": 450, "micros": 550, "nanos": 550}
+LEAST_RECORDS = {"default": 600, "text": 550, "double": 300, "micro": 450, "micros": 550, "nanos": 550, "cloud": 600}
 
 
 _BYTES = {text: base64.b64encode(text.encode()).decode() for text in ("__debezium_unavailable_value", "gone")}
