@@ -335,10 +335,11 @@ def profile_command(*arguments, folder, environment=None):
 class Record:
     def __init__(self, message):
         self.key = None if message.key() is None else message.key().decode()
-        self.value = None if message.value() is None else message.value().decode()
+        # Bytes that are no UTF-8 come back by the same word.
+        self.value = None if message.value() is None else message.value().decode(errors="surrogateescape")
         self.partition = message.partition()
         self.timestamp_ms = message.timestamp()[1]
-        self.headers = {name: value.decode() for name, value in message.headers() or []}
+        self.headers = {name: value and value.decode() for name, value in message.headers() or []}
         self.position = self.headers.get("mr-pos")
 
     @property

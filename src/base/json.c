@@ -221,3 +221,71 @@ void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len)
     }
     *to = '"';
 }
+
+static uint32_t hex_unit(const uint8_t *text)
+{
+    uint32_t unit = 0;
+    for (int i = 0; i < 4; i++) {
+        uint32_t digit = text[i] <= '9' ? text[i] - (uint32_t)'0' : (text[i] | 0x20u) - 'a' + 10;
+        unit = unit << 4 | digit;
+    }
+    return unit;
+}
+
+static size_t put_utf8(uint8_t *to, uint32_t point)
+{
+    if (point < 0x80) {
+        to[0] = (uint8_t)point;
+        return 1;
+    }
+    size_t len = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    static const uint8_t first[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = len - 1; i > 0; i--) {
+        to[i] = (uint8_t)(0x80 | (point & 0x3F));
+        point >>= 6;
+    }
+    to[0] = (uint8_t)(first[len] | point);
+    return len;
+}
+
+/* The code point of \uXXXX at `text`, or of two of them. `*ret_len`: bytes it takes there. */
+static uint32_t escaped_point(const uint8_t *text, size_t len, size_t *ret_len)
+{
+    enum { ESCAPE = 6 };
+    uint32_t unit = hex_unit(text + 2);
+    *ret_len = ESCAPE;
+    if (unit < 0xD800 || unit > 0xDFFF) {
+        return unit;
+    }
+    if (unit < 0xDC00 && len >= 2 * (size_t)ESCAPE && text[ESCAPE] == '\\' &&
+        text[ESCAPE + 1] == 'u') {
+        uint32_t low = hex_unit(text + ESCAPE + 2);
+        if (low >= 0xDC00 && low <= 0xDFFF) {
+            *ret_len = 2 * (size_t)ESCAPE;
+            return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+        }
+    }
+    return 0xFFFD;
+}
+
+size_t mr_json_unescape(uint8_t *to, const uint8_t *text, size_t len)
+{
+    static const char letters[] = "bfnrt";
+    static const char meant[] = "\b\f\n\r\t";
+    uint8_t *begin = to;
+    for (size_t at = 0; at < len;) {
+        if (text[at] != '\\') {
+            *to++ = text[at++];
+        } else if (text[at + 1] == 'u') {
+            size_t taken;
+            uint32_t point = escaped_point(text + at, len - at, &taken);
+            to += put_utf8(to, point);
+            at += taken;
+        } else {
+            const char *letter = strchr(letters, text[at + 1]);
+            *to++ = letter == NULL ? text[at + 1] : (uint8_t)meant[letter - letters];
+            at += 2;
+        }
+    }
+    return (size_t)(to - begin);
+}

@@ -15,6 +15,10 @@ void mr_json_string(struct mr_buffer *out, const uint8_t *text, size_t len);
 /* The text escaped, without quotes: for a string that is written in parts. */
 void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len);
 
+/* The text behind a JSON string's `len` bytes between its quotes, which are known to be right; `to` has room for as many, and may
+ * be where they are. Half a pair of surrogates becomes U+FFFD. Answers the length. */
+size_t mr_json_unescape(uint8_t *to, const uint8_t *text, size_t len);
+
 void mr_json_u64(struct mr_buffer *out, uint64_t value);
 void mr_json_i64(struct mr_buffer *out, int64_t value);
 

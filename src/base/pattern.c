@@ -48,7 +48,7 @@ regex_t *mr_regex_new(const char *text, char *reason, size_t size)
     char *whole = MR_ALLOC(len);
     snprintf(whole, len, "^(%s)$", text);
     regex_t *regex = MR_NEW(regex_t);
-    int code = regcomp(regex, whole, REG_EXTENDED | REG_NOSUB);
+    int code = regcomp(regex, whole, REG_EXTENDED);
     free(whole);
     if (code != 0) {
         regerror(code, regex, reason, size);

@@ -54,14 +54,17 @@ static void check_kafka(const struct mr_config *config, struct report *report)
 {
     const struct mr_encode_options *encode = &config->encode;
     char **topics = MR_NEW_ARRAY(char *, encode->route_count + 1);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < encode->route_count; i++) {
         const struct mr_route *route = &encode->routes[i];
-        topics[i] = route->topic != NULL
-                        ? MR_STRDUP(route->topic)
-                        : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
-                                        route->schema, route->table);
+        if (mr_is_outbox(encode, route->schema, route->table)) {
+            continue; /* its rows name theirs */
+        }
+        topics[count++] = route->topic != NULL
+                              ? MR_STRDUP(route->topic)
+                              : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
+                                              route->schema, route->table);
     }
-    uint32_t count = encode->route_count;
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
         topics[count++] = MR_STRDUP(encode->dead_letter_topic);
     }

@@ -124,30 +124,12 @@ static void build_tables(struct mr_config *config)
 
 /* ---- topics ---- */
 
-/* Kafka's rule (org.apache.kafka.common.internals.Topic). What does not keep to it would be changed on the way. */
-const char *mr_config_topic_fault(const char *name)
-{
-    enum { TOPIC_MAX = 249 };
-    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (name[0] == '\0') {
-        return "is empty";
-    }
-    if (name[strspn(name, good)] != '\0') {
-        return "has a character that names of topics can't have; they have letters of ASCII, "
-               "digits, dots, underscores and hyphens";
-    }
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-        return "can't be the name of a topic";
-    }
-    return strlen(name) > TOPIC_MAX ? "is longer than the 249 characters of a topic's name" : NULL;
-}
-
 /* Two names of 63 bytes and two dots must still fit behind it. */
 static void check_prefix(struct mr_config *config)
 {
     enum { PREFIX_MAX = 249 - 2 * (IDENTIFIER_MAX + 1) };
     const char *prefix = config->values.topic_prefix;
-    const char *fault = mr_config_topic_fault(prefix);
+    const char *fault = mr_topic_fault(prefix);
     if (fault == NULL && strlen(prefix) > PREFIX_MAX) {
         fault = "is longer than 121 characters, and schema and table must fit behind it";
     }
@@ -271,7 +253,7 @@ static void build_routes_from_streams(struct mr_config *config)
             continue;
         }
         const char *fault =
-            stream->destination == NULL ? NULL : mr_config_topic_fault(stream->destination);
+            stream->destination == NULL ? NULL : mr_topic_fault(stream->destination);
         if (fault != NULL) {
             PROBLEM(config, stream->line, "sink.destination: \"%s\" %s", stream->destination,
                     fault);
@@ -333,9 +315,13 @@ static void check_topics(struct mr_config *config)
 {
     const struct mr_encode_options *encode = &config->encode;
     struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, encode->route_count);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < encode->route_count; i++) {
         const struct mr_route *route = &encode->routes[i];
-        topics[i] = (struct named_topic){
+        if (mr_is_outbox(encode, route->schema, route->table)) {
+            continue;
+        }
+        topics[count++] = (struct named_topic){
             .name = route->topic != NULL
                         ? MR_STRDUP(route->topic)
                         : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
@@ -343,8 +329,8 @@ static void check_topics(struct mr_config *config)
             .route = route,
         };
     }
-    qsort(topics, encode->route_count, sizeof(*topics), compare_topics);
-    for (uint32_t i = 1; i < encode->route_count; i++) {
+    qsort(topics, count, sizeof(*topics), compare_topics);
+    for (uint32_t i = 1; i < count; i++) {
         const struct mr_route *a = topics[i - 1].route;
         const struct mr_route *b = topics[i].route;
         if (strcmp(topics[i - 1].name, topics[i].name) == 0 &&
@@ -356,7 +342,7 @@ static void check_topics(struct mr_config *config)
                 a->schema, a->table, b->schema, b->table, topics[i].name);
         }
     }
-    for (uint32_t i = 0; i < encode->route_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         free(topics[i].name);
     }
     free(topics);
@@ -394,7 +380,7 @@ static void build_modes(struct mr_config *config)
     }
     config->encode.topic_delimiter = values->topic_delimiter;
     if (values->schema_topic[0] != '\0') {
-        const char *fault = mr_config_topic_fault(values->schema_topic);
+        const char *fault = mr_topic_fault(values->schema_topic);
         if (fault != NULL) {
             PROBLEM(config, LINE(config, schema_topic), "schema_topic: \"%s\" %s",
                     values->schema_topic, fault);
@@ -464,6 +450,7 @@ void mr_config_build_encode(struct mr_config *config)
     }
     build_keys(config);
     mr_config_build_columns(config);
+    mr_config_build_outbox(config);
     check_topics(config);
     if (config->source.table_count + config->source.pattern_count == 0 &&
         config->problems.errors == 0) {

@@ -149,7 +149,7 @@ static void check_file(struct mr_config *config, const char *option, const char 
 static void check_topic_name(struct mr_config *config, const char *option, const char *name,
                              uint32_t line)
 {
-    const char *fault = mr_config_topic_fault(name);
+    const char *fault = mr_topic_fault(name);
     if (name[0] != '\0' && fault != NULL) {
         PROBLEM(config, line, "%s: \"%s\" %s", option, name, fault);
     }

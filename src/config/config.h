@@ -40,6 +40,7 @@ struct mr_config {
     uint32_t memory_count;
     regex_t **regexes;
     uint32_t regex_count;
+    struct mr_outbox_options outbox;
     char **secrets; /* wiped before they are freed */
     uint32_t secret_count;
 };

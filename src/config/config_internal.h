@@ -22,9 +22,6 @@ void *mr_config_keep(struct mr_config *config, void *memory);
 /* The same for a secret, which is wiped before it is freed. NULL is fine. */
 char *mr_config_keep_secret(struct mr_config *config, char *secret);
 
-/* What keeps a text from being the name of a topic; NULL: nothing. */
-const char *mr_config_topic_fault(const char *name);
-
 /* Whether a table's name has an expression in it, or a lone *. */
 bool mr_config_is_pattern(const char *text);
 
@@ -37,6 +34,9 @@ void mr_config_build_wheres(struct mr_config *config);
 
 /* The rules for columns. */
 void mr_config_build_columns(struct mr_config *config);
+
+/* What [outbox] says; behind the tables. */
+void mr_config_build_outbox(struct mr_config *config);
 
 /* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */

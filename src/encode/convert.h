@@ -123,6 +123,23 @@ MR_CONVERT(null);
 void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,
                        size_t len);
 
+/* A number as Java prints it as a double; "Infinity" and "-Infinity", in quotes, where it is larger than any. */
+bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch);
+
+/* Hexadecimal of a bytea to bytes, in `scratch` up to the next call. False: it is not that. */
+bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret);
+
+/* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads (JsonSchemaData). */
+struct mr_expansion {
+    bool keeps_nulls;
+    bool keeps_empty; /* fields with an empty list */
+    bool java_numbers;
+};
+
+/* False: the text is neither, and what was appended is of no use. */
+bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_slice text,
+                    struct mr_scratch *scratch);
+
 void mr_scratch_done(struct mr_scratch *scratch);
 
 /* A place in a text that is being read. */

@@ -402,19 +402,8 @@ static mr_slice shortest_digits(double value, char *room, size_t size)
     return (mr_slice){.data = (const uint8_t *)room, .len = (size_t)len};
 }
 
-MR_CONVERT(decimal_double)
+bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch)
 {
-    (void)how;
-    char money[MONEY_MAX];
-    struct decimal decimal;
-    if (is_no_number(text)) {
-        mr_json_string(out, text.data, text.len);
-        return true;
-    }
-    if (!parse_decimal(text, &decimal) &&
-        (!parse_money(text, money, &text) || !parse_decimal(text, &decimal))) {
-        return false;
-    }
     mr_text_begin(&scratch->number, text.len + 1);
     char *copy = (char *)scratch->number.data;
     memcpy(copy, text.data, text.len);
@@ -429,6 +418,22 @@ MR_CONVERT(decimal_double)
     static const struct mr_conversion as_double = {.detail = 8};
     return mr_convert_java_float(out, &as_double, shortest_digits(value, room, sizeof(room)),
                                  scratch);
+}
+
+MR_CONVERT(decimal_double)
+{
+    (void)how;
+    char money[MONEY_MAX];
+    struct decimal decimal;
+    if (is_no_number(text)) {
+        mr_json_string(out, text.data, text.len);
+        return true;
+    }
+    if (!parse_decimal(text, &decimal) &&
+        (!parse_money(text, money, &text) || !parse_decimal(text, &decimal))) {
+        return false;
+    }
+    return mr_convert_double(out, text, scratch);
 }
 
 MR_CONVERT(float)
@@ -487,7 +492,7 @@ void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const ui
     }
 }
 
-MR_CONVERT(bytes)
+bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret)
 {
     if (text.len < 2 || text.len % 2 != 0 || text.data[0] != '\\' || text.data[1] != 'x') {
         return false;
@@ -501,8 +506,18 @@ MR_CONVERT(bytes)
         wrong |= high | low;
         scratch->number.data[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
     }
-    mr_convert_binary(out, (enum mr_binary_mode)how->detail, scratch->number.data, len);
+    *ret = (mr_slice){.data = scratch->number.data, .len = len};
     return wrong >= 0;
+}
+
+MR_CONVERT(bytes)
+{
+    mr_slice bytes;
+    if (!mr_convert_unhex(text, scratch, &bytes)) {
+        return false;
+    }
+    mr_convert_binary(out, (enum mr_binary_mode)how->detail, bytes.data, bytes.len);
+    return true;
 }
 
 MR_CONVERT(bit)

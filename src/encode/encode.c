@@ -74,6 +74,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder->database.data);
     free(encoder->prefix.data);
     free(encoder->missing);
+    mr_value_topics_done(&encoder->value_topics);
     mr_scratch_done(&encoder->scratch);
     free(encoder->clock.data);
     free(encoder);
@@ -273,7 +274,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
         line = plan->line;
         if (MR_UNLIKELY(plan->is_unusual) && count > 0 && records[0].kind == MR_RECORD_SCHEMA) {
             plan->tells_schema = false; /* it is kept; what is encoded may be thrown away */
-            plan->is_unusual = plan->skips_unchanged;
+            plan->is_unusual = plan->skips_unchanged || plan->outbox != NULL;
         }
     }
     if (line != NULL) {
@@ -341,9 +342,15 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     if (MR_UNLIKELY(plan->is_unusual) && plan->tells_schema && change->op != MR_OP_READ) {
         mr_schema_event(encoder, plan, change, buffer, &ret_records[told++]);
     }
-    uint32_t count = encoder->options.format == MR_FORMAT_FLAT
-                         ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
-                         : mr_debezium_change(encoder, plan, change, buffer, ret_records + told);
+    uint32_t count;
+    if (MR_UNLIKELY(plan->is_unusual) && plan->outbox != NULL) {
+        MR_TRY(
+            mr_outbox_change(encoder, plan, change, buffer, ret_records + told, &count, ret_error));
+    } else {
+        count = encoder->options.format == MR_FORMAT_FLAT
+                    ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
+                    : mr_debezium_change(encoder, plan, change, buffer, ret_records + told);
+    }
     count += count > 0 ? told : 0;
     if (MR_UNLIKELY(encoder->wrong != NULL)) {
         return fail_change(encoder, change->relation, ret_error);

@@ -10,6 +10,7 @@
 #define MR_ENCODE_ENCODE_H
 
 #include "base/pattern.h"
+#include "base/rewrite.h"
 #include "base/status.h"
 #include "encode/table_counts.h"
 #include "event/batch.h"
@@ -93,6 +94,43 @@ struct mr_column_rule {
     uint32_t length;
 };
 
+/* Topics that a column's value names. A value whose topic can't be is an error, or goes to the fallback. */
+struct mr_value_route {
+    struct mr_rewrite rewrite;
+    const char *fallback_topic; /* NULL: an error */
+    uint32_t topics_max;        /* of all topics that values name */
+};
+
+/* Where a further column of an outbox goes. */
+enum mr_outbox_placement { MR_OUTBOX_HEADER, MR_OUTBOX_ENVELOPE, MR_OUTBOX_PARTITION };
+
+struct mr_outbox_field {
+    const char *column;
+    const char *name; /* of the header, or in the envelope */
+    enum mr_outbox_placement placement;
+};
+
+/* What becomes of an update in an outbox, which is not passed on. */
+enum mr_outbox_update { MR_OUTBOX_WARN, MR_OUTBOX_LOG_ERROR, MR_OUTBOX_FATAL };
+
+/* Outboxes: tables whose inserts are events themselves. What Debezium's EventRouter does; docs/outbox.md. Strings are the
+ * caller's, and live as long as the encoder. */
+struct mr_outbox_options {
+    const struct mr_table_pattern *tables;
+    uint32_t table_count;
+    const char *id, *key, *payload, *route_by; /* names of columns */
+    const char *timestamp;                     /* NULL: the commit time */
+    struct mr_value_route route;
+    const struct mr_outbox_field *fields;
+    uint32_t field_count;
+    bool fields_may_lack; /* a column of `fields` that the table does not have is passed over */
+    bool key_is_json, value_is_json; /* else the bare text */
+    bool expands;                    /* text that is a JSON object or list becomes one */
+    bool keeps_nulls, keeps_empty;   /* fields with null, and with an empty list, when it does */
+    bool tombstones;                 /* a null value where the payload is empty */
+    enum mr_outbox_update update;
+};
+
 /* What becomes of a change with a record that is too large. */
 enum mr_oversize {
     MR_OVERSIZE_FAIL,        /* it is an error */
@@ -126,9 +164,10 @@ struct mr_encode_options {
     size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
-    size_t record_bytes_max;       /* of a key and its value; 0: no limit */
-    const char *schema_topic;      /* where forms of tables are told; NULL: nowhere */
-    const char *dead_letter_topic; /* where MR_OVERSIZE_DEAD_LETTER writes to */
+    size_t record_bytes_max;                /* of a key and its value; 0: no limit */
+    const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
+    const struct mr_outbox_options *outbox; /* NULL: no table is one */
+    const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
 enum { MR_RECORDS_PER_CHANGE_MAX = 4, MR_MESSAGE_PREFIX_MAX = 255 };
@@ -137,6 +176,9 @@ enum { MR_RECORDS_PER_CHANGE_MAX = 4, MR_MESSAGE_PREFIX_MAX = 255 };
  * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */
 char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
                     const char *table);
+
+/* Whether rows of that table are events of an outbox, which have topics of their own. */
+bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);
 
 struct mr_encoder;
 

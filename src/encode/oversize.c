@@ -50,15 +50,23 @@ static bool is_key(const struct mr_plan *plan, uint32_t column)
     return false;
 }
 
-static struct mr_tuple cut_tuple(const struct mr_plan *plan, const struct mr_tuple *tuple,
-                                 size_t longest, struct mr_datum *values)
+static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
+{
+    return !is_key(plan, column) &&
+           (plan->outbox == NULL || mr_outbox_may_cut(encoder->options.outbox, plan, column));
+}
+
+static struct mr_tuple cut_tuple(const struct mr_encoder *encoder, const struct mr_plan *plan,
+                                 const struct mr_tuple *tuple, size_t longest,
+                                 struct mr_datum *values)
 {
     if (tuple->kind == MR_TUPLE_NONE) {
         return *tuple;
     }
     for (uint32_t i = 0; i < plan->relation->column_count; i++) {
         values[i] = tuple->values[i];
-        if (values[i].kind == MR_DATUM_TEXT && values[i].len > longest && !is_key(plan, i)) {
+        if (values[i].kind == MR_DATUM_TEXT && values[i].len > longest &&
+            may_cut(encoder, plan, i)) {
             values[i].kind = MR_DATUM_CUT;
         }
     }
@@ -87,8 +95,8 @@ static mr_status encode_cut(struct mr_encoder *encoder, struct cut *cut,
 {
     struct mr_plan *plan;
     MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
-    cut->change.before = cut_tuple(plan, &change->before, longest, cut->before);
-    cut->change.after = cut_tuple(plan, &change->after, longest, cut->after);
+    cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->before);
+    cut->change.after = cut_tuple(encoder, plan, &change->after, longest, cut->after);
     return mr_encode_change(encoder, &cut->change, buffer, ret_records, ret_count, ret_error);
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "encode/types.h"
+#include "encode/row.h"
 
 /* Kafka refuses longer topic names. */
 enum { TOPIC_NAME_MAX = 249 };
@@ -173,10 +173,27 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
     return MR_OK;
 }
 
+/* The columns of an outbox are looked for when they have their forms. Its rows have topics of their own; the plan's stands for
+ * them. */
+static mr_status plan_outbox(struct mr_plan *plan, const struct mr_encode_options *options,
+                             struct mr_topics *topics, struct mr_error *ret_error)
+{
+    plan->outbox = mr_outbox_columns_new(options->outbox, plan, ret_error);
+    if (plan->outbox == NULL) {
+        return ret_error->status;
+    }
+    plan->topic = mr_topics_intern(topics, "(outbox)"); /* no name of Kafka's */
+    plan->is_unusual = true;
+    return MR_OK;
+}
+
 static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options *options,
                             struct mr_topics *topics, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
+    if (mr_is_outbox(options, relation->schema, relation->table)) {
+        return plan_outbox(plan, options, topics, ret_error);
+    }
     if (plan->route != NULL && plan->route->topic != NULL) {
         plan->topic = mr_topics_intern(topics, plan->route->topic);
         return MR_OK;
@@ -222,8 +239,8 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     plan->tells_schema = options->schema_topic != NULL;
     plan->is_unusual = plan->skips_unchanged || plan->tells_schema;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
-        plan_topic(plan, options, topics, ret_error) != MR_OK ||
-        plan_columns(plan, options, ret_error) != MR_OK) {
+        plan_columns(plan, options, ret_error) != MR_OK ||
+        plan_topic(plan, options, topics, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
     }
@@ -237,6 +254,7 @@ void mr_plan_free(struct mr_plan *plan)
     }
     free(plan->columns);
     free(plan->forms);
+    free(plan->outbox);
     free(plan->key_prefixes);
     free(plan->names);
     free(plan->rendered.data);

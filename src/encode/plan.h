@@ -25,6 +25,15 @@ enum mr_writer {
 
 struct mr_type_form;
 
+/* The columns of an outbox, by their index; MR_NO_COLUMN: there is none. */
+enum { MR_NO_COLUMN = MR_COLUMNS_MAX };
+
+struct mr_outbox_columns {
+    uint32_t id, key, payload, route_by, timestamp;
+    bool has_envelope;
+    uint32_t fields[]; /* as the options have them */
+};
+
 struct mr_plan_column {
     mr_slice
         prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
@@ -44,12 +53,13 @@ struct mr_plan {
     mr_slice *key_prefixes;
     uint32_t key_count;
     uint32_t routing_column;
-    bool is_unusual;      /* one of the next two */
-    bool skips_unchanged; /* updates that leave all columns as they were */
-    bool tells_schema;    /* before the next row: the form is new */
-    bool key_may_be_null; /* its values: chosen by the configuration */
-    bool key_is_text;     /* flat format: the key is the first key column's bare text */
-    uint8_t *names;       /* memory of all prefixes */
+    bool is_unusual;                  /* one of the next three */
+    bool skips_unchanged;             /* updates that leave all columns as they were */
+    bool tells_schema;                /* before the next row: the form is new */
+    struct mr_outbox_columns *outbox; /* NULL: it is none */
+    bool key_may_be_null;             /* its values: chosen by the configuration */
+    bool key_is_text;                 /* flat format: the key is the first key column's bare text */
+    uint8_t *names;                   /* memory of all prefixes */
 
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */

@@ -155,6 +155,17 @@ void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const str
     encoder->missing_count = 0;
 }
 
+const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
+                                    const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    const struct mr_datum *value = &row->values[column];
+    if (MR_UNLIKELY(value->kind == MR_DATUM_UNCHANGED)) {
+        const struct mr_datum *known = old_value(plan, column, old);
+        value = known != NULL ? known : value;
+    }
+    return value;
+}
+
 void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                   uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old)
 {
@@ -163,10 +174,7 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
         write_text(out, encoder, plan, column, value);
         return;
     }
-    if (value->kind == MR_DATUM_UNCHANGED) {
-        const struct mr_datum *known = old_value(plan, column, old);
-        value = known != NULL ? known : value;
-    }
+    value = mr_row_datum(plan, column, row, old);
     switch (value->kind) {
     case MR_DATUM_TEXT:
         write_text(out, encoder, plan, column, value);
@@ -214,11 +222,7 @@ const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct
                                         const struct mr_tuple *old)
 {
     uint32_t column = plan->key_columns[n];
-    const struct mr_datum *value = &row->values[column];
-    if (MR_UNLIKELY(value->kind == MR_DATUM_UNCHANGED)) {
-        const struct mr_datum *known = old_value(plan, column, old);
-        value = known != NULL ? known : value;
-    }
+    const struct mr_datum *value = mr_row_datum(plan, column, row, old);
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
         return value;
     }

@@ -3,6 +3,7 @@
 #define MR_ENCODE_ROW_H
 
 #include "encode/types.h"
+#include "encode/value_topics.h"
 
 struct mr_encoder {
     struct mr_encode_options options;
@@ -29,6 +30,9 @@ struct mr_encoder {
     const struct mr_topic *schema_topic;      /* NULL: not wanted */
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
+    struct mr_value_topics value_topics;
+    uint64_t outbox_ignored;
+    int64_t ignored_told_ns; /* the log was told of them last */
     uint64_t messages_dropped;
     int64_t dropped_told_ns; /* the log was told of them last */
 };
@@ -86,6 +90,25 @@ enum { MR_PART_SCHEMA = 9 };
 void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
                      const struct mr_change *change, struct mr_buffer *out,
                      struct mr_record *ret_record);
+
+/* The value that the column has in `row`, or had where it was not sent. */
+const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
+                                    const struct mr_tuple *row, const struct mr_tuple *old);
+
+/* The columns of an outbox; NULL when one that it needs is not there. */
+struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_outbox_options *outbox,
+                                                const struct mr_plan *plan,
+                                                struct mr_error *ret_error);
+
+/* Whether the column may be left out of a record that is too large. */
+bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
+                       uint32_t column);
+
+/* One row of an outbox as at most one record. */
+mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *plan,
+                           const struct mr_change *change, struct mr_buffer *out,
+                           struct mr_record *ret_records, uint32_t *ret_count,
+                           struct mr_error *ret_error);
 
 /* The two formats. `ret_records` has room for MR_RECORDS_PER_CHANGE_MAX. */
 uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,

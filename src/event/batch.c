@@ -4,12 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
+/* Of all tables of topics: each thread that encodes may name one, and few ever do. */
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+static struct mr_topic *find(struct mr_topics *topics, const char *name)
 {
     for (uint32_t i = 0; i < topics->count; i++) {
         if (strcmp(topics->items[i]->name, name) == 0) {
             return topics->items[i];
         }
+    }
+    return NULL;
+}
+
+static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
+{
+    struct mr_topic *found = find(topics, name);
+    if (found != NULL) {
+        return found;
     }
     if (topics->count == topics->capacity) {
         topics->capacity = topics->capacity == 0 ? 16 : topics->capacity * 2;
@@ -24,17 +36,85 @@ static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
 
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
 {
-    return find_or_make(topics, name);
+    pthread_mutex_lock(&naming);
+    const struct mr_topic *topic = find_or_make(topics, name);
+    pthread_mutex_unlock(&naming);
+    return topic;
 }
 
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other)
 {
+    pthread_mutex_lock(&naming);
     struct mr_topic *topic = find_or_make(topics, name);
     if (topic->table == NULL) {
         topic->table = MR_STRDUP(table);
     }
+    pthread_mutex_unlock(&naming);
     *ret_other = strcmp(topic->table, table) == 0 ? NULL : topic->table;
+    return topic;
+}
+
+const char *mr_topic_fault(const char *name)
+{
+    enum { TOPIC_MAX = 249 };
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (name[0] == '\0') {
+        return "is empty";
+    }
+    if (name[strspn(name, good)] != '\0') {
+        return "has a character that names of topics can't have; they have letters of ASCII, "
+               "digits, dots, underscores and hyphens";
+    }
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        return "can't be the name of a topic";
+    }
+    return strlen(name) > TOPIC_MAX ? "is longer than the 249 characters of a topic's name" : NULL;
+}
+
+/* Brokers refuse a name that is another's but for dots and underscores, for the sake of their metrics
+ * (ReplicationControlManager.validateNewTopicNames, Topic.hasCollision). */
+static bool collides(const char *a, const char *b)
+{
+    for (; *a != '\0' && (*a == *b || (strchr("._", *a) != NULL && strchr("._", *b) != NULL));
+         a++) {
+        b++;
+    }
+    return *a == '\0' && *b == '\0';
+}
+
+static const char *value_fault(const struct mr_topics *topics, const char *name, uint32_t most)
+{
+    const char *fault = mr_topic_fault(name);
+    for (uint32_t i = 0; i < topics->count && fault == NULL; i++) {
+        if (collides(topics->items[i]->name, name)) {
+            return "is that of other events, or differs from another topic's in dots and "
+                   "underscores alone, which Kafka refuses";
+        }
+    }
+    if (fault == NULL && topics->by_value >= most) {
+        fault = "would be one more than the topics that values may name";
+    }
+    return fault;
+}
+
+const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
+                                          const char **ret_fault)
+{
+    pthread_mutex_lock(&naming);
+    struct mr_topic *topic = find(topics, name);
+    *ret_fault = NULL;
+    if (topic == NULL || !topic->by_value) {
+        *ret_fault = value_fault(topics, name, most);
+        topic = NULL;
+    }
+    if (topic == NULL && *ret_fault == NULL) {
+        topic = find_or_make(topics, name);
+        topic->table = MR_STRDUP("a column's values");
+        topic->by_value = true;
+        topics->by_value++;
+    }
+    pthread_mutex_unlock(&naming);
     return topic;
 }
 

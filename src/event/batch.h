@@ -22,7 +22,8 @@
  * keep the pointer; `index` counts from 0 and addresses whatever a sink keeps a topic. */
 struct mr_topic {
     char *name;
-    char *table; /* whose events it holds, quoted; NULL: no table's alone */
+    char *table;   /* whose events it holds, quoted; NULL: no table's alone */
+    bool by_value; /* a value in a row named it */
     uint32_t index;
 };
 
@@ -30,15 +31,24 @@ struct mr_topics {
     struct mr_topic **items;
     uint32_t count;
     uint32_t capacity;
+    uint32_t by_value; /* of them */
 };
 
-/* The topic of that name, made on first use. Source thread. */
+/* The topic of that name, made on first use. Any thread: a lock is taken, so never for each event. */
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
 
 /* The same for the events of one table. Where the topic is another's already, `ret_other` gets that one's name: records of
  * two tables in one topic could have the same key. */
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other);
+/* The same for a name that a value in a row has made. NULL, with the reason in `ret_fault`: Kafka takes no such name, it is
+ * that of other events, or there are `most` of these already. */
+const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
+                                          const char **ret_fault);
+
+/* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule (org.apache.kafka.common.internals.Topic). */
+const char *mr_topic_fault(const char *name);
+
 void mr_topics_done(struct mr_topics *topics);
 
 /* What a record is, when it is no ordinary event. */

@@ -1,7 +1,7 @@
 /* Headers that a record has of its own, besides those of every record (sink/record_headers.h): a block of bytes in the
  * record's batch, behind the value (mr_record_headers).
  *
- *   bytes that follow (4) | length of the name (2), of the value (4), name, value | …
+ *   bytes of headers (4) | partition (4) | time (8) | length of the name (2), of the value (4), name, value | …
  *
  * Whoever encodes writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
  */
@@ -19,14 +19,27 @@
 
 struct mr_header {
     mr_slice name;
-    mr_slice value;
+    mr_slice value; /* `data` NULL: null */
+};
+
+/* Where and when a record is, in its own words. */
+struct mr_record_place {
+    int32_t partition; /* negative: that of the key */
+    int64_t time_ms;   /* since 1970; 0: the commit time */
 };
 
 /* Begins a block with the headers of another (NULL: none). Whatever is appended until the end must be a header. When the
  * buffer is full at the end, the block is of no use. */
 uint8_t *mr_headers_begin(struct mr_buffer *out, const uint8_t *other);
 void mr_header_append(struct mr_buffer *out, const char *name, mr_slice value);
+/* A header whose value is what is appended until its end; null without one. */
+uint8_t *mr_header_begin(struct mr_buffer *out, const char *name);
+void mr_header_end(struct mr_buffer *out, uint8_t *header);
 void mr_headers_end(struct mr_buffer *out, uint8_t *block);
+
+/* The place in a block that has ended; NULL: it has none of its own. */
+void mr_headers_set_place(uint8_t *block, struct mr_record_place place);
+struct mr_record_place mr_headers_place(const uint8_t *block);
 
 /* Bytes of all headers of a block; NULL: 0. */
 static inline size_t mr_headers_bytes(const uint8_t *block)

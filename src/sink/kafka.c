@@ -227,14 +227,15 @@ static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct
     return headers;
 }
 
-/* The commit time in milliseconds, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
+/* The commit time in milliseconds, or the record's own, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
  * (message.timestamp.after.max.ms), and deletes a segment whose latest record is older than retention.ms, however late it came
  * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is somebody's invention (pg_replication_origin_xact_setup), or
  * of long ago, the record has the time it came, or that of the day before. A whole day, since this machine's clock may be
  * the one that is wrong: one that is a day ahead must not make every record one of the future. */
 static int64_t timestamp_ms(const struct mr_record *record)
 {
-    int64_t commit_ms = record->commit_time_us / 1000;
+    int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
+    int64_t commit_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
     int64_t received_ms = record->batch->received_wall_ns / 1000000;
     if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
         return received_ms;
@@ -384,8 +385,16 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
         struct mr_kafka_topic *topic;
         MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
         struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
-        struct mr_kafka_queue *queue =
-            topic->queues[mr_kafka_place(topic->handle, record, topic->queue_count)];
+        int32_t partition = mr_kafka_place(topic->handle, record, topic->queue_count);
+        if (MR_UNLIKELY(partition < 0)) {
+            return mr_fail(
+                ret_error, MR_ERR_CONFIG,
+                "Kafka topic \"%s\" has %d partitions, and a row wants partition %d; add "
+                "partitions, or change outbox.fields",
+                record->topic->name, topic->queue_count,
+                mr_headers_place(mr_record_headers(record)).partition);
+        }
+        struct mr_kafka_queue *queue = topic->queues[partition];
         record->batch = batch;
         record->next = NULL;
         if (queue->first == NULL && queue->in_flight == 0) {

@@ -10,7 +10,7 @@
 /* A topic handle whose records are placed here and whose opaque is `topic`; NULL as rd_kafka_topic_new. */
 rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic);
 
-/* The partition of `record`, of `count`. Any thread. */
+/* The partition of `record`, of `count`; -1: it asks for one that is not there. Any thread. */
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
                        int32_t count);
 

@@ -1,0 +1,132 @@
+/* [outbox]: tables whose rows are events themselves. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_internal.h"
+
+static void build_outbox_tables(struct mr_config *config)
+{
+    const struct mr_strings *names = &config->values.outbox_tables;
+    struct mr_table_pattern *tables =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, names->count));
+    for (uint32_t i = 0; i < names->count; i++) {
+        struct mr_table_pattern *table = &tables[config->outbox.table_count];
+        if (!mr_config_take_table(config, "outbox.tables", LINE(config, outbox_tables),
+                                  names->items[i], table)) {
+            continue;
+        }
+        config->outbox.table_count++;
+        bool streamed = config->source.pattern_count > 0;
+        for (uint32_t k = 0; k < config->source.table_count && !streamed; k++) {
+            streamed = mr_table_pattern_matches(table, mr_slice_of(config->source.tables[k].schema),
+                                                mr_slice_of(config->source.tables[k].table));
+        }
+        if (!streamed) {
+            PROBLEM(config, LINE(config, outbox_tables),
+                    "outbox.tables: \"%s\" is none of the tables that are streamed; add it to "
+                    "tables",
+                    names->items[i]);
+        }
+    }
+    config->outbox.tables = tables;
+}
+
+/* "column:placement" or "column:placement:name"; no part has a colon. */
+static bool take_field(struct mr_config *config, const char *text, struct mr_outbox_field *ret)
+{
+    static const char *const placements[] = {[MR_OUTBOX_HEADER] = "header",
+                                             [MR_OUTBOX_ENVELOPE] = "envelope",
+                                             [MR_OUTBOX_PARTITION] = "partition"};
+    char *copy = mr_config_keep(config, MR_STRDUP(text));
+    char *colon = strchr(copy, ':');
+    if (colon == NULL || colon == copy) {
+        return false;
+    }
+    *colon = '\0';
+    char *word = colon + 1;
+    colon = strchr(word, ':');
+    *ret = (struct mr_outbox_field){.column = copy, .name = colon == NULL ? copy : colon + 1};
+    if (colon != NULL) {
+        *colon = '\0';
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(placements); i++) {
+        if (strcmp(word, placements[i]) == 0) {
+            ret->placement = (enum mr_outbox_placement)i;
+            return ret->name[0] != '\0' && strchr(ret->name, ':') == NULL;
+        }
+    }
+    return false;
+}
+
+static void build_fields(struct mr_config *config)
+{
+    const struct mr_strings *texts = &config->values.outbox_fields;
+    struct mr_outbox_field *fields =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_outbox_field, texts->count));
+    bool has_envelope = false;
+    for (uint32_t i = 0; i < texts->count; i++) {
+        if (!take_field(config, texts->items[i], &fields[i])) {
+            PROBLEM(config, LINE(config, outbox_fields),
+                    "outbox.fields: \"%s\" does not say where a column goes; write "
+                    "\"column:header\", \"column:envelope\" or \"column:partition\", and a name "
+                    "behind another colon where it has another",
+                    texts->items[i]);
+        }
+        has_envelope |= fields[i].placement == MR_OUTBOX_ENVELOPE;
+    }
+    config->outbox.fields = fields;
+    config->outbox.field_count = texts->count;
+    if (config->outbox.expands && !config->outbox.value_is_json && !has_envelope) {
+        PROBLEM(config, LINE(config, outbox_expand),
+                "outbox.expand_json is for values that are JSON; set outbox.value_format = "
+                "\"json\", or leave it out: with \"text\" the payload is sent as it is");
+    }
+}
+
+static void build_route(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    char reason[256];
+    struct mr_value_route *route = &config->outbox.route;
+    if (!mr_rewrite_init(&route->rewrite, values->outbox_topic_regex, values->outbox_topic, reason,
+                         sizeof(reason))) {
+        PROBLEM(config, LINE_OF(config, outbox_topic_regex, outbox_topic),
+                "outbox.topic_regex and outbox.topic make no topic: %s", reason);
+    }
+    route->topics_max = (uint32_t)values->outbox_topics_max;
+    if (values->outbox_fallback[0] != '\0') {
+        const char *fault = mr_topic_fault(values->outbox_fallback);
+        if (fault != NULL) {
+            PROBLEM(config, LINE(config, outbox_fallback), "outbox.fallback_topic: \"%s\" %s",
+                    values->outbox_fallback, fault);
+        }
+        route->fallback_topic = values->outbox_fallback;
+    }
+}
+
+void mr_config_build_outbox(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    if (values->outbox_tables.count == 0) {
+        return;
+    }
+    config->outbox = (struct mr_outbox_options){
+        .id = values->outbox_id,
+        .key = values->outbox_key,
+        .payload = values->outbox_payload,
+        .route_by = values->outbox_route_by,
+        .timestamp = values->outbox_timestamp[0] == '\0' ? NULL : values->outbox_timestamp,
+        .fields_may_lack = values->outbox_missing != 0,
+        .key_is_json = values->outbox_key_format != 0,
+        .value_is_json = values->outbox_value_format != 0,
+        .expands = values->outbox_expand != 0,
+        .keeps_nulls = values->outbox_nulls != 0,
+        .keeps_empty = values->outbox_empty != 0,
+        .tombstones = values->outbox_tombstones != 0,
+        .update = (enum mr_outbox_update)values->outbox_updates,
+    };
+    build_outbox_tables(config);
+    build_fields(config);
+    build_route(config);
+    config->encode.outbox = &config->outbox;
+}

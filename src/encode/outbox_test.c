@@ -1,0 +1,472 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "encode/encode.h"
+#include "event/headers.h"
+#include "testing/test.h"
+
+enum { ID, TYPE, KEY, PAYLOAD, PART, AT, RAW, COLUMNS };
+
+struct fixture {
+    struct mr_encode_options options;
+    struct mr_outbox_options outbox;
+    struct mr_table_pattern table;
+    struct mr_outbox_field fields[2];
+    struct mr_topics topics;
+    struct mr_encoder *encoder;
+    struct mr_column columns[COLUMNS];
+    uint32_t key_columns[1];
+    struct mr_relation relation;
+    struct mr_transaction transaction;
+    struct mr_datum values[COLUMNS];
+    struct mr_datum old[COLUMNS];
+    struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
+    uint32_t count;
+    struct mr_error error;
+    uint8_t bytes[16384];
+};
+
+static struct mr_datum text(const char *value)
+{
+    return (struct mr_datum){
+        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)value, .len = (uint32_t)strlen(value)};
+}
+
+static const struct mr_datum null = {.kind = MR_DATUM_NULL};
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    static const struct {
+        const char *name;
+        uint32_t oid;
+    } columns[COLUMNS] = {[ID] = {"id", 2950},         [TYPE] = {"aggregatetype", 25},
+                          [KEY] = {"aggregateid", 25}, [PAYLOAD] = {"payload", 3802},
+                          [PART] = {"part", 23},       [AT] = {"at", 1184},
+                          [RAW] = {"raw", 17}};
+    for (int i = 0; i < COLUMNS; i++) {
+        fixture->columns[i] = (struct mr_column){
+            .name = (char *)(uintptr_t)columns[i].name,
+            .type_oid = columns[i].oid,
+            .type_modifier = -1,
+            .type = {.oid = columns[i].oid, .modifier = -1, .kind = MR_TYPE_BUILT_IN},
+            .in_identity = i == ID};
+    }
+    fixture->relation = (struct mr_relation){.oid = 1,
+                                             .schema = (char *)"public",
+                                             .table = (char *)"outbox",
+                                             .identity = MR_IDENTITY_DEFAULT,
+                                             .column_count = COLUMNS,
+                                             .columns = fixture->columns,
+                                             .key_count = 1,
+                                             .key_columns = fixture->key_columns};
+    fixture->table =
+        (struct mr_table_pattern){.schema = {.text = "public"}, .table = {.text = "outbox"}};
+    fixture->outbox = (struct mr_outbox_options){.tables = &fixture->table,
+                                                 .table_count = 1,
+                                                 .id = "id",
+                                                 .key = "aggregateid",
+                                                 .payload = "payload",
+                                                 .route_by = "aggregatetype",
+                                                 .fields = fixture->fields,
+                                                 .route.topics_max = 100};
+    char reason[64];
+    assert_true(mr_rewrite_init(&fixture->outbox.route.rewrite, "(.*)", "event.$1", reason,
+                                sizeof(reason)));
+    fixture->options = (struct mr_encode_options){.format = MR_FORMAT_DEBEZIUM,
+                                                  .types = MR_TYPES_DEBEZIUM,
+                                                  .topic_prefix = "srv",
+                                                  .unavailable_value = "gone",
+                                                  .outbox = &fixture->outbox};
+    fixture->transaction = (struct mr_transaction){
+        .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
+    fixture->values[ID] = text("11111111-2222-3333-4444-555555555555");
+    fixture->values[TYPE] = text("order");
+    fixture->values[KEY] = text("k1");
+    fixture->values[PAYLOAD] = text("{\"a\": \"\xC3\xA9\"}");
+    fixture->values[PART] = text("2");
+    fixture->values[AT] = text("2023-11-14 22:13:20.5+00");
+    fixture->values[RAW] = text("\\xff00");
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    mr_encoder_free(fixture->encoder);
+    mr_rewrite_done(&fixture->outbox.route.rewrite);
+    mr_topics_done(&fixture->topics);
+    free(fixture);
+    return 0;
+}
+
+static mr_status encode_op(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before)
+{
+    if (fixture->encoder == NULL) {
+        fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
+        mr_encoder_set_clock(fixture->encoder, INT64_C(1700000001000000000));
+    }
+    struct mr_change change = {
+        .op = op,
+        .lsn = 0x1F00,
+        .position = {.commit_lsn = 0x2000, .ordinal = 3},
+        .transaction = &fixture->transaction,
+        .relation = &fixture->relation,
+        .before = {.kind = before, .values = fixture->old},
+        .after = {.kind = op == MR_OP_DELETE ? MR_TUPLE_NONE : MR_TUPLE_NEW,
+                  .values = fixture->values},
+    };
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    return mr_encode_change(fixture->encoder, &change, &buffer, fixture->records, &fixture->count,
+                            &fixture->error);
+}
+
+static void insert(struct fixture *fixture)
+{
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_OK);
+    assert_int_equal(fixture->count, 1);
+}
+
+static void assert_bytes(const uint8_t *data, size_t len, const char *want)
+{
+    if (want == NULL) {
+        assert_null(data);
+        return;
+    }
+    assert_non_null(data);
+    assert_int_equal(len, strlen(want));
+    assert_memory_equal(data, want, len);
+}
+
+static void assert_record(const struct fixture *fixture, const char *topic, const char *key,
+                          const char *value)
+{
+    const struct mr_record *record = &fixture->records[0];
+    assert_string_equal(record->topic->name, topic);
+    assert_bytes(record->key, record->key_len, key);
+    assert_bytes(record->value, record->value_len, value);
+}
+
+/* The `n`th header. */
+static void assert_header(const struct fixture *fixture, int n, const char *name, const char *value)
+{
+    struct mr_header header = {0};
+    size_t at = 0;
+    for (int i = 0; i <= n; i++) {
+        bool found = mr_header_next(mr_record_headers(&fixture->records[0]), &at, &header);
+        assert_int_equal(found, name != NULL || i < n);
+    }
+    if (name != NULL) {
+        assert_bytes(header.name.data, header.name.len, name);
+        assert_bytes(header.value.data, header.value.len, value);
+    }
+}
+
+static void test_outbox_row(void **state)
+{
+    struct fixture *fixture = *state;
+    insert(fixture);
+    assert_record(fixture, "event.order", "k1", "{\"a\": \"\xC3\xA9\"}");
+    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    assert_header(fixture, 1, NULL, NULL);
+    assert_int_equal(fixture->records[0].value_content, MR_CONTENT_TEXT);
+    assert_int_equal(mr_headers_place(mr_record_headers(&fixture->records[0])).partition, -1);
+}
+
+static void test_outbox_nulls(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->values[KEY] = null;
+    insert(fixture);
+    assert_record(fixture, "event.order", NULL, "{\"a\": \"\xC3\xA9\"}");
+    fixture->values[KEY] = text("");
+    fixture->values[PAYLOAD] = null;
+    insert(fixture);
+    assert_record(fixture, "event.order", "", NULL);
+    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    fixture->values[KEY] = null;
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_OK);
+    assert_int_equal(fixture->count, 0); /* nothing at all */
+}
+
+static void test_outbox_json(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.key_is_json = true;
+    fixture->outbox.value_is_json = true;
+    fixture->values[KEY] = null;
+    insert(fixture);
+    assert_record(fixture, "event.order", "null", "\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\"");
+    fixture->outbox.tombstones = true;
+    fixture->values[PAYLOAD] = text(" \n");
+    fixture->values[KEY] = text("k");
+    insert(fixture);
+    assert_record(fixture, "event.order", "\"k\"", NULL);
+}
+
+static void test_outbox_expands(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct {
+        const char *payload, *dropped, *kept;
+    } cases[] = {
+        {"{\"a\": 1, \"b\": null, \"c\": [], \"d\": {}}", "{\"a\":1,\"d\":{}}",
+         "{\"a\":1,\"b\":null,\"c\":[],\"d\":{}}"},
+        {"{\"b\":null,\"a\":[null,[],{\"x\":null}]}", "{\"a\":[null,[],{}]}",
+         "{\"b\":null,\"a\":[null,[],{\"x\":null}]}"},
+        {"{\"a\":{\"b\":[]},\"c\":1}", "{\"a\":{},\"c\":1}", "{\"a\":{\"b\":[]},\"c\":1}"},
+        {" [1, 1.50, 1e2, -0.0, 1E400]", "[1,1.5,100.0,-0.0,1E400]", "[1,1.5,100.0,-0.0,1E400]"},
+        {"{\"\\u00e9\\n\": \"\\uD83D\\uDE00\\/\\u0001\"}",
+         "{\"\xC3\xA9\\n\":\"\\uD83D\\uDE00/\\u0001\"}",
+         "{\"\xC3\xA9\\n\":\"\\uD83D\\uDE00/\\u0001\"}"},
+        {"{\"a\": 1", "\"{\\\"a\\\": 1\"", "\"{\\\"a\\\": 1\""},
+        {"{} x", "\"{} x\"", "\"{} x\""},
+        {"{\"a\": 1 \"b\": 2}", "\"{\\\"a\\\": 1 \\\"b\\\": 2}\"",
+         "\"{\\\"a\\\": 1 \\\"b\\\": 2}\""},
+        {"5", "\"5\"", "\"5\""},
+        {"", "\"\"", "\"\""},
+    };
+    fixture->outbox.value_is_json = true;
+    fixture->outbox.expands = true;
+    for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
+        bool keeps = i % 2 == 1;
+        fixture->outbox.keeps_nulls = fixture->outbox.keeps_empty = keeps;
+        fixture->values[PAYLOAD] = text(cases[i / 2].payload);
+        insert(fixture);
+        assert_record(fixture, "event.order", "k1",
+                      keeps ? cases[i / 2].kept : cases[i / 2].dropped);
+    }
+}
+
+static void test_outbox_envelope_and_headers(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->fields[0] =
+        (struct mr_outbox_field){.column = "part", .name = "p\"", .placement = MR_OUTBOX_ENVELOPE};
+    fixture->fields[1] =
+        (struct mr_outbox_field){.column = "raw", .name = "raw", .placement = MR_OUTBOX_HEADER};
+    fixture->outbox.field_count = 2;
+    insert(fixture);
+    assert_record(fixture, "event.order", "k1",
+                  "{\"payload\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\",\"p\\\"\":2}");
+    assert_header(fixture, 1, "raw", "/wA=");
+    fixture->values[RAW] = null;
+    insert(fixture);
+    assert_header(fixture, 1, "raw", NULL);
+}
+
+static void test_outbox_bytes(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.payload = "raw";
+    insert(fixture);
+    assert_int_equal(fixture->records[0].value_content, MR_CONTENT_BINARY);
+    assert_int_equal(fixture->records[0].value_len, 2);
+    assert_memory_equal(fixture->records[0].value, "\xff\0", 2);
+    fixture->values[RAW] = text("\\xf"); /* no server sends that */
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+}
+
+static void test_outbox_place(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.timestamp = "at";
+    fixture->fields[0] =
+        (struct mr_outbox_field){.column = "part", .placement = MR_OUTBOX_PARTITION};
+    fixture->outbox.field_count = 1;
+    insert(fixture);
+    struct mr_record_place place = mr_headers_place(mr_record_headers(&fixture->records[0]));
+    assert_int_equal(place.partition, 2);
+    assert_int_equal(place.time_ms, INT64_C(1700000000500));
+    fixture->values[PART] = null;
+    fixture->values[AT] = null;
+    insert(fixture);
+    place = mr_headers_place(mr_record_headers(&fixture->records[0]));
+    assert_int_equal(place.partition, -1);
+    assert_int_equal(place.time_ms, 0);
+    static const char *const none[] = {"-1", "2147483648", "x", "", "99999999999"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(none); i++) {
+        fixture->values[PART] = text(none[i]);
+        assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+    }
+}
+
+/* Every byte in a name: what Kafka does not take is never mended, so that no two values share a topic. */
+static void test_outbox_topic_bytes(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.route.topics_max = 300;
+    int made = 0;
+    for (int byte = 1; byte < 256; byte++) {
+        char value[] = {'x', (char)byte, '\0'};
+        fixture->values[TYPE] = text(value);
+        bool good = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                    (byte >= '0' && byte <= '9') || byte == '-' || byte == '.';
+        mr_status status = encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE);
+        assert_int_equal(status, good ? MR_OK : MR_ERR_POISON); /* x_ is x. to a broker */
+        made += good;
+    }
+    assert_int_equal(fixture->topics.by_value, made);
+    fixture->values[TYPE] = text("x_");
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+    assert_null(strstr(fixture->error.text, "x_")); /* no value of a row is told */
+}
+
+static void test_outbox_topic_faults(void **state)
+{
+    struct fixture *fixture = *state;
+    mr_topics_intern(&fixture->topics, "event.taken");
+    char long_name[300];
+    memset(long_name, 'a', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    fixture->outbox.route.topics_max = 2;
+    const struct mr_datum wrong[] = {text("taken"), text(long_name), null};
+    for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
+        fixture->values[TYPE] = wrong[i];
+        assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+        assert_non_null(strstr(fixture->error.text, "outbox.fallback_topic"));
+    }
+    fixture->values[TYPE] = text("one");
+    insert(fixture);
+    fixture->values[TYPE] = text("two");
+    insert(fixture);
+    fixture->values[TYPE] = text("three");
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+    fixture->outbox.route.fallback_topic = "others";
+    insert(fixture);
+    assert_record(fixture, "others", "k1", "{\"a\": \"\xC3\xA9\"}");
+    fixture->values[TYPE] = null;
+    insert(fixture);
+    assert_string_equal(fixture->records[0].topic->name, "others");
+    fixture->values[TYPE] = text("one");
+    insert(fixture);
+    assert_string_equal(fixture->records[0].topic->name, "event.one");
+}
+
+/* More values than are remembered: each still has its topic. */
+static void test_outbox_many_values(void **state)
+{
+    struct fixture *fixture = *state;
+    char reason[64];
+    mr_rewrite_done(&fixture->outbox.route.rewrite);
+    assert_true(mr_rewrite_init(&fixture->outbox.route.rewrite, "[0-9]+-(.)", "event.$1", reason,
+                                sizeof(reason)));
+    for (int i = 0; i < 2000; i++) {
+        char value[32], topic[32];
+        snprintf(value, sizeof(value), "%d-%d", i, i % 7);
+        snprintf(topic, sizeof(topic), "event.%d", i % 7);
+        fixture->values[TYPE] = text(value);
+        insert(fixture);
+        assert_string_equal(fixture->records[0].topic->name, topic);
+    }
+    assert_int_equal(fixture->topics.by_value, 7);
+}
+
+static void test_outbox_operations(void **state)
+{
+    struct fixture *fixture = *state;
+    memcpy(fixture->old, fixture->values, sizeof(fixture->old));
+    for (enum mr_op op = MR_OP_UPDATE; op <= MR_OP_TRUNCATE; op++) {
+        assert_int_equal(encode_op(fixture, op, MR_TUPLE_FULL), MR_OK);
+        assert_int_equal(fixture->count, 0);
+    }
+    fixture->old[ID] = text("other");
+    assert_int_equal(encode_op(fixture, MR_OP_UPDATE, MR_TUPLE_KEY), MR_OK);
+    assert_int_equal(fixture->count, 1); /* it has become another event */
+    fixture->outbox.update = MR_OUTBOX_FATAL;
+    fixture->old[ID] = fixture->values[ID];
+    assert_int_equal(encode_op(fixture, MR_OP_UPDATE, MR_TUPLE_KEY), MR_ERR_POISON);
+    assert_int_equal(encode_op(fixture, MR_OP_READ, MR_TUPLE_NONE), MR_OK);
+    assert_int_equal(fixture->count, 1);
+}
+
+static void test_outbox_lacks_a_column(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.payload = "body";
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
+    assert_non_null(strstr(fixture->error.text, "outbox.payload"));
+    fixture->outbox.payload = "payload";
+    fixture->outbox.field_count = 1;
+    fixture->fields[0] = (struct mr_outbox_field){.column = "none", .name = "none"};
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
+    fixture->outbox.fields_may_lack = true;
+    insert(fixture);
+    fixture->outbox.timestamp = "aggregateid";
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
+}
+
+/* What is too large gives its payload up, and keeps key, topic and headers. */
+static void test_outbox_oversize(void **state)
+{
+    struct fixture *fixture = *state;
+    static char large[5000];
+    memset(large, 'x', sizeof(large) - 1);
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    fixture->values[PAYLOAD] = text(large);
+    fixture->values[TYPE] =
+        text("a-type-of-more-than-sixty-four-bytes-which-may-not-be-cut-out-of-the-row");
+    insert(fixture);
+    struct mr_change change = {.op = MR_OP_INSERT,
+                               .position = {.commit_lsn = 0x2000, .ordinal = 3},
+                               .transaction = &fixture->transaction,
+                               .relation = &fixture->relation,
+                               .after = {.kind = MR_TUPLE_NEW, .values = fixture->values}};
+    struct mr_item item = {.change = &change};
+    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 1000, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    assert_header(fixture, 1, MR_HEADER_OVERSIZE, "9999");
+    assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
+}
+
+/* Whatever does not fit is said, and nothing is written behind the end. */
+static void test_outbox_fits_or_is_full(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->outbox.expands = fixture->outbox.value_is_json = true;
+    fixture->values[PAYLOAD] = text("{\"a\": [1.5, null], \"b\": null, \"c\": \"\\u00e9\"}");
+    insert(fixture);
+    size_t whole = mr_record_bytes(&fixture->records[0]);
+    struct mr_change change = {.op = MR_OP_INSERT,
+                               .transaction = &fixture->transaction,
+                               .relation = &fixture->relation,
+                               .after = {.kind = MR_TUPLE_NEW, .values = fixture->values}};
+    for (size_t size = 0; size < whole; size++) {
+        uint8_t *bytes = malloc(size + 1); /* the sanitizer knows its end */
+        struct mr_buffer buffer = mr_buffer_init(bytes, size);
+        assert_int_equal(mr_encode_change(fixture->encoder, &change, &buffer, fixture->records,
+                                          &fixture->count, &fixture->error),
+                         MR_FULL);
+        free(bytes);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_outbox_row),
+        TEST(test_outbox_nulls),
+        TEST(test_outbox_json),
+        TEST(test_outbox_expands),
+        TEST(test_outbox_envelope_and_headers),
+        TEST(test_outbox_bytes),
+        TEST(test_outbox_place),
+        TEST(test_outbox_topic_bytes),
+        TEST(test_outbox_topic_faults),
+        TEST(test_outbox_many_values),
+        TEST(test_outbox_operations),
+        TEST(test_outbox_lacks_a_column),
+        TEST(test_outbox_oversize),
+        TEST(test_outbox_fits_or_is_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
