@@ -73,6 +73,12 @@ static void check_records(const struct model *model, const struct mr_buffer *buf
         MR_ASSERT(inside(all, key.data, key.len) && inside(all, value.data, value.len));
         MR_ASSERT(!strict || value.data == NULL || strict_json_valid(value));
         MR_ASSERT(!strict || !key_is_json || key.data == NULL || strict_json_valid(key));
+        const uint8_t *headers = mr_record_headers(&records[i]);
+        struct mr_header header;
+        for (size_t at = 0; mr_header_next(headers, &at, &header);) {
+            MR_ASSERT(header.name.len > 0 && inside(all, header.name.data, header.name.len));
+            MR_ASSERT(inside(all, header.value.data, header.value.len));
+        }
     }
 }
 
@@ -101,7 +107,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
         uint32_t count = 0;
         if (mr_encode_change(model->encoders[i], change, &buffer, records, &count, ret_error) ==
             MR_OK) {
-            check_records(model, &buffer, records, count, i == 0, is_all_text(change->relation));
+            check_records(model, &buffer, records, count, i != 1, is_all_text(change->relation));
         }
     }
     return MR_OK;
@@ -118,12 +124,14 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     }
     MR_ASSERT(inside(model->payload, message->prefix.data, message->prefix.len));
     MR_ASSERT(inside(model->payload, message->content.data, message->content.len));
-    struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
-    struct mr_buffer buffer = mr_buffer_init(model->buffer, BUFFER_BYTES);
-    uint32_t count = 0;
-    if (mr_encode_message(model->encoders[0], message, &buffer, records, &count, ret_error) ==
-        MR_OK) {
-        check_records(model, &buffer, records, count, true, true);
+    for (size_t i = 0; i < MR_ARRAY_LEN(model->encoders); i++) {
+        struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
+        struct mr_buffer buffer = mr_buffer_init(model->buffer, BUFFER_BYTES);
+        uint32_t count = 0;
+        if (mr_encode_message(model->encoders[i], message, &buffer, records, &count, ret_error) ==
+            MR_OK) {
+            check_records(model, &buffer, records, count, true, true);
+        }
     }
     return MR_OK;
 }

@@ -101,8 +101,11 @@ MUTANTS = [
            "mr_type_unavailable(out, planned->form, encoder->options.unavailable_value);",
            'MR_BUFFER_LITERAL(out, "null");'),
     Mutant("a changed key leaves the old row", "src/encode/debezium.c",
-           "if (op == MR_OP_UPDATE && mr_key_changed(plan, change)) {",
-           "if (op == MR_OP_UPDATE && mr_key_changed(plan, change) && false) {"),
+           "if (told.op == MR_OP_UPDATE && mr_key_changed(plan, change)) {",
+           "if (told.op == MR_OP_UPDATE && mr_key_changed(plan, change) && false) {"),
+    Mutant("a copied CloudEvent keeps the id that another may have", "src/encode/oversize.c",
+           "mr_cloud_set_position(record);", "(void)mr_cloud_set_position;",
+           "test_formats.py::test_cloudevents"),
     Mutant("the primary key although the identity is another", "src/source/relation_cache.c",
            "        if (view->columns[i].in_identity) {\n            columns[view->key_count++] = i;",
            "        if (view->columns[i].in_identity && view->identity != MR_IDENTITY_INDEX) {\n"
