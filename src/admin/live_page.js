@@ -249,6 +249,22 @@ function drawStages(status) {
   say(byId('bottleneck'), MEANING[status.bottleneck] + ' Times are the median of this run.');
 }
 
+/* While existing rows are copied, and of a copy that was broken off. */
+function drawCopy(status) {
+  const copy = status.snapshot;
+  byId('copy-section').hidden = copy.state === 'none' || copy.state === 'done';
+  if (byId('copy-section').hidden) return;
+  figures('copy', [
+    ['copied', `${copy.percent} %`],
+    ['tables', `${text.count(copy.tables_done)} of ${text.count(copy.tables)}`, 'millrace_snapshot_tables_done', copy.tables_done],
+    ['rows', `${text.count(copy.rows)}, ${text.count(copy.rows_per_second)} a second`, 'millrace_snapshot_rows', copy.rows],
+    ['time left', known(copy.seconds_left) ? text.seconds(copy.seconds_left) : copy.state === 'running' ? '–' : 'broken off'],
+    copy.slot_is_short && ['slot', 'lost before the copy is done', null, null, 'bad'],
+    ...copy.progress.filter((table) => table.state === 'read').slice(0, 8).map((table) =>
+      [table.table, `${table.percent} %, ${text.count(table.rows)} rows`]),
+  ]);
+}
+
 function drawFigures(status) {
   const totals = status.totals, slot = status.slot, pool = status.pool;
   figures('totals', [
@@ -461,7 +477,7 @@ async function turn() {
       [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
     if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all anew with the next turn
     takeRows(history);
-    for (const draw of [drawHeader, drawStages, drawFigures, drawTables, drawPartitions, drawOptions, drawEvents, drawLinks, drawFlame]) draw(status);
+    for (const draw of [drawHeader, drawStages, drawFigures, drawCopy, drawTables, drawPartitions, drawOptions, drawEvents, drawLinks, drawFlame]) draw(status);
     drawStrip();
     drawCharts();
     lostAt = null;

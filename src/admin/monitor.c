@@ -41,6 +41,9 @@ static int64_t wall_ms(void)
     return mr_wall_ns() / 1000000;
 }
 
+/* A warning that nobody has heeded comes again. */
+#define SHORT_TOLD_NS (INT64_C(300) * 1000000000)
+
 /* ---- log records ---- */
 
 static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
@@ -255,6 +258,37 @@ static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapsho
     now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
 }
 
+bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot)
+{
+    return copy->state == MR_COPY_RUNNING && slot->known && slot->has_limit &&
+           isfinite(slot->forecast_seconds) && isfinite(copy->seconds_left) &&
+           slot->forecast_seconds < copy->seconds_left;
+}
+
+/* While rows are copied nothing is confirmed, and the slot retains all WAL. */
+static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                         int64_t now_ns)
+{
+    const struct mr_copy_stats *copy = &now->pipeline.copy;
+    now->copied_count =
+        copy->state == MR_COPY_IDLE
+            ? 0
+            : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied, MR_MONITOR_COPIED);
+    now->slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
+    if (now->slot_is_short &&
+        (monitor->short_told_ns == 0 || now_ns - monitor->short_told_ns > SHORT_TOLD_NS)) {
+        monitor->short_told_ns = now_ns;
+        mr_log(MR_LOG_WARN, "snapshot_wal",
+               "at this rate the slot is lost before existing rows are copied: raise "
+               "max_slot_wal_keep_size (ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT "
+               "pg_reload_conf()), or set it to -1 until the copy is done",
+               MR_LOG_INT("slot_seconds_left", now->slot.forecast_seconds),
+               MR_LOG_INT("copy_seconds_left", copy->seconds_left),
+               MR_LOG_INT("retained_bytes", now->slot.retained_bytes),
+               MR_LOG_INT("safe_bytes", now->slot.safe_bytes));
+    }
+}
+
 void mr_monitor_look(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *now = monitor->now;
@@ -270,6 +304,7 @@ void mr_monitor_look(struct mr_monitor *monitor)
     look_at_state(monitor, now, now_ns);
     look_at_lag(monitor, now, now_ns);
     look_for_stall(monitor, now, now_ns);
+    look_at_copy(monitor, now, now_ns);
     mr_process_read(&now->process);
     const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
     mr_histogram_read(&meter->flush, &now->flush);

@@ -67,6 +67,8 @@ struct mr_monitor_event {
     char about[MR_MONITOR_TEXT_MAX]; /* the fields, cut: "topic shop.public.orders, partitions 3" */
 };
 
+enum { MR_MONITOR_COPIED = 64 }; /* tables whose rows are copied that are told of at once */
+
 /* All that /status, /readyz and the live page need, of one moment. */
 struct mr_monitor_snapshot {
     int64_t time_ms;
@@ -99,6 +101,10 @@ struct mr_monitor_snapshot {
 
     struct mr_monitor_event events[MR_MONITOR_EVENTS]; /* oldest first */
     uint32_t event_count;
+
+    struct mr_copy_table_stats copied[MR_MONITOR_COPIED]; /* those under way first */
+    uint32_t copied_count;
+    bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */
 };
 
 struct mr_monitor_options {

@@ -46,12 +46,16 @@ struct mr_monitor {
     int64_t commit_confirmed_ns; /* and when it was first seen to be that */
     uint64_t acked;              /* count of acknowledgements last seen to move, */
     int64_t acked_ns;            /* and when */
+    int64_t short_told_ns;       /* when it was told that the slot is short; 0: it was not */
     double write_seconds;
     size_t text_size; /* of the last /metrics */
 };
 
 /* Reads everything into `monitor->now`. With the lock. */
 void mr_monitor_look(struct mr_monitor *monitor);
+
+/* Whether the slot is lost, by its forecast, before the copy is done by its own. */
+bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
 
 /* The text of /metrics from a snapshot. */
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,

@@ -110,6 +110,21 @@ static void expose_partitions(struct mr_exposition *out, const struct mr_sink_vi
     }
 }
 
+/* Of the tables under way: as many label sets as threads, or a few more. */
+static void expose_copied(struct mr_exposition *out, const struct mr_monitor_snapshot *now,
+                          enum mr_metric_id id)
+{
+    mr_expose_begin(out, id);
+    for (uint32_t i = 0; i < now->copied_count; i++) {
+        const struct mr_copy_table_stats *table = &now->copied[i];
+        if (table->state == MR_COPY_TABLE_READ) {
+            const char *labels[] = {table->table};
+            mr_expose_u64(out, labels,
+                          id == MR_METRIC_SNAPSHOT_TABLE_BYTES ? table->bytes : table->bytes_total);
+        }
+    }
+}
+
 static void expose_copy(struct mr_exposition *out, const struct mr_monitor_snapshot *now)
 {
     const struct mr_copy_stats *copy = &now->pipeline.copy;
@@ -119,6 +134,12 @@ static void expose_copy(struct mr_exposition *out, const struct mr_monitor_snaps
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS, copy->rows);
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS_ESTIMATED, copy->rows_estimated);
     mr_expose_one_f64(out, MR_METRIC_SNAPSHOT_SECONDS, copy->seconds);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_BYTES, copy->bytes);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_BYTES_ESTIMATED, copy->bytes_total);
+    mr_expose_one_f64(out, MR_METRIC_SNAPSHOT_SECONDS_LEFT, copy->seconds_left);
+    mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_SLOT_IS_SHORT, now->slot_is_short);
+    expose_copied(out, now, MR_METRIC_SNAPSHOT_TABLE_BYTES);
+    expose_copied(out, now, MR_METRIC_SNAPSHOT_TABLE_BYTES_ESTIMATED);
 }
 
 static void expose_in_flight(struct mr_exposition *out, const struct mr_monitor_snapshot *now)

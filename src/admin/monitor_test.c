@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admin/monitor_internal.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "pipeline/pipeline_internal.h"
@@ -281,6 +282,28 @@ static void test_memory_is_logged_from_time_to_time(void **state)
     mr_monitor_free(monitor);
 }
 
+static void test_slot_that_is_lost_before_the_copy_is_done(void **state)
+{
+    (void)state;
+    struct mr_copy_stats copy = {.state = MR_COPY_RUNNING, .seconds_left = 600};
+    struct mr_slot_view slot = {.known = true, .has_limit = true, .forecast_seconds = 599};
+    assert_true(mr_monitor_slot_is_short(&copy, &slot));
+    slot.forecast_seconds = 600;
+    assert_false(mr_monitor_slot_is_short(&copy, &slot));
+    slot.forecast_seconds = INFINITY;
+    assert_false(mr_monitor_slot_is_short(&copy, &slot));
+    slot.forecast_seconds = 0; /* it is lost at the next checkpoint */
+    assert_true(mr_monitor_slot_is_short(&copy, &slot));
+    copy.seconds_left = NAN;
+    assert_false(mr_monitor_slot_is_short(&copy, &slot));
+    copy.seconds_left = 600;
+    slot.has_limit = false;
+    assert_false(mr_monitor_slot_is_short(&copy, &slot));
+    slot.has_limit = true;
+    copy.state = MR_COPY_DONE;
+    assert_false(mr_monitor_slot_is_short(&copy, &slot));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_memory_is_logged_from_time_to_time, setup, teardown),
         cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on, setup,
                                         teardown),
+        cmocka_unit_test(test_slot_that_is_lost_before_the_copy_is_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

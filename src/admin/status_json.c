@@ -90,8 +90,32 @@ static void add_totals(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     }
 }
 
-static void add_copy(cJSON *root, const struct mr_copy_stats *copy)
+static void add_copied(cJSON *copy, const struct mr_monitor_snapshot *snapshot)
 {
+    static const char *const states[] = {[MR_COPY_TABLE_WAITS] = "waits",
+                                         [MR_COPY_TABLE_READ] = "read",
+                                         [MR_COPY_TABLE_DONE] = "done"};
+    cJSON *tables = cJSON_AddArrayToObject(copy, "progress");
+    for (uint32_t i = 0; i < snapshot->copied_count; i++) {
+        const struct mr_copy_table_stats *table = &snapshot->copied[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "table", table->table);
+        cJSON_AddStringToObject(item, "state", states[table->state]);
+        add_count(item, "rows", table->rows);
+        add_count(item, "rows_estimated", table->rows_estimated);
+        add_count(item, "bytes", table->bytes);
+        add_count(item, "bytes_total", table->bytes_total);
+        add_count(item, "percent", mr_copy_percent(table->bytes, table->bytes_total));
+        add_number(item, "rows_per_second",
+                   table->seconds > 0 ? (double)table->rows / table->seconds : 0);
+        add_number(item, "seconds_left", table->seconds_left);
+        cJSON_AddItemToArray(tables, item);
+    }
+}
+
+static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
+{
+    const struct mr_copy_stats *copy = &snapshot->pipeline.copy;
     cJSON *item = cJSON_AddObjectToObject(root, "snapshot");
     cJSON_AddStringToObject(item, "state", mr_copy_state_name(copy->state));
     add_count(item, "tables", copy->tables);
@@ -102,10 +126,11 @@ static void add_copy(cJSON *root, const struct mr_copy_stats *copy)
     add_count(item, "bytes_total", copy->bytes_total);
     add_number(item, "seconds", copy->seconds);
     double rate = copy->seconds > 0 ? (double)copy->rows / copy->seconds : 0;
-    double left = (double)copy->rows_estimated - (double)copy->rows;
-    bool known = copy->state == MR_COPY_RUNNING && rate > 0 && left > 0;
+    add_count(item, "percent", mr_copy_percent(copy->bytes, copy->bytes_total));
     add_number(item, "rows_per_second", rate);
-    add_number(item, "seconds_left", known ? left / rate : 0);
+    add_number(item, "seconds_left", copy->seconds_left);
+    cJSON_AddBoolToObject(item, "slot_is_short", snapshot->slot_is_short);
+    add_copied(item, snapshot);
 }
 
 static void add_in_flight(cJSON *root, const struct mr_monitor_snapshot *snapshot)
@@ -300,7 +325,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_rates(root, &snapshot->rates);
     add_in_flight(root, snapshot);
     add_totals(root, snapshot);
-    add_copy(root, &snapshot->pipeline.copy);
+    add_copy(root, snapshot);
     add_slot(root, pages, &snapshot->slot);
     add_tables(root, snapshot, tables_max);
     add_events(root, snapshot);

@@ -17,6 +17,7 @@ enum {
     ROWS_DEFAULT = 24,
     TABLES_MIN = 3,
     EVENTS_SHOWN = 3,
+    COPIED_SHOWN = 3,
     TABLES_MAX = 200,
 };
 
@@ -117,6 +118,47 @@ static void print_slot(const cJSON *status, FILE *to)
             mr_show_bytes(mr_show_number(mr_show_at(slot, "retained_bytes", NULL))).bytes,
             isfinite(forecast) ? "  lost in " : "",
             isfinite(forecast) ? mr_show_seconds(forecast).bytes : "");
+}
+
+static void print_bar(const char *name, double percent, FILE *to)
+{
+    enum { WIDTH = 30 };
+    fprintf(to, "%-26.26s [", name);
+    for (int i = 0; i < WIDTH; i++) {
+        fputs(i < (int)(percent / 100 * WIDTH) ? "█" : "░", to);
+    }
+    fprintf(to, "] %3.0f %%", percent);
+}
+
+/* Existing rows, while they are copied, and a line for each of the first tables under way. Returns how many lines. */
+static unsigned print_copy(const cJSON *status, FILE *to)
+{
+    const cJSON *copy = mr_show_at(status, "snapshot", NULL);
+    if (strcmp(mr_show_word(mr_show_at(copy, "state", NULL)), "running") != 0) {
+        return 0;
+    }
+    print_bar("existing rows", mr_show_number(mr_show_at(copy, "percent", NULL)), to);
+    fprintf(to, "  %s of %s tables  %s rows/s  left %s%s\n",
+            mr_show_count(mr_show_number(mr_show_at(copy, "tables_done", NULL))).bytes,
+            mr_show_count(mr_show_number(mr_show_at(copy, "tables", NULL))).bytes,
+            mr_show_count(mr_show_number(mr_show_at(copy, "rows_per_second", NULL))).bytes,
+            mr_show_seconds(mr_show_number(mr_show_at(copy, "seconds_left", NULL))).bytes,
+            cJSON_IsTrue(mr_show_at(copy, "slot_is_short", NULL)) ? "  THE SLOT IS LOST BEFORE"
+                                                                  : "");
+    unsigned lines = 1;
+    const cJSON *table;
+    cJSON_ArrayForEach(table, mr_show_at(copy, "progress", NULL))
+    {
+        bool is_read = strcmp(mr_show_word(mr_show_at(table, "state", NULL)), "read") == 0;
+        if (is_read && lines <= COPIED_SHOWN) {
+            print_bar(mr_show_word(mr_show_at(table, "table", NULL)),
+                      mr_show_number(mr_show_at(table, "percent", NULL)), to);
+            fprintf(to, "  %s rows\n",
+                    mr_show_count(mr_show_number(mr_show_at(table, "rows", NULL))).bytes);
+            lines++;
+        }
+    }
+    return lines;
 }
 
 static uint64_t changes_of(const cJSON *table)
@@ -241,8 +283,9 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     print_history(history, "not confirmed", "lag_bytes", mr_show_bytes, to);
     print_history(history, "memory", "resident_bytes", mr_show_bytes, to);
     print_slot(status, to);
+    unsigned copied = print_copy(status, to);
     /* Above the tables 12 lines and their heading, below them events and hint, and two lines between. */
-    unsigned others = 13 + EVENTS_SHOWN + 1 + 2;
+    unsigned others = copied + 13 + EVENTS_SHOWN + 1 + 2;
     unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
     fputc('\n', to);
     print_tables(top, status, room, to);

@@ -1,5 +1,6 @@
 #include "pipeline/copy.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,9 +207,38 @@ static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
            MR_LOG_INT("ms", (mr_monotonic_ns() - begun_ns) / 1000000));
 }
 
+/* How far a piece is, told now and then: a line that all workers write to is not for each row. */
+struct telling {
+    uint64_t rows;       /* not told yet */
+    uint64_t bytes;      /* told */
+    uint32_t page;       /* that it begins with, */
+    uint64_t page_bytes; /* 0: only its end is known */
+};
+
+static void tell_piece(struct worker *worker, const struct mr_copy_piece *piece,
+                       struct telling *telling, uint64_t bytes)
+{
+    struct copying *copying = worker->copying;
+    bytes = bytes > piece->bytes ? piece->bytes : bytes;
+    uint64_t more = bytes > telling->bytes ? bytes - telling->bytes : 0;
+    mr_copy_plan_told(copying->plan, piece->table, telling->rows, more);
+    atomic_fetch_add_explicit(&copying->pipeline->copy.bytes, more, memory_order_relaxed);
+    telling->rows = 0;
+    telling->bytes += more;
+}
+
+static void note_row(struct worker *worker, const struct mr_copy_piece *piece,
+                     struct telling *telling, uint64_t place)
+{
+    if (MR_UNLIKELY(++telling->rows == CLOCK_ROWS)) {
+        uint64_t pages = (place >> 16) - telling->page;
+        tell_piece(worker, piece, telling, place == 0 ? 0 : pages * telling->page_bytes);
+    }
+}
+
 /* Reads a piece to its end; its last row stays held. */
 static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *piece,
-                            uint64_t *ret_rows, struct mr_error *ret_error)
+                            struct telling *telling, uint64_t *ret_rows, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
     struct mr_source *source = copying->pipeline->source;
@@ -237,6 +267,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         worker->held_piece = worker->piece;
         worker->held_place = place;
         worker->has_held = true;
+        note_row(worker, piece, telling, place);
         ++*ret_rows;
     }
 }
@@ -245,19 +276,22 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
                             struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
-    const struct mr_relation *relation = copying->copy->tables[piece->table].relation;
+    const struct mr_copy_table *table = &copying->copy->tables[piece->table];
+    const struct mr_relation *relation = table->relation;
+    struct telling telling = {.page = (uint32_t)(piece->range.after >> 16),
+                              .page_bytes = table->pages == 0 ? 0 : table->bytes / table->pages};
     mr_thread_table(relation->schema, relation->table);
     uint64_t rows = 0;
     worker->piece++;
     worker->in_piece = true;
-    mr_status status = read_piece(worker, piece, &rows, ret_error);
+    mr_status status = read_piece(worker, piece, &telling, &rows, ret_error);
     mr_thread_table(NULL, NULL);
     MR_TRY(status);
     worker->in_piece = false;
     if (!worker->has_held) {
         worker->lane->coming = worker->lane->copied = read_so_far(worker, 0);
     }
-    atomic_fetch_add(&copying->pipeline->copy.bytes, piece->bytes);
+    tell_piece(worker, piece, &telling, piece->bytes);
     uint64_t table_rows;
     if (mr_copy_plan_piece_read(copying->plan, piece->table, rows, &table_rows)) {
         tell_table(copying, piece->table, table_rows);
@@ -396,17 +430,24 @@ static void forget_tables(struct copying *copying)
 
 static void tell_progress(struct copying *copying, int64_t now_ns)
 {
-    struct mr_copy_progress *progress = &copying->pipeline->copy;
     if (now_ns - copying->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
         return;
     }
     copying->told_ns = now_ns;
-    mr_log(MR_LOG_INFO, "snapshot_progress", "copying existing rows",
-           MR_LOG_INT("tables", atomic_load(&progress->tables)),
-           MR_LOG_INT("tables_done", atomic_load(&progress->tables_done)),
-           MR_LOG_INT("rows", mr_pipeline_stats(copying->pipeline).copy.rows),
-           MR_LOG_INT("rows_estimated", atomic_load(&progress->rows_estimated)),
-           MR_LOG_INT("seconds", (now_ns - copying->begun_ns) / 1000000000));
+    struct mr_copy_stats stats = mr_pipeline_stats(copying->pipeline).copy;
+    struct mr_copy_table_stats table = {.table = ""};
+    mr_copy_plan_progress(copying->plan, &table, 1);
+    mr_log(
+        MR_LOG_INFO, "snapshot_progress", "copying existing rows",
+        MR_LOG_INT("percent", mr_copy_percent(stats.bytes, stats.bytes_total)),
+        MR_LOG_INT("seconds_left", isnan(stats.seconds_left) ? -1 : stats.seconds_left),
+        MR_LOG_INT("tables", stats.tables), MR_LOG_INT("tables_done", stats.tables_done),
+        MR_LOG_INT("rows", stats.rows), MR_LOG_INT("rows_estimated", stats.rows_estimated),
+        MR_LOG_INT("rows_per_second", stats.seconds > 0 ? (double)stats.rows / stats.seconds : 0),
+        MR_LOG_INT("bytes", stats.bytes), MR_LOG_INT("bytes_total", stats.bytes_total),
+        MR_LOG_STR("table", table.table),
+        MR_LOG_INT("table_percent", mr_copy_percent(table.bytes, table.bytes_total)),
+        MR_LOG_INT("seconds", stats.seconds));
 }
 
 /* The session has ended, or the thread is to stop: nothing of the attempt counts any more. */
@@ -576,6 +617,7 @@ static void begin_progress(struct copying *copying)
     atomic_store(&progress->tables_done, copy->table_count - left);
     atomic_store(&progress->rows_before, mr_pipeline_copied(copying->pipeline) - earlier);
     atomic_store(&progress->bytes, bytes > bytes_left ? bytes - bytes_left : 0);
+    atomic_store(&progress->bytes_before, atomic_load(&progress->bytes));
     atomic_store(&progress->rows_estimated, rows);
     atomic_store(&progress->bytes_total, bytes);
     atomic_store(&progress->begun_ns, copying->begun_ns);

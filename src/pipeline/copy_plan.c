@@ -1,5 +1,7 @@
 #include "pipeline/copy_plan.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -61,6 +63,30 @@ static void begin_state(struct mr_copy_stored *state, const struct mr_copy *copy
     }
 }
 
+static uint64_t piece_bytes(const struct mr_copy_table *of, const struct mr_copy_range *range)
+{
+    if (of->pages == 0) {
+        return of->bytes;
+    }
+    uint32_t first = (uint32_t)(range->after >> 16);
+    uint32_t end = range->end == MR_COPY_NO_END ? of->pages : range->end;
+    return end <= first ? 0 : of->bytes / of->pages * (end - first);
+}
+
+/* Who is not in the plan, or done by an earlier attempt, is read to its end. */
+static void describe_tables(struct mr_copy_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct mr_copy_table *of = &plan->copy->tables[i];
+        struct mr_plan_table *table = &plan->tables[i];
+        snprintf(table->name, sizeof(table->name), "%s.%s", of->relation->schema,
+                 of->relation->table);
+        table->bytes = table->bytes_before = of->bytes;
+        table->rows_estimated = of->rows;
+        atomic_store(&table->bytes_read, of->bytes);
+    }
+}
+
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
                                       uint32_t workers)
 {
@@ -69,6 +95,7 @@ struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *orde
     plan->order = order;
     plan->table_count = copy->table_count;
     plan->tables = MR_NEW_ARRAY(struct mr_plan_table, copy->table_count);
+    describe_tables(plan);
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_copy_table *of = &copy->tables[order[i]];
         struct mr_plan_table *table = &plan->tables[order[i]];
@@ -81,6 +108,12 @@ struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *orde
                    copy->resumed == NULL ? NULL : mr_copy_stored_part(copy->resumed, of->oid),
                    workers);
         order[plan->count++] = order[i];
+        uint64_t left = 0;
+        for (uint32_t piece = 0; piece < table->pieces; piece++) {
+            left += piece_bytes(of, &table->ranges[piece]);
+        }
+        table->bytes_before = of->bytes > left ? of->bytes - left : 0;
+        atomic_store(&table->bytes_read, table->bytes_before);
     }
     begin_state(&plan->state, copy);
     pthread_mutex_init(&plan->lock, NULL);
@@ -111,16 +144,6 @@ void mr_copy_plan_free(struct mr_copy_plan *plan)
     free(plan->order);
     free(plan->state.done);
     free(plan);
-}
-
-static uint64_t piece_bytes(const struct mr_copy_table *of, const struct mr_copy_range *range)
-{
-    if (of->pages == 0) {
-        return of->bytes;
-    }
-    uint32_t first = (uint32_t)(range->after >> 16);
-    uint32_t end = range->end == MR_COPY_NO_END ? of->pages : range->end;
-    return end <= first ? 0 : of->bytes / of->pages * (end - first);
 }
 
 uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_bytes)
@@ -258,6 +281,65 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
     return state;
 }
 
+/* ---- for whoever looks ---- */
+
+void mr_copy_plan_told(struct mr_copy_plan *plan, uint32_t index, uint64_t rows, uint64_t bytes)
+{
+    struct mr_plan_table *table = &plan->tables[index];
+    atomic_fetch_add_explicit(&table->rows_read, rows, memory_order_relaxed);
+    atomic_fetch_add_explicit(&table->bytes_read, bytes, memory_order_relaxed);
+}
+
+double mr_copy_seconds_left(uint64_t done, uint64_t before, uint64_t total, double seconds)
+{
+    bool known = done > before && seconds > 0;
+    return !known          ? NAN
+           : total <= done ? 0
+                           : (double)(total - done) / (double)(done - before) * seconds;
+}
+
+static struct mr_copy_table_stats table_stats(const struct mr_plan_table *table)
+{
+    int64_t begun_ns = atomic_load(&table->begun_ns);
+    int64_t ended_ns = atomic_load(&table->ended_ns);
+    bool is_left = table->pieces > 0 && ended_ns == 0;
+    struct mr_copy_table_stats stats = {
+        .state = !is_left        ? MR_COPY_TABLE_DONE
+                 : begun_ns != 0 ? MR_COPY_TABLE_READ
+                                 : MR_COPY_TABLE_WAITS,
+        .rows = atomic_load(&table->rows_read),
+        .rows_estimated = table->rows_estimated,
+        .bytes = atomic_load(&table->bytes_read),
+        .bytes_total = table->bytes,
+        .seconds_left = is_left ? NAN : 0,
+    };
+    memcpy(stats.table, table->name, sizeof(stats.table));
+    if (begun_ns != 0) {
+        stats.seconds = (double)((is_left ? mr_monotonic_ns() : ended_ns) - begun_ns) / 1e9;
+    }
+    if (stats.state == MR_COPY_TABLE_READ) {
+        stats.seconds_left =
+            mr_copy_seconds_left(stats.bytes, table->bytes_before, table->bytes, stats.seconds);
+    }
+    return stats;
+}
+
+uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
+                               struct mr_copy_table_stats *ret_tables, uint32_t capacity)
+{
+    static const int order[] = {MR_COPY_TABLE_READ, MR_COPY_TABLE_WAITS, MR_COPY_TABLE_DONE};
+    uint32_t count = 0;
+    for (size_t o = 0; o < MR_ARRAY_LEN(order); o++) {
+        for (uint32_t i = 0; i < plan->table_count && count < capacity; i++) {
+            struct mr_copy_table_stats stats = table_stats(&plan->tables[i]);
+            if ((int)stats.state == order[o]) {
+                ret_tables[count++] = stats;
+            }
+        }
+    }
+    return count;
+}
+
 /* ---- marks ---- */
 
 void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table)
@@ -276,6 +358,9 @@ bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t index, uint64_t
     MR_ASSERT(table->unread > 0);
     table->row_count += rows;
     bool is_read = --table->unread == 0;
+    if (is_read) {
+        atomic_store(&table->ended_ns, mr_monotonic_ns());
+    }
     pthread_cond_broadcast(&plan->change);
     *ret_rows = table->row_count;
     pthread_mutex_unlock(&plan->rows);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "event/batch.h"
+#include "pipeline/pipeline.h"
 #include "source/source.h"
 
 struct mr_copy_piece {
@@ -34,8 +35,14 @@ struct mr_plan_table {
     uint32_t unread;  /* pieces that are not read to their end */
     uint32_t holders; /* workers that hold a row of it */
     uint64_t row_count;
-    _Atomic int64_t begun_ns;
+    _Atomic int64_t begun_ns, ended_ns;
     _Atomic bool began; /* its first row is with the sink, or on its way there */
+    /* For whoever looks; the plan outlives the copy. */
+    char name[MR_COPY_TABLE_NAME_SIZE];
+    _Atomic uint64_t rows_read,
+        bytes_read;        /* with those of earlier attempts, as far as they count */
+    uint64_t bytes_before; /* of these, what those have done */
+    uint64_t rows_estimated, bytes;
 };
 
 /* A lane's pieces that are not with the sink as a whole, in the order in which it took them. */
@@ -87,6 +94,16 @@ void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table);
 /* A piece is read to its end, and had so many rows; true: it was the last of the table, which had `*ret_rows`. */
 bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t table, uint64_t rows,
                              uint64_t *ret_rows);
+
+/* So many more rows were read, and about so many bytes of the table's file. Any worker. */
+void mr_copy_plan_told(struct mr_copy_plan *plan, uint32_t table, uint64_t rows, uint64_t bytes);
+
+/* By the rate so far; NaN: there is none yet. */
+double mr_copy_seconds_left(uint64_t done, uint64_t before, uint64_t total, double seconds);
+
+/* How far tables are: those under way first, then those that wait, then the others. Returns how many. */
+uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
+                               struct mr_copy_table_stats *ret_tables, uint32_t capacity);
 
 /* For the next three the caller has `rows` locked. Waits a moment for what others read; true: they don't matter any more,
  * the mark of the row that the caller holds is known. */

@@ -8,11 +8,20 @@
 
 #include "pipeline/copy_plan.h"
 
+static char schema[] = "public", name[] = "t";
+static const struct mr_relation relation = {.schema = schema, .table = name};
+
 /* A table of a thousand pages, a small one and an empty one. */
 static const struct mr_copy_table tables[] = {
-    {.oid = 30, .filenode = 31, .pages = 1000, .bytes = 1000 * 8192, .may_resume = true},
-    {.oid = 20, .filenode = 21, .pages = 1, .bytes = 8192},
-    {.oid = 10, .filenode = 11},
+    {.relation = &relation,
+     .oid = 30,
+     .filenode = 31,
+     .pages = 1000,
+     .bytes = 1000 * 8192,
+     .rows = 5000,
+     .may_resume = true},
+    {.relation = &relation, .oid = 20, .filenode = 21, .pages = 1, .bytes = 8192},
+    {.relation = &relation, .oid = 10, .filenode = 11},
 };
 
 static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy_stored *resumed,
@@ -149,12 +158,60 @@ static void test_a_new_file_is_read_from_its_beginning(void **state)
     mr_copy_plan_free(plan);
 }
 
+/* What is under way comes first, then what waits, then what is done; an earlier attempt's part counts as read, but not for the
+ * rate. */
+static void test_progress_of_each_table(void **state)
+{
+    (void)state;
+    struct mr_copy_range left[] = {{.after = mr_copy_place(600, 7), .end = MR_COPY_NO_END}};
+    struct mr_copy_part part = {.oid = 30, .filenode = 31, .ranges = left, .range_count = 1};
+    uint32_t done[] = {10};
+    struct mr_copy_stored resumed = {
+        .lsn = 100, .attempt = 1, .done = done, .done_count = 1, .parts = &part, .part_count = 1};
+    struct mr_copy copy;
+    struct mr_copy_plan *plan = make_plan(&copy, &resumed, 1);
+    struct mr_copy_table_stats stats[4];
+    assert_int_equal(mr_copy_plan_progress(plan, stats, MR_ARRAY_LEN(stats)), 3);
+    assert_int_equal(stats[0].state, MR_COPY_TABLE_WAITS);
+    assert_int_equal(stats[0].bytes, 600 * 8192);
+    assert_int_equal(stats[1].state, MR_COPY_TABLE_WAITS);
+    assert_int_equal(stats[2].state, MR_COPY_TABLE_DONE);
+    assert_true(stats[2].seconds_left == 0);
+
+    struct mr_copy_piece piece;
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_int_equal(piece.bytes, 400 * 8192);
+    assert_int_equal(mr_copy_plan_progress(plan, stats, 1), 1);
+    assert_int_equal(stats[0].state, MR_COPY_TABLE_READ);
+    assert_true(stats[0].seconds_left != stats[0].seconds_left); /* nothing is read yet */
+    mr_copy_plan_told(plan, 0, 256, 100 * 8192);
+    mr_copy_plan_progress(plan, stats, 1);
+    assert_string_equal(stats[0].table, "public.t");
+    assert_int_equal(stats[0].rows, 256);
+    assert_int_equal(stats[0].rows_estimated, 5000);
+    assert_int_equal(mr_copy_percent(stats[0].bytes, stats[0].bytes_total), 70);
+    assert_true(stats[0].seconds_left >= 0);
+    assert_true(mr_copy_seconds_left(700, 600, 1000, 10) == 30);
+    assert_true(mr_copy_seconds_left(1100, 600, 1000, 10) == 0);
+
+    uint64_t rows;
+    mr_copy_plan_told(plan, 0, 44, 300 * 8192);
+    assert_true(mr_copy_plan_piece_read(plan, 0, 300, &rows));
+    assert_int_equal(mr_copy_plan_progress(plan, stats, MR_ARRAY_LEN(stats)), 3);
+    assert_int_equal(stats[0].state, MR_COPY_TABLE_WAITS); /* the next */
+    assert_int_equal(stats[1].state, MR_COPY_TABLE_DONE);
+    assert_int_equal(stats[1].rows, 300);
+    assert_int_equal(mr_copy_percent(stats[1].bytes, stats[1].bytes_total), 100);
+    mr_copy_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests_of_plans[] = {
         cmocka_unit_test(test_take_covers_each_table_once),
         cmocka_unit_test(test_state_says_what_is_left),
         cmocka_unit_test(test_a_new_file_is_read_from_its_beginning),
+        cmocka_unit_test(test_progress_of_each_table),
     };
     return cmocka_run_group_tests(tests_of_plans, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -247,7 +248,23 @@ static struct mr_copy_stats copy_stats(const struct mr_pipeline *pipeline)
     int64_t end_ns =
         stats.state == MR_COPY_RUNNING ? mr_monotonic_ns() : atomic_load(&progress->ended_ns);
     stats.seconds = (double)(end_ns - atomic_load(&progress->begun_ns)) / 1e9;
+    stats.seconds_left =
+        stats.state != MR_COPY_RUNNING
+            ? NAN
+            : mr_copy_seconds_left(stats.bytes, atomic_load(&progress->bytes_before),
+                                   stats.bytes_total, stats.seconds);
     return stats;
+}
+
+uint32_t mr_pipeline_copy_tables(struct mr_pipeline *pipeline,
+                                 struct mr_copy_table_stats *ret_tables, uint32_t capacity)
+{
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    uint32_t count = pipeline->copy_plan == NULL
+                         ? 0
+                         : mr_copy_plan_progress(pipeline->copy_plan, ret_tables, capacity);
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    return count;
 }
 
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)

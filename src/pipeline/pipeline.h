@@ -111,6 +111,25 @@ struct mr_copy_stats {
     uint64_t rows, rows_estimated;
     uint64_t bytes, bytes_total; /* of the tables' files; those of tables that are done */
     double seconds;              /* so far, or that it took */
+    double seconds_left;         /* by the rate of bytes; NaN: not known */
+};
+
+/* A part of all, in per cent; all of nothing is 100. */
+static inline uint32_t mr_copy_percent(uint64_t part, uint64_t all)
+{
+    return part >= all ? 100 : (uint32_t)(100.0 * (double)part / (double)all);
+}
+
+enum { MR_COPY_TABLE_NAME_SIZE = 2 * MR_IDENTIFIER_MAX + 2 };
+
+/* How far one table of a copy is. */
+struct mr_copy_table_stats {
+    char table[MR_COPY_TABLE_NAME_SIZE];
+    enum { MR_COPY_TABLE_WAITS, MR_COPY_TABLE_READ, MR_COPY_TABLE_DONE } state;
+    uint64_t rows, rows_estimated; /* of this attempt; 0: nobody has counted */
+    uint64_t bytes, bytes_total;   /* of its file */
+    double seconds;                /* since its first piece was taken */
+    double seconds_left;           /* NaN: not known */
 };
 
 /* A recent view for logs and the control plane. Any thread. */
@@ -154,6 +173,10 @@ struct mr_pipeline_stats {
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
+
+/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
+uint32_t mr_pipeline_copy_tables(struct mr_pipeline *pipeline,
+                                 struct mr_copy_table_stats *ret_tables, uint32_t capacity);
 
 /* Its histograms; they live as long as the pipeline. Any thread. */
 const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline);

@@ -23,7 +23,7 @@ struct mr_copy_progress {
     _Atomic int state; /* enum mr_copy_state */
     _Atomic uint32_t tables, tables_done;
     _Atomic uint64_t bytes, bytes_total, rows_estimated;
-    _Atomic uint64_t rows_before; /* of earlier attempts */
+    _Atomic uint64_t rows_before, bytes_before; /* of earlier attempts */
     _Atomic int64_t begun_ns, ended_ns;
 };
 
