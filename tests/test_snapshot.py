@@ -2,12 +2,13 @@
 gives the tables."""
 
 import json
+import subprocess
 import threading
 
 import psycopg
 import pytest
 
-from kit import check, connect, dsn, eventually
+from kit import BINARY, check, connect, dsn, eventually
 
 MODES = {"at-least-once": {}, "exactly-once": {"sink__kafka__delivery": '"exactly-once"'}}
 
@@ -332,6 +333,51 @@ def test_killed_and_started_again_while_others_write(database, millrace, topic, 
     assert stored.copy() is None
     process.start().streaming()  # and that was the last copy
     assert not process.log("snapshot_begun")
+    assert process.stop() == 0
+
+
+def top_of(process):
+    """A page of `millrace top`: what it draws until its hint."""
+    top = subprocess.Popen([BINARY, "top", "--address", process.address()], stdout=subprocess.PIPE, text=True,
+                           stdin=subprocess.DEVNULL)
+    try:
+        lines = []
+        while not lines or not lines[-1].startswith("q quit"):
+            lines.append(top.stdout.readline())
+            assert lines[-1], "top ended"
+        return "".join(lines)
+    finally:
+        top.kill()
+        top.stdout.close()
+        top.wait(30)
+
+
+def test_how_far_it_is(database, millrace):
+    """Of each table, in /status, /metrics and top, while one of them can't be read."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY); CREATE TABLE zz (id int PRIMARY KEY);"
+                 "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1); ANALYZE")
+    process = snapshot(millrace, ("t", "z", "zz"))
+    slot_of_a_copy(database, ("t", "z", "zz"))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+
+        def status():
+            return process.get("/status").json["snapshot"]
+        eventually(lambda: [t["state"] for t in status()["progress"]] == ["read", "waits", "done"], what="the first table's end")
+        now = status()
+        z, zz, t = now["progress"]
+        assert (z["table"], z["rows"], zz["table"], zz["percent"]) == ("public.z", 0, "public.zz", 100)
+        assert (t["table"], t["rows"], t["rows_estimated"], t["percent"], t["seconds_left"]) == ("public.t", 20000, 20000, 100, 0)
+        assert t["bytes"] == t["bytes_total"] and now["bytes_total"] - now["bytes"] == z["bytes_total"] == 8192
+        assert now["percent"] in range(90, 100) and now["seconds_left"] > 0 and not now["slot_is_short"]
+        body = process.get("/metrics").body
+        assert 'millrace_snapshot_table_bytes{table="public.z"} 0' in body and 'table_bytes{table="public.t"}' not in body
+        assert f"millrace_snapshot_bytes {now['bytes']}" in body and "millrace_snapshot_slot_is_short 0" in body
+        shown = top_of(process)
+        assert f"{now['percent']:3} %" in shown and "1 of 3 tables" in shown and "public.z" in shown and "░" in shown, shown
+    process.streaming()
+    assert status()["percent"] == 100 and "existing rows" not in top_of(process)
     assert process.stop() == 0
 
 

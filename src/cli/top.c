@@ -122,8 +122,8 @@ static void print_slot(const cJSON *status, FILE *to)
 
 static void print_bar(const char *name, double percent, FILE *to)
 {
-    enum { WIDTH = 30 };
-    fprintf(to, "%-26.26s [", name);
+    enum { WIDTH = 16 };
+    fprintf(to, "%-18.18s [", name);
     for (int i = 0; i < WIDTH; i++) {
         fputs(i < (int)(percent / 100 * WIDTH) ? "█" : "░", to);
     }
@@ -138,13 +138,13 @@ static unsigned print_copy(const cJSON *status, FILE *to)
         return 0;
     }
     print_bar("existing rows", mr_show_number(mr_show_at(copy, "percent", NULL)), to);
-    fprintf(to, "  %s of %s tables  %s rows/s  left %s%s\n",
+    fprintf(to, "  left %s%s  %s of %s tables  %s rows/s\n",
+            mr_show_seconds(mr_show_number(mr_show_at(copy, "seconds_left", NULL))).bytes,
+            cJSON_IsTrue(mr_show_at(copy, "slot_is_short", NULL)) ? ", the slot is lost before"
+                                                                  : "",
             mr_show_count(mr_show_number(mr_show_at(copy, "tables_done", NULL))).bytes,
             mr_show_count(mr_show_number(mr_show_at(copy, "tables", NULL))).bytes,
-            mr_show_count(mr_show_number(mr_show_at(copy, "rows_per_second", NULL))).bytes,
-            mr_show_seconds(mr_show_number(mr_show_at(copy, "seconds_left", NULL))).bytes,
-            cJSON_IsTrue(mr_show_at(copy, "slot_is_short", NULL)) ? "  THE SLOT IS LOST BEFORE"
-                                                                  : "");
+            mr_show_count(mr_show_number(mr_show_at(copy, "rows_per_second", NULL))).bytes);
     unsigned lines = 1;
     const cJSON *table;
     cJSON_ArrayForEach(table, mr_show_at(copy, "progress", NULL))
