@@ -47,6 +47,8 @@ static int ask(const struct mr_arguments *arguments, const struct mr_http_option
     }
     mr_status status = arguments->command == MR_COMMAND_PROFILE
                            ? mr_ask_profile(server, &arguments->profile, stdout, &error)
+                       : arguments->command == MR_COMMAND_SNAPSHOT
+                           ? mr_ask_snapshots(server, &arguments->snapshot, stdout, &error)
                        : arguments->command == MR_COMMAND_RELOAD
                            ? mr_ask_reload(server, arguments->dry_run, stdout, &error)
                            : mr_ask_status(server, stdout, &error);
@@ -114,6 +116,7 @@ int main(int argc, char **argv)
     case MR_COMMAND_HEALTH:
     case MR_COMMAND_PROFILE:
     case MR_COMMAND_RELOAD:
+    case MR_COMMAND_SNAPSHOT:
         return arguments.diff ? diff_command(&arguments) : ask_command(&arguments);
     default:
         return run_command(&arguments);

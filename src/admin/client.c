@@ -72,7 +72,7 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
     }
 }
 
-static mr_status ask(const struct mr_http_options *server, const char *path, bool posts,
+static mr_status ask(const struct mr_http_options *server, const char *path, const char *text,
                      long timeout_ms, char **ret_body, size_t *ret_len, long *ret_http_status,
                      struct mr_error *ret_error)
 {
@@ -83,8 +83,8 @@ static mr_status ask(const struct mr_http_options *server, const char *path, boo
     CURL *curl = curl_easy_init();
     MR_ASSERT(curl != NULL);
     set_up(curl, server, url, timeout_ms);
-    if (posts) {
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
+    if (text != NULL) {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
     }
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
@@ -114,11 +114,12 @@ mr_status mr_client_get(const struct mr_http_options *server, const char *path, 
                         char **ret_body, size_t *ret_len, long *ret_http_status,
                         struct mr_error *ret_error)
 {
-    return ask(server, path, false, timeout_ms, ret_body, ret_len, ret_http_status, ret_error);
+    return ask(server, path, NULL, timeout_ms, ret_body, ret_len, ret_http_status, ret_error);
 }
 
-mr_status mr_client_post(const struct mr_http_options *server, const char *path, long timeout_ms,
-                         char **ret_body, long *ret_http_status, struct mr_error *ret_error)
+mr_status mr_client_post(const struct mr_http_options *server, const char *path, const char *text,
+                         long timeout_ms, char **ret_body, long *ret_http_status,
+                         struct mr_error *ret_error)
 {
-    return ask(server, path, true, timeout_ms, ret_body, NULL, ret_http_status, ret_error);
+    return ask(server, path, text, timeout_ms, ret_body, NULL, ret_http_status, ret_error);
 }

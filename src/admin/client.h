@@ -11,8 +11,9 @@ mr_status mr_client_get(const struct mr_http_options *server, const char *path, 
                         char **ret_body, size_t *ret_len, long *ret_http_status,
                         struct mr_error *ret_error);
 
-/* The same with POST and nothing in it. */
-mr_status mr_client_post(const struct mr_http_options *server, const char *path, long timeout_ms,
-                         char **ret_body, long *ret_http_status, struct mr_error *ret_error);
+/* The same with POST, and `text` in it. */
+mr_status mr_client_post(const struct mr_http_options *server, const char *path, const char *text,
+                         long timeout_ms, char **ret_body, long *ret_http_status,
+                         struct mr_error *ret_error);
 
 #endif

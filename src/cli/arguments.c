@@ -59,6 +59,18 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
     case MR_CLI_DRY_RUN:
         ret->dry_run = true;
         break;
+    case MR_CLI_WHERE:
+        ret->snapshot.where = optarg;
+        break;
+    case MR_CLI_PAUSE:
+        ret->snapshot.pauses = true;
+        break;
+    case MR_CLI_RESUME:
+        ret->snapshot.resumes = true;
+        break;
+    case MR_CLI_STOP:
+        ret->snapshot.stops = true;
+        break;
     case MR_CLI_SECONDS:
         return parse_small(name, seconds);
     case MR_CLI_FREQUENCY:
@@ -156,6 +168,23 @@ static const char *next_operand(int argc, char **argv)
     return optind < argc ? argv[optind++] : NULL;
 }
 
+static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
+{
+    ret->tables = (const char *const *)&argv[optind];
+    ret->table_count = (uint32_t)(argc - optind);
+    bool pauses_too = ret->pauses + ret->resumes + ret->stops > 1 ||
+                      ((ret->pauses || ret->resumes) && ret->table_count > 0);
+    bool needless_where = ret->where != NULL && (ret->stops || ret->table_count == 0);
+    if (pauses_too || needless_where) {
+        fputs("millrace: snapshot wants tables (with --where CONDITION perhaps), or --pause, or "
+              "--resume, or "
+              "--stop with or without tables\n",
+              stderr);
+        return MR_ERR_USAGE;
+    }
+    return MR_OK;
+}
+
 static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
 {
     if (ret->command == MR_COMMAND_RECORD &&
@@ -176,6 +205,9 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
     }
     if (ret->command == MR_COMMAND_HELP || ret->command == MR_COMMAND_REFERENCE) {
         ret->topic = next_operand(argc, argv);
+    }
+    if (ret->command == MR_COMMAND_SNAPSHOT) {
+        return take_tables(argc, argv, &ret->snapshot);
     }
     if (optind < argc) {
         fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",

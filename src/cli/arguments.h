@@ -17,6 +17,7 @@ struct mr_arguments {
     const char *offset_path; /* NULL: none */
     struct mr_ask_profile profile;
     struct mr_record_options record;
+    struct mr_ask_snapshot snapshot;
     bool diff;
     const char *files[2]; /* what is compared, or converted */
 };

@@ -57,8 +57,8 @@ mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE
 {
     cJSON *taken = NULL;
     cJSON *answer = NULL;
-    MR_TRY(
-        mr_show_post(server, dry_run ? "/api/reload?dry_run=1" : "/api/reload", &taken, ret_error));
+    MR_TRY(mr_show_post(server, dry_run ? "/api/reload?dry_run=1" : "/api/reload", "", &taken,
+                        ret_error));
     double number = mr_show_number(mr_show_at(taken, "request", NULL));
     cJSON_Delete(taken);
     MR_TRY(await_outcome(server, number, &answer, ret_error));

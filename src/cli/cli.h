@@ -41,6 +41,18 @@ void mr_ask_top(const struct mr_http_options *server, FILE *to);
 mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE *to,
                         struct mr_error *ret_error);
 
+struct mr_ask_snapshot {
+    const char *const *tables; /* "schema.table", or "table" in public */
+    uint32_t table_count;
+    const char *where; /* NULL: all rows */
+    bool pauses, resumes, stops;
+};
+
+/* `millrace snapshot`: has a running millrace copy existing rows, waits until the tables were looked at, and prints how far all
+ * copies are. An error says which table is refused, and why. */
+mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
+                           FILE *to, struct mr_error *ret_error);
+
 enum mr_ask_profile_kind { MR_ASK_PROFILE_CPU, MR_ASK_PROFILE_HEAP };
 
 struct mr_ask_profile {

@@ -399,6 +399,11 @@ static void get_outcome(void *context, struct mr_http_request *request)
 
 /* ---- */
 
+bool mr_reload_is_closed(const struct mr_config *config)
+{
+    return config->http.username == NULL && !mr_address_is_local(&config->http.address);
+}
+
 struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeline *pipeline,
                                 struct mr_http *http, struct mr_pages *pages)
 {
@@ -406,7 +411,7 @@ struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeli
     reload->config = config;
     reload->pipeline = pipeline;
     reload->pages = pages;
-    reload->closed = config->http.username == NULL && !mr_address_is_local(&config->http.address);
+    reload->closed = mr_reload_is_closed(config);
     reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(reload->stop_fd >= 0);
     pthread_mutex_init(&reload->lock, NULL);

@@ -11,6 +11,9 @@ struct mr_reload;
 struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeline *pipeline,
                                 struct mr_http *http, struct mr_pages *pages);
 
+/* Others reach the server, and it has no password: it takes no commands. */
+bool mr_reload_is_closed(const struct mr_config *config);
+
 /* Asks for one; what comes of it the log says. Returns at once. Several at once are one: each reads the file after it was
  * asked for. Any thread. */
 void mr_reload_ask(struct mr_reload *reload);

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/confinement.h"
 #include "cli/reload.h"
+#include "cli/snapshot.h"
 #include "cli/versions.h"
 #include "profiler/profiling.h"
 
@@ -42,6 +43,7 @@ struct app {
     char *configuration; /* behind `pages`, as at the start */
     char *origins;
     struct mr_reload *reload;
+    struct mr_snapshot_routes snapshot;
 };
 
 /* The database's name is known once the source is open. */
@@ -275,6 +277,11 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     http_wire(app);
     app->reload = mr_reload_new(app->config, app->pipeline, app->http,
                                 app->http == NULL ? NULL : &app->pages);
+    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline,
+                                                .closed = mr_reload_is_closed(app->config)};
+    if (app->http != NULL) {
+        mr_snapshot_routes_add(app->http, &app->snapshot);
+    }
     struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),

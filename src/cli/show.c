@@ -13,13 +13,14 @@ enum {
     HTTP_OK = 200,
 };
 
-static mr_status ask_ok(const struct mr_http_options *server, const char *path, bool posts,
+static mr_status ask_ok(const struct mr_http_options *server, const char *path, const char *text,
                         char **ret_body, struct mr_error *ret_error)
 {
     long http_status = 0;
     char *body = NULL;
-    MR_TRY(posts ? mr_client_post(server, path, TIMEOUT_MS, &body, &http_status, ret_error)
-                 : mr_client_get(server, path, TIMEOUT_MS, &body, NULL, &http_status, ret_error));
+    MR_TRY(text != NULL
+               ? mr_client_post(server, path, text, TIMEOUT_MS, &body, &http_status, ret_error)
+               : mr_client_get(server, path, TIMEOUT_MS, &body, NULL, &http_status, ret_error));
     if (http_status == HTTP_OK) {
         *ret_body = body;
         return MR_OK;
@@ -32,11 +33,11 @@ static mr_status ask_ok(const struct mr_http_options *server, const char *path, 
                            : "");
 }
 
-static mr_status ask_object(const struct mr_http_options *server, const char *path, bool posts,
-                            cJSON **ret_object, struct mr_error *ret_error)
+static mr_status ask_object(const struct mr_http_options *server, const char *path,
+                            const char *text, cJSON **ret_object, struct mr_error *ret_error)
 {
     char *body = NULL;
-    MR_TRY(ask_ok(server, path, posts, &body, ret_error));
+    MR_TRY(ask_ok(server, path, text, &body, ret_error));
     cJSON *object = cJSON_Parse(body);
     free(body);
     if (object == NULL) {
@@ -50,13 +51,13 @@ static mr_status ask_object(const struct mr_http_options *server, const char *pa
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
                       struct mr_error *ret_error)
 {
-    return ask_object(server, path, false, ret_object, ret_error);
+    return ask_object(server, path, NULL, ret_object, ret_error);
 }
 
-mr_status mr_show_post(const struct mr_http_options *server, const char *path, cJSON **ret_object,
-                       struct mr_error *ret_error)
+mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
+                       cJSON **ret_object, struct mr_error *ret_error)
 {
-    return ask_object(server, path, true, ret_object, ret_error);
+    return ask_object(server, path, text, ret_object, ret_error);
 }
 
 const cJSON *mr_show_at(const cJSON *object, const char *first, const char *second)

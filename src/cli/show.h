@@ -10,9 +10,9 @@
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
                       struct mr_error *ret_error);
 
-/* The same with POST: it changes something. */
-mr_status mr_show_post(const struct mr_http_options *server, const char *path, cJSON **ret_object,
-                       struct mr_error *ret_error);
+/* The same with POST, and `text` in it: it changes something. */
+mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
+                       cJSON **ret_object, struct mr_error *ret_error);
 
 /* The member at a path of names ("lag", "bytes"), or NULL; the second name may be NULL. */
 const cJSON *mr_show_at(const cJSON *object, const char *first, const char *second);

@@ -33,6 +33,7 @@ const char *mr_mark_text(enum mr_copy_mark mark)
         [MR_COPY_ROW] = "true",
         [MR_COPY_LAST_IN_TABLE] = "last_in_data_collection",
         [MR_COPY_LAST] = "last",
+        [MR_COPY_INCREMENTAL] = "incremental",
     };
     return texts[mark];
 }

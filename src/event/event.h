@@ -49,6 +49,7 @@ enum mr_copy_mark {
     MR_COPY_ROW,
     MR_COPY_LAST_IN_TABLE,
     MR_COPY_LAST,
+    MR_COPY_INCREMENTAL, /* copied while the stream runs */
 };
 
 enum {

@@ -11,8 +11,8 @@
  * (heapam.c, XactLockTableWait; the same for a key in a unique index).
  *
  * Four moments: A, from which on the stream's transactions are noted; R, before the chunk is asked for, from which on the
- * stream's keys are noted; S; and p, when the stream has come to L, the WAL's end as read behind S. A row goes out at p,
- * between two transactions, unless the stream had its key between R and p.
+ * stream's keys are noted; S; and p, when the stream has come to L, the WAL's end as read behind S, or later: each row may have a
+ * p of its own. A row goes out at p, between two transactions, unless the stream had its key between R and p.
  *
  * That is right: its value is the row's in the stream at p, and none older.
  *   1. All of V is in the stream before p: S saw it, so its commit record lies before L.
@@ -86,11 +86,11 @@ enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
                                             const struct mr_chunk_snapshot *snapshot,
                                             mr_lsn wal_end);
 
-/* Its rows in their order, the first is 0. */
-void mr_chunk_window_add(struct mr_chunk_window *window, mr_slice key);
+/* Its rows in their order, the first is 0. False: it had the key already, so this is no table in the order of its key. */
+MR_MUST_USE bool mr_chunk_window_add(struct mr_chunk_window *window, mr_slice key);
 
-/* Between two transactions: the stream has come to `reached`. True at moment p: mr_chunk_window_goes_out tells of each row,
- * and mr_chunk_window_close is to follow before the stream goes on. */
+/* Between two transactions: the stream has come to `reached`. True from moment p on, as long as the chunk is good for anything:
+ * mr_chunk_window_goes_out tells of each row as of now. mr_chunk_window_close ends it. */
 bool mr_chunk_window_is_due(const struct mr_chunk_window *window, mr_lsn reached);
 
 /* What was judged good has become of no use: it is to be closed, and read again. */

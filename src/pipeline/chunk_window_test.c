@@ -289,7 +289,7 @@ static void judge(struct model *model)
     model->reader = verdict == MR_CHUNK_GOOD ? WAITS : IDLE;
     for (uint32_t i = 0; i < model->rows && verdict == MR_CHUNK_GOOD; i++) {
         char text[16];
-        mr_chunk_window_add(model->window, key_text(model->row_key[i], text));
+        assert_true(mr_chunk_window_add(model->window, key_text(model->row_key[i], text)));
     }
 }
 
@@ -438,7 +438,7 @@ static void test_other_columns(void **state)
     assert_int_equal(mr_chunk_window_judge(window, &snapshot, 100), MR_CHUNK_AGAIN);
     mr_chunk_window_open(window);
     assert_int_equal(mr_chunk_window_judge(window, &snapshot, 100), MR_CHUNK_GOOD);
-    mr_chunk_window_add(window, key_text(1, text));
+    assert_true(mr_chunk_window_add(window, key_text(1, text)));
     assert_false(mr_chunk_window_is_due(window, 99));
     assert_true(mr_chunk_window_is_due(window, 100));
     assert_false(mr_chunk_window_is_void(window));

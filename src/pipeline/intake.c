@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "pipeline/chunks.h"
 #include "pipeline/intake_internal.h"
 
 /* So many questions in a row at one position, each right behind our answer: the server shuts down and waits for a
@@ -13,6 +14,9 @@
 enum { STALLED_INTERVALS = 6 };
 /* At the end, a sink that is there has stored a position alone by then. */
 #define POSITION_PATIENCE_NS (INT64_C(1) * 1000000000)
+
+/* So long rows that are copied wait for a batch before the stream is looked at again. */
+#define COPY_WAIT_NS (INT64_C(5) * 1000000)
 
 static void publish_counts(struct mr_intake *intake)
 {
@@ -84,12 +88,25 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     return status;
 }
 
+/* While the pool is empty there is nothing to receive for either. */
+static void copy_round(struct mr_intake *intake)
+{
+    struct mr_chunks *chunks = intake->pipeline->chunks;
+    if (chunks == NULL || !mr_chunks_wanted(chunks) || intake->in_transaction) {
+        return;
+    }
+    if (mr_chunks_step(intake) == MR_FULL) {
+        mr_intake_wait_for_sink(intake, COPY_WAIT_NS);
+    }
+}
+
 static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
     intake->lane->round_ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
     mr_intake_send_position(intake, now_ns);
+    copy_round(intake);
     return receive_round(intake, ret_error);
 }
 
@@ -254,6 +271,9 @@ void *mr_intake_main(void *context)
     pipeline->intake = &intake;
     pipeline->source_status = run(&intake, &pipeline->source_error);
     mr_mailbox_close(&pipeline->mailbox);
+    if (pipeline->chunks != NULL) {
+        mr_chunks_rest(pipeline->chunks);
+    }
     if (mr_handshake_is_claimed(intake.state)) {
         mr_intake_disconnect(&intake, 0);
     }

@@ -1,6 +1,7 @@
 /* What the source calls: events become records of the batch at hand, and full batches go to the sink thread. */
 #include "base/clock.h"
 #include "base/thread.h"
+#include "pipeline/chunks.h"
 #include "pipeline/intake_internal.h"
 
 static mr_status append(struct mr_intake *intake, const struct mr_item *item,
@@ -179,10 +180,57 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_relation_end(intake->pipeline->chunks, relation);
+    }
     mr_encoder_forget(intake->lane->encoder, relation);
     if (intake->last_relation == relation) {
         intake->last_relation = NULL;
     }
+}
+
+/* ---- while existing rows are copied, besides ---- */
+
+static uint64_t records_made(const struct mr_intake *intake)
+{
+    const struct mr_lane *lane = intake->lane;
+    return atomic_load_explicit(&lane->records, memory_order_relaxed) +
+           (lane->filling == NULL ? 0 : lane->filling->record_count);
+}
+
+static mr_status on_change_watched(void *context, const struct mr_change *change,
+                                   struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    uint64_t before = records_made(intake);
+    MR_TRY(on_change(context, change, ret_error));
+    mr_chunks_change(intake->pipeline->chunks, change, records_made(intake) != before);
+    return MR_OK;
+}
+
+/* The moment between two transactions, however fast they come. */
+static mr_status on_begin_watched(void *context, const struct mr_transaction *transaction,
+                                  struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    MR_TRY(mr_chunks_step(intake));
+    return on_begin(context, transaction, ret_error);
+}
+
+static mr_status on_commit_watched(void *context, const struct mr_transaction *transaction,
+                                   struct mr_error *ret_error)
+{
+    const struct mr_intake *intake = context;
+    MR_TRY(on_commit(context, transaction, ret_error));
+    mr_chunks_commit(intake->pipeline->chunks, transaction);
+    return MR_OK;
+}
+
+void mr_intake_watch(struct mr_intake *intake, bool watches)
+{
+    intake->handler.change = watches ? on_change_watched : on_change;
+    intake->handler.begin = watches ? on_begin_watched : on_begin;
+    intake->handler.commit = watches ? on_commit_watched : on_commit;
 }
 
 static void on_first(void *context)

@@ -109,6 +109,9 @@ static inline bool mr_intake_has_records(const struct mr_intake *intake)
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
+/* From now on chunks.h is told of what the stream brings, or no more. Between two rounds. */
+void mr_intake_watch(struct mr_intake *intake, bool watches);
+
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 

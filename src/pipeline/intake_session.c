@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pipeline/chunks.h"
 #include "pipeline/intake_internal.h"
 
 static bool step(struct mr_intake *intake, enum mr_handshake_event event)
@@ -22,6 +23,9 @@ static void close_source(struct mr_intake *intake, int64_t deadline_ns)
 {
     struct mr_source *source = intake->pipeline->source;
     source->ops->close(source, deadline_ns);
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_interrupt(intake->pipeline->chunks);
+    }
     intake->in_transaction = false;
     intake->skipping = false;
     intake->appended_in_transaction = false;
@@ -52,6 +56,9 @@ void mr_intake_follow_session(struct mr_intake *intake)
     close_source(intake, 0); /* with the claim that an earlier session had */
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_begin_anew(intake->pipeline->chunks);
+    }
     intake->marked = 0;
     intake->carried = 0;
     intake->ends_rows = false;
@@ -221,6 +228,9 @@ void mr_intake_change_source(struct mr_intake *intake, const void *options)
     struct mr_source *source = intake->pipeline->source;
     if (mr_handshake_is_claimed(intake->state)) {
         mr_intake_disconnect(intake, 0);
+    }
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_rest(intake->pipeline->chunks);
     }
     source->ops->change(source, options);
 }

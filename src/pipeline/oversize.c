@@ -42,11 +42,17 @@ static size_t lowered(size_t from, size_t bytes)
     return from == 0 ? bytes : bytes / 4 * 3;
 }
 
+/* The upper bits are those of an attempt at a copy. */
+static bool is_copied(struct mr_position position)
+{
+    return position.ordinal >> MR_COPY_ROW_BITS != 0;
+}
+
 bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
                     mr_lsn confirmed)
 {
     forget_confirmed(list, confirmed);
-    if (refusal->position.ordinal >> MR_COPY_ROW_BITS != 0) { /* a copied row */
+    if (is_copied(refusal->position)) {
         bool is_first = list->copied_from == 0;
         list->copied_from = lowered(list->copied_from, refusal->bytes);
         return is_first;
@@ -113,7 +119,7 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
                             size_t bytes)
 {
     const struct mr_refused_list *list = &oversizer->refused;
-    if (oversizer->copies) {
+    if (oversizer->copies || is_copied(position)) {
         return list->copied_from != 0 && bytes >= list->copied_from ? list->copied_from : 0;
     }
     uint32_t at = find_refusal(list, position);
@@ -127,10 +133,10 @@ bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record
                           uint32_t count)
 {
     struct mr_refused_list *list = &oversizer->refused;
-    if (!oversizer->copies && records[0].position.commit_lsn > list->until) {
+    if (!oversizer->copies && !is_copied(records[0].position) &&
+        records[0].position.commit_lsn > list->until) {
         list->count = 0;
-        list->all_from = 0;
-        list->copied_from = 0;
+        list->all_from = 0; /* copied rows may come for as long as this session lasts */
         return false;
     }
     return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;

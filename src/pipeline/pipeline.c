@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "pipeline/chunks.h"
 #include "pipeline/memory.h"
 #include "pipeline/pipeline_internal.h"
 
@@ -93,6 +94,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);
+    pipeline->chunks = source->ops->chunks_new == NULL ? NULL : mr_chunks_new(pipeline);
     return pipeline;
 }
 
@@ -102,6 +104,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
         return;
     }
     MR_ASSERT(!pipeline->started);
+    mr_chunks_free(pipeline->chunks);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         if (i != MR_LANE_STREAM) {
             mr_encoder_free(pipeline->lanes[i].encoder);
@@ -171,6 +174,34 @@ mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *comma
 uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline)
 {
     return pipeline->options.shutdown_deadline_ms;
+}
+
+mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_copy_wish *wish,
+                                 uint64_t *ret_id, struct mr_error *ret_error)
+{
+    if (pipeline->chunks == NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, "this source has no existing rows");
+    }
+    return mr_chunks_ask(pipeline->chunks, wish, ret_id, ret_error);
+}
+
+uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table)
+{
+    return pipeline->chunks == NULL ? 0 : mr_chunks_stop(pipeline->chunks, schema, table);
+}
+
+void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
+{
+    if (pipeline->chunks != NULL) {
+        mr_chunks_pause(pipeline->chunks, pauses);
+    }
+}
+
+uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
+                                   uint32_t max, bool *ret_paused)
+{
+    *ret_paused = false;
+    return pipeline->chunks == NULL ? 0 : mr_chunks_look(pipeline->chunks, ret, max, ret_paused);
 }
 
 struct change {

@@ -132,6 +132,52 @@ struct mr_copy_table_stats {
     double seconds_left;           /* NaN: not known */
 };
 
+/* ---- existing rows while the stream runs ---- */
+
+struct mr_copy_wish {
+    const char *schema, *table;
+    const char *where; /* SQL, of the rows that are wanted; NULL: all */
+};
+
+enum mr_copy_request_state {
+    MR_REQUEST_CHECKED, /* being looked at */
+    MR_REQUEST_WAITING, /* for its turn */
+    MR_REQUEST_COPIED,  /* under way */
+    MR_REQUEST_SETTLED, /* all its rows are on their way */
+    MR_REQUEST_DONE,
+    MR_REQUEST_STOPPED,
+    MR_REQUEST_FAILED, /* or refused */
+};
+const char *mr_copy_request_state_name(enum mr_copy_request_state state);
+
+struct mr_copy_request {
+    uint64_t id;
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    enum mr_copy_request_state state;
+    uint64_t rows, rows_estimated; /* that went out; of all */
+    uint64_t passed_over;          /* rows that the stream had in a newer form */
+    uint64_t chunks, repeated;     /* read and good; read in vain */
+    double seconds;
+    char error[512]; /* "": none */
+};
+
+enum { MR_COPY_REQUESTS_MAX = 200 };
+
+/* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
+ * What is wrong with the table, the request tells when it was looked at. Any thread. */
+mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_copy_wish *wish,
+                                 uint64_t *ret_id, struct mr_error *ret_error);
+
+/* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
+uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table);
+
+/* No further chunk is read while they are paused. Any thread. */
+void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
+
+/* All that are not at their ends, and some that are, the oldest first. Any thread. */
+uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
+                                   uint32_t max, bool *ret_paused);
+
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
     uint64_t changes; /* received from the source, skipped ones included */

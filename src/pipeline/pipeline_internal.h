@@ -78,6 +78,7 @@ struct mr_pipeline {
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
     struct mr_copy_progress copy;
+    struct mr_chunks *chunks; /* NULL: the source has none */
     /* Of the attempt at hand or the last one; NULL: there was none. Source thread; the sink thread reads it, with the lock,
      * for each batch of copied rows. */
     struct mr_copy_plan *copy_plan;

@@ -98,7 +98,7 @@ const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 
-/* Begins COPY … TO STDOUT; `command` is that. Waits for as long as the server needs. */
+/* Begins COPY … TO STDOUT; `command` is that, and nothing behind it. Waits for as long as the server needs. */
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error);
 

@@ -8,7 +8,7 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *com
 {
     struct mr_pg_limit limit = {.stop_fd = stop_fd};
     PGresult *result;
-    MR_TRY(mr_pg_run(conn, &limit, command, false, &result, ret_error));
+    MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
     mr_status status = MR_OK;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
         status = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);

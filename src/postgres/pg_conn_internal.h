@@ -38,9 +38,16 @@ mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct m
 void mr_pg_allow(size_t bytes);
 size_t mr_pg_disallow(void);
 
+enum mr_pg_form {
+    MR_PG_WHOLE,
+    MR_PG_BY_ROW, /* its rows come one by one */
+    /* The server refuses more than one statement (the manual, "Extended Query"): part of it is a user's. Not for a walsender. */
+    MR_PG_ONE_STATEMENT,
+};
+
 /* Sends a command and waits for its first result, which is the caller's. */
 mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,
-                    bool by_row, PGresult **ret_result, struct mr_error *ret_error);
+                    enum mr_pg_form form, PGresult **ret_result, struct mr_error *ret_error);
 
 /* The connection was not made. `ret_sqlstate` as for mr_pg_try_connect; may be NULL. */
 mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error);

@@ -251,16 +251,19 @@ static void cancel_command(struct mr_pg_conn *conn)
 }
 
 mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,
-                    bool by_row, PGresult **ret_result, struct mr_error *ret_error)
+                    enum mr_pg_form form, PGresult **ret_result, struct mr_error *ret_error)
 {
     if (conn->broken) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "the connection was left in the middle of an answer");
     }
-    if (!PQsendQuery(conn->libpq, command)) {
+    bool sent = form == MR_PG_ONE_STATEMENT
+                    ? PQsendQueryParams(conn->libpq, command, 0, NULL, NULL, NULL, NULL, 0)
+                    : PQsendQuery(conn->libpq, command);
+    if (!sent) {
         return mr_pg_fail_broken(conn->libpq, ret_error);
     }
-    if (by_row) {
+    if (form == MR_PG_BY_ROW) {
         PQsetSingleRowMode(conn->libpq);
     }
     mr_status status = flush_output(conn, limit, ret_error);
@@ -320,7 +323,7 @@ static mr_status ask(struct mr_pg_conn *conn, int stop_fd, const char *command,
         .left = &left,
     };
     PGresult *libpq;
-    MR_TRY(mr_pg_run(conn, &limit, command, true, &libpq, ret_error));
+    MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_BY_ROW, &libpq, ret_error));
     return take_answer(conn, &limit, result, libpq, shape, ret_error);
 }
 

@@ -37,7 +37,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
         .deadline_ns = mr_monotonic_ns() + (int64_t)MR_PG_ANSWER_MS * 1000000,
     };
     PGresult *result;
-    mr_status status = mr_pg_run(conn, &limit, command.data, false, &result, ret_error);
+    mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
     mr_text_done(&command);
     mr_text_done(&publications);
     MR_TRY(status);

@@ -11,6 +11,7 @@
 #include "postgres/pg_setup.h"
 #include "postgres/pg_sql.h"
 #include "source/pg_captured.h"
+#include "source/pg_chunks.h"
 #include "source/pg_copy.h"
 #include "source/pg_keys.h"
 #include "source/pg_payload.h"
@@ -255,12 +256,12 @@ static bool table_is(const struct mr_table_name *table, const struct mr_relation
            mr_slice_equal(mr_slice_of(table->table), view->table);
 }
 
-static const struct mr_table_key *chosen_key(const struct pg_source *source,
+static const struct mr_table_key *chosen_key(const struct mr_pg_source_options *options,
                                              const struct mr_relation_view *view)
 {
-    for (uint32_t i = 0; i < source->options.key_count; i++) {
-        if (table_is(&source->options.keys[i].table, view)) {
-            return &source->options.keys[i];
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        if (table_is(&options->keys[i].table, view)) {
+            return &options->keys[i];
         }
     }
     return NULL;
@@ -298,6 +299,15 @@ static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_
         columns[view->key_count++] = i;
     }
     return MR_OK;
+}
+
+mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
+                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
+                           struct mr_error *ret_error)
+{
+    const struct mr_table_key *chosen = chosen_key(options, view);
+    *ret_found = chosen != NULL;
+    return chosen == NULL ? MR_OK : take_chosen(chosen, view, columns, ret_error);
 }
 
 /* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
@@ -386,11 +396,9 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
         return MR_OK; /* nobody needs its key */
     }
     mr_relation_flagged_key(view, columns);
-    const struct mr_table_key *chosen = chosen_key(source, view);
-    if (chosen != NULL) {
-        return take_chosen(chosen, view, columns, ret_error);
-    }
-    if (view->key_count > 0) {
+    bool is_chosen;
+    MR_TRY(mr_pg_chosen_key(&source->options, view, columns, &is_chosen, ret_error));
+    if (is_chosen || view->key_count > 0) {
         return MR_OK;
     }
     if (!mr_pg_keys_cover(&source->keys, view->oid, transaction)) {
@@ -558,6 +566,11 @@ static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
                             ret_error);
 }
 
+static struct mr_chunk_reader *pg_source_chunks_new(struct mr_source *base, int stop_fd)
+{
+    return mr_pg_chunks_new(&source_of(base)->options, stop_fd);
+}
+
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
 {
     static const struct mr_source_ops ops = {
@@ -570,6 +583,12 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .reader_begin = mr_pg_reader_begin,
         .reader_next = mr_pg_reader_next,
         .reader_free = mr_pg_reader_free,
+        .chunks_new = pg_source_chunks_new,
+        .chunks_find = mr_pg_chunks_find,
+        .chunks_number = mr_pg_chunks_number,
+        .chunks_read = mr_pg_chunks_read,
+        .chunks_rest = mr_pg_chunks_rest,
+        .chunks_free = mr_pg_chunks_free,
         .change = pg_source_change,
         .receive = pg_source_receive,
         .confirm = pg_source_confirm,

@@ -3,6 +3,7 @@
 #define MR_SOURCE_PG_SOURCE_H
 
 #include "postgres/pg_options.h"
+#include "source/relation_cache.h"
 #include "source/source.h"
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */
@@ -11,6 +12,12 @@ void mr_pg_source_free(struct mr_source *source);
 
 /* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
 void mr_pg_source_server_stops(struct mr_source *source);
+
+/* The key that key_columns chooses for the relation, into `columns` and the view; `*ret_found`: there is one. MR_ERR_POISON: it
+ * does not fit. Any thread. */
+mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
+                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
+                           struct mr_error *ret_error);
 
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);

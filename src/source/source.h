@@ -60,6 +60,50 @@ struct mr_copy {
 /* Reads rows of a copy; one thread's. */
 struct mr_copy_reader;
 
+/* ---- existing rows while the stream runs, in chunks by key: pipeline/chunks.h ---- */
+
+/* A table whose rows are read, as the stream names it: a partitioned one where the publication sends it as one table, else
+ * each of its leaves. */
+struct mr_chunk_table {
+    uint32_t oid;
+    char schema[MR_IDENTIFIER_MAX + 1];
+    char table[MR_IDENTIFIER_MAX + 1];
+    uint64_t rows; /* as far as the server knows */
+};
+
+struct mr_chunk_wish {
+    const struct mr_chunk_table *table;
+    const char *where;        /* of rows that are wanted, SQL; NULL: all */
+    const char *const *after; /* the key behind which it begins, as texts; NULL: at the first row */
+    uint32_t after_count;
+    uint32_t rows_max;
+    size_t bytes_max; /* the row that passes it is the last */
+};
+
+/* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
+struct mr_chunk {
+    const struct mr_relation
+        *relation;  /* the reader's, until the one behind the next with another one is read */
+    char *snapshot; /* pg_current_snapshot's text, */
+    uint32_t xmax;  /* the number in it, lower half, */
+    mr_lsn wal_end; /* and where the WAL ended behind it */
+    uint32_t rows;
+    struct mr_datum *values; /* one a column, row by row */
+    uint8_t *bytes;          /* that they point into */
+    size_t len, capacity, value_capacity;
+    bool is_last; /* there is no row behind it */
+};
+
+static inline const struct mr_datum *mr_chunk_row(const struct mr_chunk *chunk, uint32_t row)
+{
+    return chunk->values + (size_t)row * chunk->relation->column_count;
+}
+
+void mr_chunk_done(struct mr_chunk *chunk);
+
+/* Has a connection of its own; one thread's. */
+struct mr_chunk_reader;
+
 struct mr_source;
 
 struct mr_source_ops {
@@ -95,6 +139,22 @@ struct mr_source_ops {
     mr_status (*reader_next)(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                              uint64_t *ret_place, struct mr_error *ret_error);
     void (*reader_free)(struct mr_copy_reader *reader);
+
+    /* The reader of chunks; NULL where there is none. It connects when it is asked. Source thread. */
+    struct mr_chunk_reader *(*chunks_new)(struct mr_source *source, int stop_fd);
+    /* What is read for a table that somebody names; the caller frees `*ret_tables`. An error names it, the reason and the
+     * remedy; but for MR_ERR_TRANSIENT and MR_AGAIN (`stop_fd` is readable) it is for good. So is one of chunks_read. */
+    mr_status (*chunks_find)(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                             struct mr_chunk_table **ret_tables, uint32_t *ret_count,
+                             struct mr_error *ret_error);
+    /* A transaction number, of a transaction that has ended. */
+    mr_status (*chunks_number)(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                               struct mr_error *ret_error);
+    mr_status (*chunks_read)(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                             struct mr_chunk *chunk, struct mr_error *ret_error);
+    void (*chunks_rest)(
+        struct mr_chunk_reader *reader); /* gives up the connection until it is asked again */
+    void (*chunks_free)(struct mr_chunk_reader *reader); /* NULL is fine */
 
     /* From now on `options`, of the source's own kind and the caller's for as long, say what is streamed. Closed. NULL: that
      * can't be changed. */

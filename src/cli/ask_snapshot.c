@@ -1,0 +1,124 @@
+/* `millrace snapshot`: asks a running one for copies of existing rows, and prints how far they are. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+
+enum { LOOK_MS = 50 };
+#define PATIENCE_NS (INT64_C(45) * 1000000000) /* longer than a question to PostgreSQL may take */
+
+static char *make_wish(const struct mr_ask_snapshot *wish)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "type",
+                            wish->pauses    ? "pause"
+                            : wish->resumes ? "resume"
+                            : wish->stops   ? "stop"
+                                            : "start");
+    cJSON *tables = cJSON_AddArrayToObject(object, "tables");
+    for (uint32_t i = 0; i < wish->table_count; i++) {
+        cJSON_AddItemToArray(tables, cJSON_CreateString(wish->tables[i]));
+    }
+    if (wish->where != NULL) {
+        cJSON_AddStringToObject(object, "where", wish->where);
+    }
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    MR_ASSERT(text != NULL);
+    return text;
+}
+
+static bool is_among(const cJSON *numbers, double number)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, numbers)
+    {
+        if (one->valuedouble == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of those that were asked for: true when all were looked at; what is wrong with the first that was refused. */
+static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_error *ret_error)
+{
+    bool checked = true;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, mr_show_at(state, "tables", NULL))
+    {
+        if (is_among(numbers, mr_show_number(mr_show_at(one, "request", NULL)))) {
+            const char *word = mr_show_word(mr_show_at(one, "state", NULL));
+            checked = checked && strcmp(word, "checked") != 0;
+            if (strcmp(word, "failed") == 0) {
+                mr_error_set(ret_error, MR_ERR_CONFIG, "%s",
+                             mr_show_word(mr_show_at(one, "error", NULL)));
+            }
+        }
+    }
+    return checked;
+}
+
+static void print_state(const cJSON *state, FILE *to)
+{
+    const cJSON *tables = mr_show_at(state, "tables", NULL);
+    if (cJSON_IsTrue(mr_show_at(state, "paused", NULL))) {
+        fputs("paused: millrace snapshot --resume goes on\n", to);
+    }
+    if (cJSON_GetArraySize(tables) == 0) {
+        fputs("nothing is copied\n", to);
+    }
+    const cJSON *one;
+    cJSON_ArrayForEach(one, tables)
+    {
+        double seconds = mr_show_number(mr_show_at(one, "seconds", NULL));
+        double rows = mr_show_number(mr_show_at(one, "rows", NULL));
+        fprintf(to, "%-40s %-8s %12s rows, about %s in all, %s%s\n",
+                mr_show_word(mr_show_at(one, "table", NULL)),
+                mr_show_word(mr_show_at(one, "state", NULL)), mr_show_count(rows).bytes,
+                mr_show_count(mr_show_number(mr_show_at(one, "rows_estimated", NULL))).bytes,
+                mr_show_seconds(seconds).bytes,
+                mr_show_word(mr_show_at(one, "error", NULL))[0] == '\0' ? "" : ": it failed");
+    }
+}
+
+mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
+                           FILE *to, struct mr_error *ret_error)
+{
+    cJSON *taken = NULL;
+    bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
+    if (asks) {
+        char *text = make_wish(wish);
+        mr_status status = mr_show_post(server, "/api/snapshot", text, &taken, ret_error);
+        free(text);
+        MR_TRY(status);
+    }
+    struct mr_error refused = {0};
+    const cJSON *first = cJSON_GetArrayItem(mr_show_at(taken, "errors", NULL), 0);
+    if (first != NULL) {
+        mr_error_set(&refused, MR_ERR_CONFIG, "%s", mr_show_word(first));
+    }
+    const cJSON *numbers = mr_show_at(taken, "requests", NULL);
+    cJSON *state = NULL;
+    int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
+    mr_status status;
+    while ((status = mr_show_ask(server, "/api/snapshot/outcome", &state, ret_error)) == MR_OK &&
+           !all_checked(state, numbers, &refused) && mr_monotonic_ns() < end_ns) {
+        cJSON_Delete(state);
+        poll(NULL, 0, LOOK_MS);
+    }
+    if (status == MR_OK) {
+        print_state(state, to);
+        fflush(to);
+        cJSON_Delete(state);
+    }
+    cJSON_Delete(taken);
+    if (status == MR_OK && refused.text[0] != '\0') {
+        *ret_error = refused;
+        return refused.status;
+    }
+    return status;
+}

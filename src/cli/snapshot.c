@@ -1,0 +1,177 @@
+#include "cli/snapshot.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
+
+static bool may_ask(const struct mr_snapshot_routes *routes, struct mr_http_request *request)
+{
+    if (routes->closed) {
+        mr_http_fail(request, 403,
+                     "other machines reach http.address without a password; set http.username and "
+                     "a password");
+    }
+    return !routes->closed;
+}
+
+/* "schema.table", or a table of schema public. `*ret_schema` is to be freed; the table's name lies behind it. */
+static const char *split_name(const char *name, char **ret_schema)
+{
+    const char *dot = strchr(name, '.');
+    if (dot == NULL) {
+        *ret_schema = MR_STRDUP("public");
+        return name;
+    }
+    *ret_schema = MR_STRDUP(name);
+    (*ret_schema)[dot - name] = '\0';
+    return dot + 1;
+}
+
+static bool are_names(const cJSON *tables)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, tables)
+    {
+        if (!cJSON_IsString(one) || one->valuestring[0] == '\0') {
+            return false;
+        }
+    }
+    return (tables == NULL || cJSON_IsArray(tables)) && cJSON_GetArraySize(tables) <= TABLES_MAX;
+}
+
+static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, const char *where,
+                  cJSON *answer)
+{
+    cJSON *numbers = cJSON_AddArrayToObject(answer, "requests");
+    cJSON *errors = cJSON_AddArrayToObject(answer, "errors");
+    const cJSON *one;
+    cJSON_ArrayForEach(one, tables)
+    {
+        char *schema;
+        struct mr_copy_wish wish = {.where = where};
+        wish.table = split_name(one->valuestring, &schema);
+        wish.schema = schema;
+        uint64_t id;
+        struct mr_error error;
+        if (mr_pipeline_copy_table(routes->pipeline, &wish, &id, &error) == MR_OK) {
+            cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)id));
+        } else {
+            cJSON_AddItemToArray(errors, cJSON_CreateString(error.text));
+        }
+        free(schema);
+    }
+}
+
+static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, cJSON *answer)
+{
+    uint32_t count = 0;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, tables)
+    {
+        char *schema;
+        const char *table = split_name(one->valuestring, &schema);
+        count += mr_pipeline_copy_stop(routes->pipeline, schema, table);
+        free(schema);
+    }
+    if (cJSON_GetArraySize(tables) == 0) {
+        count = mr_pipeline_copy_stop(routes->pipeline, NULL, NULL);
+    }
+    cJSON_AddNumberToObject(answer, "stopped", count);
+}
+
+static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSON *answer)
+{
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "type"));
+    const cJSON *tables = cJSON_GetObjectItemCaseSensitive(wish, "tables");
+    const cJSON *where = cJSON_GetObjectItemCaseSensitive(wish, "where");
+    const char *condition = cJSON_GetStringValue(where);
+    if (type == NULL || !are_names(tables) || (where != NULL && condition == NULL) ||
+        (condition != NULL && strlen(condition) > WHERE_MAX)) {
+        return false;
+    }
+    if (strcmp(type, "start") == 0 && cJSON_GetArraySize(tables) > 0) {
+        start(routes, tables, condition, answer);
+    } else if (strcmp(type, "stop") == 0) {
+        stop(routes, tables, answer);
+    } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
+        mr_pipeline_copy_pause(routes->pipeline, type[0] == 'p');
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void answer_with(struct mr_http_request *request, cJSON *answer)
+{
+    char *text = cJSON_PrintUnformatted(answer);
+    MR_ASSERT(text != NULL);
+    mr_http_take(request, "application/json", text, strlen(text));
+}
+
+static void post_snapshot(void *context, struct mr_http_request *request)
+{
+    const struct mr_snapshot_routes *routes = context;
+    if (!may_ask(routes, request)) {
+        return;
+    }
+    mr_slice upload = mr_http_upload(request);
+    cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
+    cJSON *answer = cJSON_CreateObject();
+    if (run(routes, wish, answer)) {
+        answer_with(request, answer);
+    } else {
+        mr_http_fail(request, 400,
+                     "this takes {\"type\":\"start\",\"tables\":[\"public.orders\"],\"where\":\"id "
+                     "> 5\"}, or "
+                     "type stop (tables, or all), pause, resume; at most %d tables",
+                     TABLES_MAX);
+    }
+    cJSON_Delete(answer);
+    cJSON_Delete(wish);
+}
+
+static void get_outcome(void *context, struct mr_http_request *request)
+{
+    const struct mr_snapshot_routes *routes = context;
+    if (!may_ask(routes, request)) {
+        return;
+    }
+    struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
+    bool paused;
+    uint32_t count =
+        mr_pipeline_copy_requests(routes->pipeline, requests, MR_COPY_REQUESTS_MAX, &paused);
+    cJSON *answer = cJSON_CreateObject();
+    cJSON_AddBoolToObject(answer, "paused", paused);
+    cJSON *list = cJSON_AddArrayToObject(answer, "tables");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mr_copy_request *one = &requests[i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "request", (double)one->id);
+        cJSON_AddStringToObject(item, "table", one->table);
+        cJSON_AddStringToObject(item, "state", mr_copy_request_state_name(one->state));
+        cJSON_AddNumberToObject(item, "rows", (double)one->rows);
+        cJSON_AddNumberToObject(item, "rows_estimated", (double)one->rows_estimated);
+        cJSON_AddNumberToObject(item, "passed_over", (double)one->passed_over);
+        cJSON_AddNumberToObject(item, "chunks", (double)one->chunks);
+        cJSON_AddNumberToObject(item, "repeated", (double)one->repeated);
+        cJSON_AddNumberToObject(item, "seconds", one->seconds);
+        cJSON_AddStringToObject(item, "error", one->error);
+        cJSON_AddItemToArray(list, item);
+    }
+    free(requests);
+    answer_with(request, answer);
+    cJSON_Delete(answer);
+}
+
+void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *routes)
+{
+    mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot",
+                                              .handler = post_snapshot,
+                                              .context = routes,
+                                              .post = true});
+    mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot/outcome",
+                                              .handler = get_outcome,
+                                              .context = routes});
+}

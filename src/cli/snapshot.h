@@ -1,0 +1,20 @@
+/* Copies of existing rows while the stream runs, over HTTP:
+ *
+ *   POST /api/snapshot           {"type":"start","tables":["public.orders"],"where":"id > 5"}, or "stop" (tables, or all), "pause",
+ *                                "resume"; answers with the numbers of what was asked for
+ *   GET  /api/snapshot/outcome   how far all are */
+#ifndef MR_CLI_SNAPSHOT_H
+#define MR_CLI_SNAPSHOT_H
+
+#include "admin/http.h"
+#include "pipeline/pipeline.h"
+
+/* The caller's; outlives the server. */
+struct mr_snapshot_routes {
+    struct mr_pipeline *pipeline;
+    bool closed; /* to all, see mr_reload_is_closed */
+};
+
+void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *routes);
+
+#endif

@@ -1,0 +1,712 @@
+#include "source/pg_chunks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "postgres/pg_sql.h"
+#include "source/copy_text.h"
+#include "source/pg_captured.h"
+#include "source/pg_keys.h"
+#include "source/pg_source.h"
+#include "source/pg_types.h"
+#include "source/relation_cache.h"
+
+enum { TABLES_MAX = 10000 };
+
+struct mr_chunk_reader {
+    struct mr_pg_source_options options;
+    int stop_fd;
+    struct mr_pg_conn *conn; /* NULL: not open */
+    struct mr_pg_types types;
+    /* The table that was described last. */
+    uint32_t oid; /* 0: none */
+    int64_t version;
+    struct mr_relation *relation, *former;
+    char *select; /* up to the condition */
+    char *key;    /* its columns, "a", "b" */
+    char *order;  /* what stands behind ORDER BY */
+    char *behind; /* the operator that says so of keys */
+    bool has_filter;
+};
+
+void mr_chunk_done(struct mr_chunk *chunk)
+{
+    free(chunk->snapshot);
+    free(chunk->values);
+    free(chunk->bytes);
+    *chunk = (struct mr_chunk){0};
+}
+
+struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options, int stop_fd)
+{
+    struct mr_chunk_reader *reader = MR_NEW(struct mr_chunk_reader);
+    reader->options = *options;
+    reader->stop_fd = stop_fd;
+    return reader;
+}
+
+void mr_pg_chunks_rest(struct mr_chunk_reader *reader)
+{
+    mr_pg_close(reader->conn);
+    reader->conn = NULL;
+}
+
+static void forget_commands(struct mr_chunk_reader *reader)
+{
+    free(reader->select);
+    free(reader->key);
+    free(reader->order);
+    free(reader->behind);
+    reader->select = reader->key = reader->order = reader->behind = NULL;
+    reader->oid = 0;
+}
+
+void mr_pg_chunks_free(struct mr_chunk_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    mr_pg_chunks_rest(reader);
+    forget_commands(reader);
+    mr_relation_free(reader->relation);
+    mr_relation_free(reader->former);
+    mr_pg_types_done(&reader->types);
+    free(reader);
+}
+
+/* ---- the connection ---- */
+
+/* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
+ * rows without a word. */
+static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
+{
+    if (reader->conn != NULL) {
+        return MR_OK;
+    }
+    MR_TRY(mr_pg_connect(&reader->options.connection, false, reader->stop_fd, &reader->conn,
+                         ret_error));
+    return mr_pg_command(reader->conn, reader->stop_fd,
+                         "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
+                         " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
+                         " SET jit = off; SET default_transaction_isolation = 'read committed'",
+                         MR_PG_ANSWER_MS, ret_error);
+}
+
+/* After whatever failed the connection begins anew. */
+static mr_status close_if(struct mr_chunk_reader *reader, mr_status status)
+{
+    if (status != MR_OK) {
+        mr_pg_chunks_rest(reader);
+    }
+    return status;
+}
+
+static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
+                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                       struct mr_error *ret_error)
+{
+    return mr_pg_query(reader->conn, reader->stop_fd, sql, shape, ret_result, ret_error);
+}
+
+/* ---- which tables ---- */
+
+/* OIDs of the table of that name, and of what is below it. */
+static void add_family(struct mr_text *sql, const char *schema, const char *table)
+{
+    mr_text_string(sql,
+                   "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
+                   " ON n.oid = c.relnamespace WHERE n.nspname = ");
+    mr_sql_add_literal(sql, schema);
+    mr_text_string(sql, " AND c.relname = ");
+    mr_sql_add_literal(sql, table);
+    mr_text_string(
+        sql, "), family AS MATERIALIZED (SELECT oid FROM named UNION SELECT p.relid FROM named,"
+             " LATERAL pg_partition_tree(named.oid) p)");
+}
+
+/* Only the pipeline's own tables: others' changes are not passed on either. */
+static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, const char *table,
+                      const char *root_schema, const char *root_table)
+{
+    return mr_pg_table_listed(&reader->options, mr_slice_of(schema), mr_slice_of(table)) ||
+           (root_table != NULL && mr_pg_table_listed(&reader->options, mr_slice_of(root_schema),
+                                                     mr_slice_of(root_table)));
+}
+
+static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                             struct mr_chunk_table **ret_tables, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a table to copy", "bnsssSS", 0, TABLES_MAX};
+    MR_TRY(open_reader(reader, ret_error));
+    struct mr_text sql = {0};
+    add_family(&sql, schema, table);
+    mr_text_string(&sql,
+                   " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
+                   " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname FROM family f"
+                   " JOIN pg_class c ON c.oid = f.oid JOIN pg_namespace n ON n.oid ="
+                   " c.relnamespace JOIN pg_publication_tables t ON t.schemaname = n.nspname"
+                   " AND t.tablename = c.relname AND t.pubname = ");
+    mr_sql_add_literal(&sql, reader->options.publication);
+    mr_text_string(&sql, " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    uint32_t rows = mr_pg_result_rows(result);
+    struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, rows);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rows; i++) {
+        const char *names[4] = {mr_pg_result_value(result, i, 2), mr_pg_result_value(result, i, 3),
+                                mr_pg_result_value(result, i, 5), mr_pg_result_value(result, i, 6)};
+        if (!is_listed(reader, names[0], names[1], names[2], names[3])) {
+            continue;
+        }
+        struct mr_chunk_table *one = &tables[count];
+        one->oid = (uint32_t)mr_pg_result_number(result, i, 1);
+        one->rows = strtoull(mr_pg_result_value(result, i, 4), NULL, 10);
+        bool fits =
+            snprintf(one->schema, sizeof(one->schema), "%s", names[0]) < (int)sizeof(one->schema) &&
+            snprintf(one->table, sizeof(one->table), "%s", names[1]) < (int)sizeof(one->table);
+        count += fits;
+    }
+    mr_pg_result_free(result);
+    if (count == 0) {
+        free(tables);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "table %s.%s is not there, or not one of this stream's: it must be in \"tables\" "
+            "and in publication \"%s\" (a partition that is published by its root: name the root)",
+            schema, table, reader->options.publication);
+    }
+    *ret_tables = tables;
+    *ret_count = count;
+    return MR_OK;
+}
+
+/* ---- what a chunk needs of its table ---- */
+
+enum part_column { PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY, PART_IN_PRIMARY };
+enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
+
+struct description {
+    struct mr_pg_result *table, *parts;
+    struct mr_column_view columns[MR_COLUMNS_MAX];
+    uint32_t key[MR_COLUMNS_MAX];
+    struct mr_relation_view view;
+};
+
+/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/proto.c,
+ * RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
+static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the columns to copy", "snnbn", 0, MR_COLUMNS_MAX};
+    struct mr_text sql = {0};
+    mr_text_string(
+        &sql, "SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
+              " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+              /* Places in the key begin with 1. */
+              " coalesce(array_position((k.indkey::int2[])[0:k.indnkeyatts - 1], a.attnum) + 1,"
+              " 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+              " JOIN pg_publication_tables t ON t.schemaname = n.nspname AND t.tablename ="
+              " c.relname AND t.pubname = ");
+    mr_sql_add_literal(&sql, reader->options.publication);
+    mr_text_format(
+        &sql,
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT"
+        " a.attisdropped AND (to_jsonb(t)->'attnames' IS NULL OR"
+        " to_jsonb(t)->'attnames' ? a.attname::text)"
+        /* Before 18 the view names generated columns, too, which the stream does not have. */
+        " AND (a.attgenerated = '' OR (to_jsonb(t)->'attnames' IS NOT NULL"
+        " AND current_setting('server_version_num')::int >= 180000))"
+        " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indislive AND i.indisvalid AND"
+        " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
+        " WHEN 'i' THEN i.indisreplident ELSE false END"
+        " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
+        " WHERE c.oid = %u ORDER BY a.attnum",
+        table->oid);
+    return query(reader, &sql, &shape, ret_result, ret_error);
+}
+
+static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql,
+                   "SELECT c.relreplident, c.relkind, to_jsonb(t)->>'rowfilter' FROM pg_class c"
+                   " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_publication_tables t"
+                   " ON t.schemaname = n.nspname AND t.tablename = c.relname AND t.pubname = ");
+    mr_sql_add_literal(&sql, reader->options.publication);
+    mr_text_format(&sql, " WHERE c.oid = %u", table->oid);
+    return query(reader, &sql, &shape, ret_result, ret_error);
+}
+
+static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
+                        struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "table %s.%s can't be copied while it is streamed: %s. Choose: a primary key; or "
+        "key_columns with columns that are NOT NULL and have a unique index of their own that is "
+        "not deferrable; or copy it when the slot is made (snapshot.mode = \"initial\")",
+        table->schema, table->table, reason);
+}
+
+/* As pg_source's: key_columns, the replica identity, the primary key. */
+static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
+                          const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    struct mr_relation_view *view = &description->view;
+    mr_relation_flagged_key(view, description->key);
+    bool found;
+    MR_TRY(mr_pg_chosen_key(&reader->options, view, description->key, &found, ret_error));
+    if (found || view->key_count > 0) {
+        return MR_OK;
+    }
+    view->key_columns = description->key;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        int64_t place = mr_pg_result_number(description->parts, i, PART_IN_PRIMARY);
+        if (place > 0) {
+            view->key_count++;
+        }
+    }
+    uint32_t count = 0;
+    for (uint32_t k = 1; k <= view->key_count; k++) {
+        for (uint32_t i = 0; i < view->column_count; i++) {
+            if (mr_pg_result_number(description->parts, i, PART_IN_PRIMARY) == k) {
+                description->key[count++] = i;
+            }
+        }
+    }
+    if (count == 0 || count != view->key_count) {
+        return no_key(table, "it has no key by which its rows could be read in order", ret_error);
+    }
+    return MR_OK;
+}
+
+static mr_status find_types(struct mr_chunk_reader *reader, struct description *description,
+                            struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < description->view.column_count; i++) {
+        struct mr_column_view *column = &description->columns[i];
+        if (mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
+                             &column->type)) {
+            continue;
+        }
+        MR_TRY(mr_pg_types_ask(&reader->types, reader->conn, reader->stop_fd, column->type_oid,
+                               ret_error));
+        if (!mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
+                              &column->type)) {
+            column->type = (struct mr_type){.kind = MR_TYPE_OPAQUE};
+        }
+    }
+    return MR_OK;
+}
+
+/* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
+ * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
+ * comparison of rows (parse_expr.c, make_row_comparison_op). */
+static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
+                            const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the order of a key", "ssss", 0, 1};
+    const struct mr_relation_view *view = &description->view;
+    struct mr_text sql = {0};
+    mr_text_format(
+        &sql,
+        "WITH wanted AS (SELECT a.attnum, a.attcollation, a.attnotnull FROM pg_attribute a"
+        " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attname = ANY (ARRAY[",
+        table->oid);
+    for (uint32_t i = 0; i < view->key_count; i++) {
+        struct mr_text name = {0};
+        mr_slice of = view->columns[view->key_columns[i]].name;
+        mr_text_add(&name, of.data, of.len);
+        mr_text_string(&sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(&sql, name.data);
+        mr_text_done(&name);
+    }
+    mr_text_format(
+        &sql,
+        "]::text[]) AND a.attnotnull) SELECT min(gn.nspname::text), min(g.oprname::text),"
+        " min(ln.nspname::text), min(l.oprname::text) FROM pg_index i CROSS JOIN LATERAL"
+        " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
+        " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
+        " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
+        " AND ga.amoprighttype = o.opcintype AND ga.amopstrategy = 5"
+        " JOIN pg_operator g ON g.oid = ga.amopopr JOIN pg_namespace gn ON gn.oid = g.oprnamespace"
+        " JOIN pg_amop la ON la.amopfamily = o.opcfamily AND la.amoplefttype = o.opcintype"
+        " AND la.amoprighttype = o.opcintype AND la.amopstrategy = 1"
+        " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
+        " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid AND "
+        "i.indislive"
+        " AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u"
+        " GROUP BY i.indexrelid HAVING count(*) = %u AND count(DISTINCT (g.oprname, gn.oid, "
+        "l.oprname,"
+        " ln.oid)) = 1 ORDER BY i.indexrelid LIMIT 1",
+        table->oid, view->key_count, view->key_count);
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    if (mr_pg_result_rows(result) == 0) {
+        mr_pg_result_free(result);
+        return no_key(table,
+                      "its key can hold nulls, or has no unique index of its columns alone that is "
+                      "not deferrable, in the columns' collation",
+                      ret_error);
+    }
+    struct mr_text behind = {0};
+    struct mr_text order = {0};
+    struct mr_text key = {0};
+    mr_text_string(&behind, " OPERATOR(");
+    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 0));
+    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 1));
+    for (uint32_t i = 0; i < view->key_count; i++) {
+        struct mr_text name = {0};
+        mr_slice of = view->columns[view->key_columns[i]].name;
+        mr_text_add(&name, of.data, of.len);
+        mr_text_string(&key, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&key, name.data);
+        mr_text_string(&order, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&order, name.data);
+        mr_text_string(&order, " USING OPERATOR(");
+        mr_sql_add_identifier(&order, mr_pg_result_value(result, 0, 2));
+        mr_text_format(&order, ".%s)", mr_pg_result_value(result, 0, 3));
+        mr_text_done(&name);
+    }
+    mr_pg_result_free(result);
+    reader->behind = behind.data;
+    reader->order = order.data;
+    reader->key = key.data;
+    return MR_OK;
+}
+
+static void make_select(struct mr_chunk_reader *reader, const struct description *description,
+                        const struct mr_chunk_table *table)
+{
+    const struct mr_relation *relation = reader->relation;
+    const char *filter = mr_pg_result_value(description->table, 0, TABLE_FILTER);
+    bool is_root = mr_pg_result_value(description->table, 0, TABLE_KIND)[0] == 'p';
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "COPY (SELECT ");
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        mr_text_string(&sql, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&sql, relation->columns[i].name);
+    }
+    mr_text_string(&sql, is_root ? " FROM " : " FROM ONLY ");
+    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    if (filter != NULL) {
+        mr_text_format(&sql, " WHERE (%s)", filter);
+    }
+    reader->has_filter = filter != NULL;
+    reader->select = sql.data;
+}
+
+static mr_status take_description(struct mr_chunk_reader *reader, struct description *description,
+                                  const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    const struct mr_pg_result *parts = description->parts;
+    struct mr_relation_view *view = &description->view;
+    *view = (struct mr_relation_view){
+        .oid = table->oid,
+        .schema = mr_slice_of(table->schema),
+        .table = mr_slice_of(table->table),
+        .identity =
+            (enum mr_replica_identity)mr_pg_result_value(description->table, 0, TABLE_IDENTITY)[0],
+        .columns = description->columns,
+        .column_count = mr_pg_result_rows(parts),
+        .key_columns = description->key,
+    };
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        description->columns[i] = (struct mr_column_view){
+            .name = mr_slice_of(mr_pg_result_value(parts, i, PART_NAME)),
+            .type_oid = (uint32_t)mr_pg_result_number(parts, i, PART_TYPE),
+            .type_modifier = (int32_t)mr_pg_result_number(parts, i, PART_MODIFIER),
+            .in_identity = mr_pg_result_true(parts, i, PART_IN_IDENTITY),
+        };
+    }
+    MR_TRY(find_key(reader, description, table, ret_error));
+    MR_TRY(find_types(reader, description, ret_error));
+    return find_order(reader, description, table, ret_error);
+}
+
+static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation_view *view)
+{
+    if (reader->relation == NULL || reader->relation->oid != view->oid ||
+        !mr_relation_matches(reader->relation, view)) {
+        mr_relation_free(reader->former);
+        reader->former = reader->relation;
+        reader->relation = mr_relation_new(view);
+    }
+}
+
+static mr_status table_gone(const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "table %s.%s was dropped, renamed, or taken out of the publication while its rows "
+        "were copied",
+        table->schema, table->table);
+}
+
+/* `version` NULL: only to see whether it can be done. */
+static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                          const int64_t *version, struct mr_error *ret_error)
+{
+    struct description *description = MR_NEW(struct description);
+    forget_commands(reader);
+    mr_status status = read_table(reader, table, &description->table, ret_error);
+    if (status == MR_OK && mr_pg_result_rows(description->table) == 0) {
+        status = table_gone(table, ret_error);
+    }
+    if (status == MR_OK) {
+        status = read_parts(reader, table, &description->parts, ret_error);
+    }
+    if (status == MR_OK) {
+        status = take_description(reader, description, table, ret_error);
+    }
+    if (status == MR_OK && version != NULL) {
+        keep_relation(reader, &description->view);
+        make_select(reader, description, table);
+        reader->oid = table->oid;
+        reader->version = *version;
+    } else {
+        forget_commands(reader);
+    }
+    mr_pg_result_free(description->parts);
+    mr_pg_result_free(description->table);
+    free(description);
+    return status;
+}
+
+/* A number that is another one when a catalog row of the table is: of itself, its columns, its indexes, its place in
+ * publications. */
+static void add_version(struct mr_text *sql, uint32_t oid)
+{
+    mr_text_format(
+        sql,
+        "(SELECT hashtextextended(concat_ws(';', c.xmin,"
+        " (SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a"
+        " WHERE a.attrelid = c.oid AND a.attnum > 0),"
+        " (SELECT string_agg(concat(i.indexrelid, ' ', i.xmin), ',' ORDER BY i.indexrelid) FROM"
+        " pg_index i WHERE i.indrelid = c.oid),"
+        " (SELECT string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid) FROM "
+        "pg_publication_rel p"
+        " WHERE p.prrelid = c.oid)), 0) FROM pg_class c WHERE c.oid = %u)",
+        oid);
+}
+
+/* ---- numbers and chunks ---- */
+
+static mr_status take_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a transaction number", "n", 1, 1};
+    MR_TRY(open_reader(reader, ret_error));
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint");
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    *ret_xid = (uint32_t)mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                             struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a chunk's snapshot", "slnN", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY ");
+    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    mr_text_string(&sql, " IN ACCESS SHARE MODE");
+    mr_status status =
+        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_text_done(&sql);
+    MR_TRY(status);
+    /* The snapshot is taken before the query runs, and with it the functions. */
+    mr_text_string(&sql, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
+                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
+                         "::bigint, ");
+    add_version(&sql, table->oid);
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    free(chunk->snapshot);
+    chunk->snapshot = MR_STRDUP(mr_pg_result_value(result, 0, 0));
+    chunk->wal_end = mr_pg_result_lsn(result, 0, 1);
+    chunk->xmax = (uint32_t)mr_pg_result_number(result, 0, 2);
+    bool is_there = mr_pg_result_value(result, 0, 3) != NULL;
+    int64_t version = is_there ? mr_pg_result_number(result, 0, 3) : 0;
+    mr_pg_result_free(result);
+    if (!is_there) {
+        return table_gone(table, ret_error);
+    }
+    return reader->oid == table->oid && reader->version == version
+               ? MR_OK
+               : describe(reader, table, &version, ret_error);
+}
+
+static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
+                      const struct mr_chunk_wish *wish)
+{
+    mr_text_string(sql, reader->select);
+    const char *joint = reader->has_filter ? " AND " : " WHERE ";
+    if (wish->where != NULL) {
+        mr_text_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
+        joint = " AND ";
+    }
+    if (wish->after != NULL) {
+        mr_text_format(sql, "%sROW(%s)%sROW(", joint, reader->key, reader->behind);
+        for (uint32_t i = 0; i < wish->after_count; i++) {
+            mr_text_string(sql, i == 0 ? "" : ", ");
+            mr_sql_add_literal(sql, wish->after[i]);
+        }
+        mr_text_string(sql, ")");
+    }
+    mr_text_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order, wish->rows_max);
+}
+
+/* Values are kept by where they are, as long as the memory may move. */
+static mr_status keep_row(struct mr_chunk *chunk, const uint8_t *row, size_t len,
+                          struct mr_error *ret_error)
+{
+    uint32_t columns = chunk->relation->column_count;
+    if (chunk->capacity - chunk->len < len) {
+        chunk->capacity = 2 * (chunk->capacity + len);
+        chunk->bytes = MR_REALLOC(chunk->bytes, chunk->capacity);
+    }
+    size_t used = (size_t)chunk->rows * columns;
+    if (chunk->value_capacity < used + columns) {
+        chunk->value_capacity = 2 * (used + columns);
+        chunk->values = MR_REALLOC(chunk->values, chunk->value_capacity * sizeof(struct mr_datum));
+    }
+    uint8_t *at = chunk->bytes + chunk->len;
+    memcpy(at, row, len);
+    struct mr_datum *values = chunk->values + used;
+    if (!mr_copy_text_decode(at, len, values, columns)) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server sends a row that is not in COPY's text form");
+    }
+    for (uint32_t i = 0; i < columns; i++) {
+        values[i].data = values[i].kind == MR_DATUM_NULL
+                             ? NULL
+                             : (const uint8_t *)(uintptr_t)(values[i].data - chunk->bytes);
+    }
+    chunk->len += len;
+    chunk->rows++;
+    return MR_OK;
+}
+
+static void place_values(struct mr_chunk *chunk)
+{
+    size_t count = (size_t)chunk->rows * chunk->relation->column_count;
+    for (size_t i = 0; i < count; i++) {
+        if (chunk->values[i].kind != MR_DATUM_NULL) {
+            chunk->values[i].data = chunk->bytes + (uintptr_t)chunk->values[i].data;
+        }
+    }
+}
+
+/* MR_FULL: the bytes were reached, and rows are left in the connection. */
+static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                           struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    for (;;) {
+        uint8_t *row;
+        size_t len;
+        mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &row, &len, ret_error);
+        if (status != MR_OK) {
+            return status == MR_END ? MR_OK : status;
+        }
+        status = keep_row(chunk, row, len, ret_error);
+        mr_pg_copy_row_free(row);
+        MR_TRY(status);
+        size_t values = (size_t)chunk->rows * chunk->relation->column_count;
+        if (chunk->len + values * sizeof(struct mr_datum) >= wish->bytes_max &&
+            chunk->rows < wish->rows_max) {
+            return MR_FULL;
+        }
+    }
+}
+
+static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                            struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    chunk->rows = 0;
+    chunk->len = 0;
+    MR_TRY(open_reader(reader, ret_error));
+    MR_TRY(begin_chunk(reader, wish->table, chunk, ret_error));
+    chunk->relation = reader->relation;
+    if (wish->after != NULL && wish->after_count != reader->relation->key_count) {
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the key of table %s.%s is another one than when its copy began; ask for it anew",
+            wish->table->schema, wish->table->table);
+    }
+    struct mr_text sql = {0};
+    add_chunk(&sql, reader, wish);
+    mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    mr_text_done(&sql);
+    MR_TRY(status);
+    status = read_rows(reader, wish, chunk, ret_error);
+    if (status == MR_FULL) {
+        mr_pg_chunks_rest(reader); /* cheaper than to read what nobody has room for */
+        chunk->is_last = false;
+    } else {
+        MR_TRY(status);
+        chunk->is_last = chunk->rows < wish->rows_max;
+        MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
+    }
+    place_values(chunk);
+    return MR_OK;
+}
+
+mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                            struct mr_chunk_table **ret_tables, uint32_t *ret_count,
+                            struct mr_error *ret_error)
+{
+    struct mr_chunk_table *tables = NULL;
+    uint32_t count = 0;
+    MR_TRY(close_if(reader, find_tables(reader, schema, table, &tables, &count, ret_error)));
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < count && status == MR_OK; i++) {
+        status = close_if(reader, describe(reader, &tables[i], NULL, ret_error));
+    }
+    if (status != MR_OK) {
+        free(tables);
+        return status;
+    }
+    *ret_tables = tables;
+    *ret_count = count;
+    return MR_OK;
+}
+
+mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                              struct mr_error *ret_error)
+{
+    return close_if(reader, take_number(reader, ret_xid, ret_error));
+}
+
+/* What the rows are, the error says; a condition that does not parse is the asker's. */
+static mr_status fail_table(const struct mr_chunk_table *table, mr_status status,
+                            struct mr_error *ret_error)
+{
+    if (status == MR_OK || status == MR_AGAIN) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    bool by_policy = strstr(reason.text, "row-level security") != NULL;
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
+                   table->schema, table->table, reason.text,
+                   by_policy
+                       ? "; its policies would hide rows: run ALTER ROLE with BYPASSRLS for the "
+                         "role of this connection"
+                       : "");
+}
+
+mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                            struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    mr_status status = close_if(reader, read_chunk(reader, wish, chunk, ret_error));
+    return fail_table(wish->table, status, ret_error);
+}

@@ -1,0 +1,211 @@
+"""Existing rows copied while the stream runs: whoever folds the topic by key has the table, whatever others write meanwhile."""
+
+import json
+import subprocess
+import threading
+
+import psycopg
+import pytest
+
+from kit import BINARY, connect, dsn, eventually
+from test_snapshot import as_rows, folded, read_until, table_rows
+
+MODES = {"at-least-once": {}, "exactly-once": {"sink__kafka__delivery": '"exactly-once"'}}
+LAST = 2000000000  # a key that is written last
+
+
+def command(process, *arguments):
+    """Exit code and what `millrace snapshot` said."""
+    done = subprocess.run([BINARY, "snapshot", *arguments, "--config", process.path, "--address", process.address()],
+                          capture_output=True, text=True, timeout=120, env=process.environment, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def copies(process):
+    return {one["table"]: one for one in process.get("/api/snapshot/outcome").json["tables"]}
+
+
+def is_done(process, table):
+    state = copies(process)[table]
+    assert state["state"] != "failed", state
+    return state["state"] == "done" and state
+
+
+def copy(process, table, *arguments):
+    code, said = command(process, table, *arguments)
+    assert code == 0, said
+    return eventually(lambda: is_done(process, f"public.{table}"), 120, f"the copy of {table}")
+
+
+class Writers:
+    """Rows whose n grows, all the time: inserts, updates of every 97th row, moves of keys, deletes."""
+
+    def __init__(self, database, table, extra=None):
+        self.ends, self.rounds = threading.Event(), 0
+        self.thread = threading.Thread(target=self._write, args=(database, table, extra or {}), daemon=True)
+        self.thread.start()
+
+    def _write(self, database, table, extra):
+        with connect(database.name) as connection:
+            while not self.ends.wait(0.002):
+                self.rounds += 1
+                n = self.rounds
+                connection.execute(
+                    f"INSERT INTO {table} (id, n) VALUES ({1000000 + n}, {n});"
+                    f"UPDATE {table} SET n = {n} WHERE id % 97 = {n % 97};"
+                    f"DELETE FROM {table} WHERE id % 4999 = {n % 4999};"
+                    f"UPDATE {table} SET id = id + 5000000, n = {n} WHERE id = {n % 20000 + 1}")
+                if n in extra:
+                    connection.execute(extra[n])
+
+    def end(self, more=5):
+        seen = self.rounds
+        eventually(lambda: self.rounds >= seen + more or not self.thread.is_alive(), what="more rounds of the writers")
+        assert self.thread.is_alive()  # it did not fail
+        self.ends.set()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+def check(database, topic, table, mode="at-least-once"):
+    """Folding the topic gives the table, and no key's n ever goes back; the records."""
+    database.run(f"INSERT INTO {table} (id, n) VALUES ({LAST}, 0)")
+    records = read_until(topic(database.topic(table)), f'{{"id":{LAST}}}', 120)
+    rows, kept = folded(records)
+    newest = {}
+    for record in kept:
+        after = record.json["after"] if record.value is not None else None
+        if after is None:
+            newest.pop(record.key, None)
+        else:
+            assert after["n"] >= newest.get(record.key, -1), (record.key, record.json)
+            newest[record.key] = after["n"]
+    assert as_rows(rows) == table_rows(database, table), table
+    positions = [(r.partition, r.position) for r in records]
+    assert len(kept) == len(records) or mode == "at-least-once"
+    assert mode == "at-least-once" or len(positions) == len(set(positions))
+    return records
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_come_in_their_newest_form(database, millrace, topic, mode):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i;"
+                 "ANALYZE t")
+    process = millrace(tables=("t",), **MODES[mode]).start().streaming()
+    writers = Writers(database, "t", {40: "ALTER TABLE t ADD COLUMN more int DEFAULT 7"})
+    eventually(lambda: writers.rounds > 5, what="writers")
+    done = copy(process, "t")
+    writers.end(more=60)
+    records = check(database, topic, "t", mode)
+    reads = [r.json for r in records if r.value is not None and r.json["op"] == "r"]
+    assert len(reads) == done["rows"] and done["rows"] + done["passed_over"] > 15000 and done["chunks"] > 1
+    assert {r["source"]["snapshot"] for r in reads} == {"incremental"} and all(r["before"] is None for r in reads)
+    assert process.log("incremental_done")[0]["rows"] == done["rows"]
+    assert process.stop() == 0
+
+
+def test_a_truncate_and_a_form_meanwhile(database, millrace, topic):
+    """Of a table that is emptied under the copy nothing older comes behind the TRUNCATE."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
+    process = millrace(tables=("t",), skipped_operations="[]").start().streaming()
+    writers = Writers(database, "t", {30: "TRUNCATE t", 45: "ALTER TABLE t ALTER n TYPE bigint"})
+    copy(process, "t")
+    writers.end(more=60)
+    check(database, topic, "t")
+    assert process.stop() == 0
+
+
+def test_pause_resume_and_stop(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 1)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    assert command(process, "--pause") == (0, "paused: millrace snapshot --resume goes on\nnothing is copied\n")
+    assert command(process, "t")[0] == 0 and command(process, "public.u")[0] == 0
+    assert {name: one["state"] for name, one in copies(process).items()} == {"public.t": "waiting", "public.u": "waiting"}
+    code, said = command(process, "t")
+    assert code == 78 and "already" in said
+    code, said = command(process, "--stop", "u")
+    eventually(lambda: copies(process)["public.u"]["state"] == "stopped", what="the end of u's copy")
+    assert code == 0 and copies(process)["public.t"]["state"] == "waiting"
+    assert command(process, "--resume")[0] == 0
+    assert eventually(lambda: is_done(process, "public.t"), 60)["rows"] == 3000
+    assert copy(process, "u")["rows"] == 1
+    assert copies(process)["public.u"]["rows"] == 1
+    check(database, topic, "t")
+    assert process.stop() == 0
+
+
+def test_conditions_keys_and_partitions(database, millrace, topic):
+    """A part of a table; keys of several columns, of other types and operator classes; partitions by leaf, and by root."""
+    database.run("CREATE TABLE c (b text, a int, n int, PRIMARY KEY (a, b)); INSERT INTO c SELECT 'b' || i % 7, i / 7, i"
+                 " FROM generate_series(1, 2000) i; ALTER TABLE c REPLICA IDENTITY FULL;"
+                 "CREATE TYPE mood AS ENUM ('z', 'y', 'x'); CREATE TABLE e (id mood PRIMARY KEY); INSERT INTO e VALUES ('x'), ('z');"
+                 "CREATE TABLE q (id text, n int); CREATE UNIQUE INDEX ON q (id text_pattern_ops);"
+                 "ALTER TABLE q ALTER id SET NOT NULL; INSERT INTO q SELECT E'\\\\ '' ' || i, i FROM generate_series(1, 300) i;"
+                 "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);"
+                 "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); INSERT INTO p VALUES (1), (11);"
+                 "CREATE TABLE empty (id int PRIMARY KEY)")
+    process = millrace(tables=("c", "e", "q", "p", "empty"), key_columns='{ q = ["id"] }').start().streaming()
+    assert copy(process, "c", "--where", "a >= 100 -- and no more")["rows"] == 2000 - 699
+    assert copy(process, "e")["rows"] == 2
+    assert copy(process, "q")["rows"] == 300
+    assert copy(process, "p")["rows"] == 2
+    assert copy(process, "empty")["rows"] == 0
+    keys = [tuple(json.loads(r.key).values()) for r in topic(database.topic("c")).take(1301)]
+    assert sorted(map(str, keys)) == sorted(str((f"b{i % 7}", i // 7)) for i in range(700, 2001))
+    assert [r.json["after"] for r in topic(database.topic("p2")).take(1)] == [{"id": 11}]
+    assert [json.loads(r.key)["id"] for r in topic(database.topic("e")).take(2)] == ["z", "x"]
+    assert process.stop() == 0
+
+
+def test_by_root(database, millrace, topic):
+    database.run("CREATE TABLE p (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (1000);"
+                 "CREATE TABLE p2 (n int, id int NOT NULL); ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (1000) TO (MAXVALUE);"
+                 "INSERT INTO p SELECT i, 0 FROM generate_series(1, 2000) i;"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE p WITH (publish_via_partition_root = true)")
+    process = millrace(tables=("p",)).start().streaming()
+    assert copy(process, "p")["rows"] == 2000
+    check(database, topic, "p")
+    code, said = command(process, "p1")
+    assert code == 78 and "name the root" in said
+    assert process.stop() == 0
+
+
+def test_refused(database, millrace):
+    """Each refusal names the table, the reason and what to do; the stream goes on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE keyless (id int);"
+                 "CREATE TABLE late (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED); CREATE TABLE other (id int PRIMARY KEY);"
+                 "ALTER TABLE keyless REPLICA IDENTITY FULL; ALTER TABLE late REPLICA IDENTITY FULL")
+    process = millrace(tables=("t", "keyless", "late")).start().streaming()
+    for table, reason in (("keyless", "no key by which"), ("late", "not deferrable"), ("other", "not one of this stream's"),
+                          ("nowhere.t", "not one of this stream's")):
+        code, said = command(process, table)
+        assert code == 78 and reason in said and table.split(".")[-1] in said, said
+    for condition in ("nonsense", "true) TO STDOUT; DELETE FROM t; --", "1 = 1) ORDER BY 1) TO STDOUT; COMMIT; DELETE FROM t; --"):
+        assert command(process, "t", "--where", condition)[0] in (0, 78)
+        failed = eventually(lambda: [r for r in process.log("incremental_failed") if r["table"] == "public.t"], what="a refusal")
+        assert "public.t" in failed[-1]["message"]
+        eventually(lambda: all(one["state"] in ("failed", "done") for one in copies(process).values()), what="the ends")
+    assert database.run("SELECT count(*) FROM t") == [(1,)]
+    assert copy(process, "t")["rows"] == 1
+    assert process.get("/api/snapshot").status == 405
+    assert process.stop() == 0
+
+
+def test_a_table_that_goes_away(database, millrace):
+    """Locked when its copy is asked for, dropped when that could begin."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        assert command(process, "t")[0] == 0
+        eventually(lambda: database.run("SELECT count(*) FROM pg_locks WHERE relation = 't'::regclass AND NOT granted"
+                                        )[0][0] == 1, what="the reader at the lock")
+        holder.execute("DROP TABLE t")
+        holder.commit()
+    eventually(lambda: copies(process)["public.t"]["state"] == "failed", what="the end of the copy")
+    assert "public.t" in copies(process)["public.t"]["error"] or "dropped" in copies(process)["public.t"]["error"]
+    assert copy(process, "u")["rows"] == 0
+    assert process.stop() == 0
