@@ -141,12 +141,12 @@ def test_conditions_keys_and_partitions(database, millrace, topic):
                  " FROM generate_series(1, 2000) i; ALTER TABLE c REPLICA IDENTITY FULL;"
                  "CREATE TYPE mood AS ENUM ('z', 'y', 'x'); CREATE TABLE e (id mood PRIMARY KEY); INSERT INTO e VALUES ('x'), ('z');"
                  "CREATE TABLE q (id text, n int); CREATE UNIQUE INDEX ON q (id text_pattern_ops);"
-                 "ALTER TABLE q ALTER id SET NOT NULL; INSERT INTO q SELECT E'\\\\ '' ' || i, i FROM generate_series(1, 300) i;"
+                 "ALTER TABLE q ALTER id SET NOT NULL; ALTER TABLE q REPLICA IDENTITY FULL; INSERT INTO q SELECT E'\\\\ '' ' || i, i FROM generate_series(1, 300) i;"
                  "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);"
                  "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);"
                  "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); INSERT INTO p VALUES (1), (11);"
                  "CREATE TABLE empty (id int PRIMARY KEY)")
-    process = millrace(tables=("c", "e", "q", "p", "empty"), key_columns='{ q = ["id"] }').start().streaming()
+    process = millrace(tables=("c", "e", "q", "p", "empty"), key_columns='["q:id"]').start().streaming()
     assert copy(process, "c", "--where", "a >= 100 -- and no more")["rows"] == 2000 - 699
     assert copy(process, "e")["rows"] == 2
     assert copy(process, "q")["rows"] == 300

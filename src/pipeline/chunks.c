@@ -444,7 +444,7 @@ static void keep_place(struct mr_chunks *chunks)
     chunks->after_count = chunk->relation->key_count;
     chunks->after = MR_NEW_ARRAY(char *, chunks->after_count);
     for (uint32_t i = 0; i < chunks->after_count; i++) {
-        const struct mr_datum *value = &row[chunk->relation->key_columns[i]];
+        const struct mr_datum *value = &row[chunk->key[i]];
         chunks->after[i] = MR_ALLOC(value->len + 1);
         memcpy(chunks->after[i], value->data, value->len);
         chunks->after[i][value->len] = '\0';

@@ -24,7 +24,9 @@ struct mr_chunk_reader {
     int64_t version;
     struct mr_relation *relation, *former;
     char *select; /* up to the condition */
-    char *key;    /* its columns, "a", "b" */
+    uint32_t *
+        places; /* of the key's columns, in the order of its index: one by another order would sort */
+    char *key;    /* the same, "a", "b" */
     char *order;  /* what stands behind ORDER BY */
     char *behind; /* the operator that says so of keys */
     bool has_filter;
@@ -32,6 +34,7 @@ struct mr_chunk_reader {
 
 void mr_chunk_done(struct mr_chunk *chunk)
 {
+    free(chunk->key);
     free(chunk->snapshot);
     free(chunk->values);
     free(chunk->bytes);
@@ -56,6 +59,8 @@ static void forget_commands(struct mr_chunk_reader *reader)
 {
     free(reader->select);
     free(reader->key);
+    free(reader->places);
+    reader->places = NULL;
     free(reader->order);
     free(reader->behind);
     reader->select = reader->key = reader->order = reader->behind = NULL;
@@ -201,16 +206,15 @@ struct description {
 static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns to copy", "snnbn", 0, MR_COLUMNS_MAX};
+    static const struct mr_pg_shape shape = {"the columns to copy", "snnbb", 0, MR_COLUMNS_MAX};
     struct mr_text sql = {0};
-    mr_text_string(
-        &sql, "SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
-              " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
-              /* Places in the key begin with 1. */
-              " coalesce(array_position((k.indkey::int2[])[0:k.indnkeyatts - 1], a.attnum) + 1,"
-              " 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-              " JOIN pg_publication_tables t ON t.schemaname = n.nspname AND t.tablename ="
-              " c.relname AND t.pubname = ");
+    mr_text_string(&sql,
+                   "SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
+                   " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+                   " coalesce(a.attnum = ANY ((k.indkey::int2[])[0:k.indnkeyatts - 1]), false) "
+                   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                   " JOIN pg_publication_tables t ON t.schemaname = n.nspname AND t.tablename ="
+                   " c.relname AND t.pubname = ");
     mr_sql_add_literal(&sql, reader->options.publication);
     mr_text_format(
         &sql,
@@ -267,20 +271,11 @@ static mr_status find_key(struct mr_chunk_reader *reader, struct description *de
     }
     view->key_columns = description->key;
     for (uint32_t i = 0; i < view->column_count; i++) {
-        int64_t place = mr_pg_result_number(description->parts, i, PART_IN_PRIMARY);
-        if (place > 0) {
-            view->key_count++;
+        if (mr_pg_result_true(description->parts, i, PART_IN_PRIMARY)) {
+            description->key[view->key_count++] = i;
         }
     }
-    uint32_t count = 0;
-    for (uint32_t k = 1; k <= view->key_count; k++) {
-        for (uint32_t i = 0; i < view->column_count; i++) {
-            if (mr_pg_result_number(description->parts, i, PART_IN_PRIMARY) == k) {
-                description->key[count++] = i;
-            }
-        }
-    }
-    if (count == 0 || count != view->key_count) {
+    if (view->key_count == 0) {
         return no_key(table, "it has no key by which its rows could be read in order", ret_error);
     }
     return MR_OK;
@@ -305,20 +300,51 @@ static mr_status find_types(struct mr_chunk_reader *reader, struct description *
     return MR_OK;
 }
 
+static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
+                       const struct mr_pg_result *result)
+{
+    struct mr_text behind = {0};
+    struct mr_text order = {0};
+    struct mr_text key = {0};
+    reader->places = MR_NEW_ARRAY(uint32_t, view->key_count);
+    mr_text_string(&behind, " OPERATOR(");
+    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 1));
+    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 2));
+    for (uint32_t i = 0; i < view->key_count; i++) {
+        const char *name = mr_pg_result_value(result, i, 0);
+        uint32_t column = 0;
+        while (!mr_slice_equal(view->columns[column].name, mr_slice_of(name))) {
+            column++; /* it is one of them: it was asked for by its name */
+            MR_ASSERT(column < view->column_count);
+        }
+        reader->places[i] = column;
+        mr_text_string(&key, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&key, name);
+        mr_text_string(&order, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&order, name);
+        mr_text_string(&order, " USING OPERATOR(");
+        mr_sql_add_identifier(&order, mr_pg_result_value(result, i, 3));
+        mr_text_format(&order, ".%s)", mr_pg_result_value(result, i, 4));
+    }
+    reader->behind = behind.data;
+    reader->order = order.data;
+    reader->key = key.data;
+}
+
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
  * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
  * comparison of rows (parse_expr.c, make_row_comparison_op). */
 static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
                             const struct mr_chunk_table *table, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the order of a key", "ssss", 0, 1};
+    static const struct mr_pg_shape shape = {"the order of a key", "sssss", 0, MR_COLUMNS_MAX};
     const struct mr_relation_view *view = &description->view;
     struct mr_text sql = {0};
-    mr_text_format(
-        &sql,
-        "WITH wanted AS (SELECT a.attnum, a.attcollation, a.attnotnull FROM pg_attribute a"
-        " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attname = ANY (ARRAY[",
-        table->oid);
+    mr_text_format(&sql,
+                   "WITH wanted AS (SELECT a.attnum, a.attname, a.attcollation FROM pg_attribute a"
+                   " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
+                   " AND a.attname = ANY (ARRAY[",
+                   table->oid);
     for (uint32_t i = 0; i < view->key_count; i++) {
         struct mr_text name = {0};
         mr_slice of = view->columns[view->key_columns[i]].name;
@@ -329,8 +355,9 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
     }
     mr_text_format(
         &sql,
-        "]::text[]) AND a.attnotnull) SELECT min(gn.nspname::text), min(g.oprname::text),"
-        " min(ln.nspname::text), min(l.oprname::text) FROM pg_index i CROSS JOIN LATERAL"
+        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attname, gn.nspname AS gs, g.oprname "
+        "AS g,"
+        " ln.nspname AS ls, l.oprname AS l FROM pg_index i CROSS JOIN LATERAL"
         " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
         " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
         " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
@@ -341,43 +368,22 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
         " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid AND "
         "i.indislive"
-        " AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u"
-        " GROUP BY i.indexrelid HAVING count(*) = %u AND count(DISTINCT (g.oprname, gn.oid, "
-        "l.oprname,"
-        " ln.oid)) = 1 ORDER BY i.indexrelid LIMIT 1",
+        " AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
+        " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
+        " AND count(DISTINCT (gs, g, ls, l)) = 1 ORDER BY 1 LIMIT 1)"
+        " SELECT attname, gs, g, ls, l FROM places JOIN chosen USING (indexrelid) ORDER BY at",
         table->oid, view->key_count, view->key_count);
     struct mr_pg_result *result;
     MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    if (mr_pg_result_rows(result) == 0) {
+    if (mr_pg_result_rows(result) != view->key_count) {
         mr_pg_result_free(result);
         return no_key(table,
                       "its key can hold nulls, or has no unique index of its columns alone that is "
                       "not deferrable, in the columns' collation",
                       ret_error);
     }
-    struct mr_text behind = {0};
-    struct mr_text order = {0};
-    struct mr_text key = {0};
-    mr_text_string(&behind, " OPERATOR(");
-    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 0));
-    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 1));
-    for (uint32_t i = 0; i < view->key_count; i++) {
-        struct mr_text name = {0};
-        mr_slice of = view->columns[view->key_columns[i]].name;
-        mr_text_add(&name, of.data, of.len);
-        mr_text_string(&key, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&key, name.data);
-        mr_text_string(&order, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&order, name.data);
-        mr_text_string(&order, " USING OPERATOR(");
-        mr_sql_add_identifier(&order, mr_pg_result_value(result, 0, 2));
-        mr_text_format(&order, ".%s)", mr_pg_result_value(result, 0, 3));
-        mr_text_done(&name);
-    }
+    take_order(reader, view, result);
     mr_pg_result_free(result);
-    reader->behind = behind.data;
-    reader->order = order.data;
-    reader->key = key.data;
     return MR_OK;
 }
 
@@ -637,6 +643,9 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     MR_TRY(open_reader(reader, ret_error));
     MR_TRY(begin_chunk(reader, wish->table, chunk, ret_error));
     chunk->relation = reader->relation;
+    uint32_t key_count = reader->relation->key_count;
+    chunk->key = MR_REALLOC(chunk->key, key_count * sizeof(*chunk->key));
+    memcpy(chunk->key, reader->places, key_count * sizeof(*chunk->key));
     if (wish->after != NULL && wish->after_count != reader->relation->key_count) {
         return mr_fail(
             ret_error, MR_ERR_CONFIG,

@@ -84,6 +84,7 @@ struct mr_chunk_wish {
 struct mr_chunk {
     const struct mr_relation
         *relation;  /* the reader's, until the one behind the next with another one is read */
+    uint32_t *key;  /* its columns, in the order in which rows come */
     char *snapshot; /* pg_current_snapshot's text, */
     uint32_t xmax;  /* the number in it, lower half, */
     mr_lsn wal_end; /* and where the WAL ended behind it */
