@@ -94,7 +94,8 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);
-    pipeline->chunks = source->ops->chunks_new == NULL ? NULL : mr_chunks_new(pipeline);
+    bool has_chunks = source->ops != NULL && source->ops->chunks_new != NULL;
+    pipeline->chunks = has_chunks ? mr_chunks_new(pipeline) : NULL;
     return pipeline;
 }
 
