@@ -16,7 +16,7 @@ unsigned fuzz_stream_refused;
 
 struct model {
     struct mr_source_handler handler;
-    struct mr_encoder *encoders[4];
+    struct mr_encoder *encoders[5];
     struct mr_topics topics;
     mr_slice payload;
     bool in_transaction;
@@ -188,6 +188,7 @@ static void model_open(struct model *model)
         .keepalive = on_keepalive,
         .relation_end = on_relation_end,
     };
+    static const struct mr_added_field added = {MR_FIELD_SOURCE_ORIGIN, "__origin"};
     for (size_t i = 0; i < MR_ARRAY_LEN(model->encoders); i++) {
         static const char *const all_messages[] = {"*"};
         const struct mr_encode_options options = {
@@ -196,8 +197,14 @@ static void model_open(struct model *model)
             .message_bytes_max = SIZE_MAX,
             .format = i == 0   ? MR_FORMAT_DEBEZIUM
                       : i == 1 ? MR_FORMAT_FLAT
+                      : i == 4 ? MR_FORMAT_ROW
                                : MR_FORMAT_CLOUDEVENTS,
             .cloud = {.mode = i == 2 ? MR_CLOUD_STRUCTURED : MR_CLOUD_BINARY, .extensions = true},
+            .bare = {.deletes = MR_DELETE_REWRITE,
+                     .fields = &added,
+                     .headers = &added,
+                     .field_count = 1,
+                     .header_count = i == 4},
             .topic_prefix = "fuzz",
             .unavailable_value = "?",
             .tombstones = true,

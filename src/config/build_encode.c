@@ -438,6 +438,7 @@ void mr_config_build_encode(struct mr_config *config)
     config->encode.message_excluded_count = values->message_excluded.count;
     config->encode.skip_unchanged = values->skip_unchanged != 0;
     build_modes(config);
+    mr_config_build_bare(config);
     check_prefix(config);
     if (values->stream_count > 0 && values->tables.count > 0) {
         PROBLEM(config, LINE(config, tables),

@@ -32,6 +32,9 @@ bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t
 /* snapshot.where. */
 void mr_config_build_wheres(struct mr_config *config);
 
+/* What is added to bare rows. */
+void mr_config_build_bare(struct mr_config *config);
+
 /* The rules for columns. */
 void mr_config_build_columns(struct mr_config *config);
 

@@ -39,6 +39,7 @@ struct mr_convert {
     struct mr_convert_list tables;  /* "schema.table", whatever is known of them */
     bool tables_known;              /* all of them */
     bool brokers_known;
+    bool is_bare; /* rows have no envelope */
 };
 
 /* Adds an option; a later one of the same name takes the earlier one's place. */
@@ -60,6 +61,13 @@ enum mr_convert_note { MR_NOTE_TO_DO, MR_NOTE_LOST, MR_NOTE_IDLE, MR_NOTE_UNKNOW
 /* Says something about an option, on standard error and as a comment. */
 void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, const char *option,
                      const char *format, ...) MR_PRINTF(4, 5);
+
+/* The option of a transformation, "transforms.<alias>.<option>"; as mr_convert_take. */
+struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const char *alias,
+                                               const char *option);
+
+/* ExtractNewRecordState under that alias. */
+void mr_convert_unwrap(struct mr_convert *convert, const char *alias);
 
 /* Sets an option of ours from a text; false when the option does not take it. */
 bool mr_convert_set(struct mr_convert *convert, const char *path, const char *value);

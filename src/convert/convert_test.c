@@ -168,6 +168,7 @@ static void test_convert_passes_no_option_over(void **state)
     "value.converter=x.JsonConverter\nvalue.converter.schemas.enable=false\n"                      \
     "publication.autocreate.mode=filtered\n"
 #define CLOUD  "value.converter=io.debezium.converters.CloudEventsConverter\n"
+#define UNWRAP "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
 #define TABLES "table.include.list=public.a,s.b\n"
 
 static const struct {
@@ -255,6 +256,24 @@ static const struct {
      "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
      "transforms.r.topic.replacement=z\n",
      "sink.destination = \"z\"", "__dbz__physicalTableIdentifier"},
+    {TABLES UNWRAP, "format = \"row\"", NULL},
+    {TABLES UNWRAP "transforms.u.delete.tombstone.handling.mode=REWRITE\n",
+     "[row]\ndelete_tombstone_handling_mode = \"rewrite\"", NULL},
+    {TABLES UNWRAP, "delete_tombstone_handling_mode = \"tombstone\"", NULL},
+    {TABLES UNWRAP "transforms.u.drop.tombstones=true\n",
+     "delete_tombstone_handling_mode = \"drop\"", NULL},
+    {TABLES UNWRAP "transforms.u.drop.tombstones=false\n",
+     "delete_tombstone_handling_mode = \"delete-to-tombstone\"", NULL},
+    {TABLES UNWRAP "transforms.u.delete.handling.mode=none\n",
+     "delete_tombstone_handling_mode = \"tombstone\"", NULL},
+    {TABLES UNWRAP
+     "transforms.u.delete.handling.mode=rewrite\ntransforms.u.drop.tombstones=false\n",
+     "delete_tombstone_handling_mode = \"rewrite-with-tombstone\"", NULL},
+    {TABLES UNWRAP
+     "transforms.u.add.fields=op,source.ts_ms:at, lsn\ntransforms.u.add.fields.prefix=\n",
+     "add_fields = [\"op\", \"source.ts_ms:at\", \"lsn\"]\nadd_fields_prefix = \"\"", NULL},
+    {TABLES UNWRAP "transforms.u.add.headers=op,secret\n", "add_headers = [\"op\"]",
+     "part 2 is not a field"},
     {TABLES "transforms=r\ntransforms.r.type=x.Filter$Value\ntransforms.r.condition=x\n", NULL,
      "Filter is a Java class"},
 };

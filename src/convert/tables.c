@@ -259,8 +259,8 @@ static bool route_all(struct mr_convert_list *topics, const char *java, const ch
 
 /* ---- transformations ---- */
 
-static struct mr_convert_line *take_option(struct mr_convert *convert, const char *alias,
-                                           const char *option)
+struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const char *alias,
+                                               const char *option)
 {
     struct mr_text name = {0};
     mr_text_format(&name, "transforms.%s.%s", alias, option);
@@ -274,9 +274,9 @@ static bool convert_router(struct mr_convert *convert, const char *alias, const 
                            bool logical, struct mr_convert_list *topics)
 {
     const struct mr_convert_line *regex =
-        take_option(convert, alias, logical ? "topic.regex" : "regex");
+        mr_convert_take_option(convert, alias, logical ? "topic.regex" : "regex");
     const struct mr_convert_line *replacement =
-        take_option(convert, alias, logical ? "topic.replacement" : "replacement");
+        mr_convert_take_option(convert, alias, logical ? "topic.replacement" : "replacement");
     const char *what = NULL;
     if (regex == NULL || replacement == NULL) {
         what = "has no regular expression or no replacement";
@@ -291,7 +291,7 @@ static bool convert_router(struct mr_convert *convert, const char *alias, const 
     }
     bool keeps_keys = true;
     const struct mr_convert_line *unique =
-        logical ? take_option(convert, alias, "key.enforce.uniqueness") : NULL;
+        logical ? mr_convert_take_option(convert, alias, "key.enforce.uniqueness") : NULL;
     keeps_keys = !logical || (unique != NULL && strcmp(unique->value, "false") == 0);
     if (!keeps_keys) {
         mr_convert_note(
@@ -305,18 +305,10 @@ static bool convert_router(struct mr_convert *convert, const char *alias, const 
 static void unknown_transform(struct mr_convert *convert, const char *given, const char *class,
                               size_t len)
 {
-    if (strncmp(class, "ExtractNewRecordState", len) == 0) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, given,
-            "events keep Debezium's envelope, whose keys and order are the same: let "
-            "consumers read its \"after\", or set format = \"flat\" where they can read "
-            "\"data\" (docs/events.md)");
-    } else {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, given,
-            "%.*s is a Java class, which is not loaded; do what it does where events are read",
-            (int)len, class);
-    }
+    mr_convert_note(
+        convert, MR_NOTE_LOST, given,
+        "%.*s is a Java class, which is not loaded; do what it does where events are read",
+        (int)len, class);
 }
 
 static void write_streams(struct mr_convert *convert, const struct mr_convert_list *topics)
@@ -336,7 +328,7 @@ static void write_streams(struct mr_convert *convert, const struct mr_convert_li
 static bool convert_transform(struct mr_convert *convert, const char *alias,
                               struct mr_convert_list *topics)
 {
-    const struct mr_convert_line *type = take_option(convert, alias, "type");
+    const struct mr_convert_line *type = mr_convert_take_option(convert, alias, "type");
     if (type == NULL) {
         return false;
     }
@@ -344,7 +336,7 @@ static bool convert_transform(struct mr_convert *convert, const char *alias,
     const char *class = dot == NULL ? type->value : dot + 1;
     size_t len = strcspn(class, "$");
     bool logical = strcmp(class, "ByLogicalTableRouter") == 0;
-    const struct mr_convert_line *predicate = take_option(convert, alias, "predicate");
+    const struct mr_convert_line *predicate = mr_convert_take_option(convert, alias, "predicate");
     if (predicate != NULL) {
         mr_convert_note(convert, MR_NOTE_LOST, predicate->given,
                         "predicates are not known, so the transformation is left out");
@@ -353,6 +345,11 @@ static bool convert_transform(struct mr_convert *convert, const char *alias,
     }
     if (logical || strcmp(class, "RegexRouter") == 0) {
         return convert_router(convert, alias, type->given, logical, topics);
+    }
+    if (strncmp(class, "ExtractNewRecordState", len) == 0) {
+        mr_convert_unwrap(convert, alias);
+        convert->is_bare = true;
+        return false;
     }
     unknown_transform(convert, type->given, class, len);
     return false;
@@ -391,7 +388,7 @@ void mr_convert_transforms(struct mr_convert *convert)
         changed |= convert_transform(convert, aliases.items[i], &topics);
     }
     if (changed) {
-        mr_convert_set(convert, "format", "debezium");
+        mr_convert_set(convert, "format", convert->is_bare ? "row" : "debezium");
         write_streams(convert, &topics);
     } else {
         if (convert->tables.count == 0) {

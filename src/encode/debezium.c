@@ -98,6 +98,11 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     const struct mr_transaction *transaction = change->transaction;
     const struct mr_relation *relation = plan->relation;
     mr_encoder_set_commit_time(encoder, transaction->commit_time_us);
+    plan->rendered_commit_lsn = transaction->commit_lsn;
+    plan->rendered_mark = change->copy_mark;
+    if (encoder->options.format == MR_FORMAT_ROW) {
+        return; /* it has no such parts */
+    }
     size_t size =
         1024 + encoder->prefix.len + encoder->database.len +
         6 * (strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
@@ -116,11 +121,9 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     MR_BUFFER_LITERAL(&out, ",\"transaction\":null,\"op\":\"");
     plan->tail = text_since(&out, begin);
     MR_ASSERT(!out.full);
-    plan->rendered_commit_lsn = transaction->commit_lsn;
-    plan->rendered_mark = change->copy_mark;
 }
 
-static char op_letter(enum mr_op op)
+char mr_op_letter(enum mr_op op)
 {
     switch (op) {
     case MR_OP_INSERT:
@@ -158,7 +161,7 @@ static struct mr_cloud_event cloud_event_of(const struct mr_change *change, enum
     return (struct mr_cloud_event){
         .schema = change->relation->schema,
         .table = change->relation->table,
-        .op = op_letter(op),
+        .op = mr_op_letter(op),
         .mark = change->copy_mark,
         .lsn = change->lsn,
         .last_commit_lsn = transaction->last_commit_lsn,
@@ -178,6 +181,7 @@ struct told {
     uint32_t part;
     const char *other_name; /* of the header with the key that the row has elsewhere; NULL: none */
     mr_slice other_key;
+    bool is_tombstone; /* that follows its delete */
 };
 
 /* The value of a CloudEvent: `before` and `after` as its data. */
@@ -213,7 +217,7 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
     mr_buffer_slice(out, plan->middle);
     mr_buffer_append(out, lsn_begin, lsn_len);
     mr_buffer_slice(out, plan->tail);
-    mr_buffer_append(out, (const char[]){op_letter(op), '"', ','}, 3);
+    mr_buffer_append(out, (const char[]){mr_op_letter(op), '"', ','}, 3);
     mr_buffer_append(out, encoder->clock.data, encoder->clock.len);
 }
 
@@ -272,21 +276,30 @@ static void append_other_key(struct mr_buffer *out, const struct told *told)
     }
 }
 
-/* The headers of the record that was just written, which is a CloudEvent or has another key to tell. */
+/* The headers of the record that was just written, which is a CloudEvent or a bare row, or has another key to tell. */
 __attribute__((cold)) static void write_headers(struct mr_encoder *encoder,
                                                 const struct mr_change *change,
                                                 const struct told *told, struct mr_buffer *out,
                                                 struct mr_record *record)
 {
     uint8_t *block = mr_headers_begin(out, NULL);
-    if (encoder->options.format == MR_FORMAT_CLOUDEVENTS) {
+    if (encoder->options.format == MR_FORMAT_CLOUDEVENTS && record->value != NULL) {
         struct mr_cloud_event event = cloud_event_of(change, told->op, told->part);
         mr_cloud_headers(out, encoder, &event);
         record->kind = mr_cloud_kind(encoder);
     }
     append_other_key(out, told);
+    if (encoder->options.format == MR_FORMAT_ROW) {
+        mr_bare_headers(out, encoder, change, told->op, told->is_tombstone);
+    }
     mr_headers_end(out, block);
     record->has_headers = true;
+}
+
+/* Whether a record in the form at hand has headers of its own, even without another key to tell. */
+static bool has_headers(const struct mr_encode_options *options)
+{
+    return options->format == MR_FORMAT_CLOUDEVENTS || options->bare.header_count > 0;
 }
 
 /* Writes the value, and the headers behind it if there are any. */
@@ -296,14 +309,16 @@ write_record(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_c
              const struct mr_tuple *after, struct mr_buffer *out, struct mr_record *ret_record)
 {
     const uint8_t *value = out->at;
-    bool is_cloud = encoder->options.format == MR_FORMAT_CLOUDEVENTS;
-    if (MR_UNLIKELY(is_cloud)) {
-        write_cloud_event(out, encoder, plan, change, told, before, after);
-    } else {
+    bool is_other = encoder->options.format != MR_FORMAT_DEBEZIUM;
+    if (MR_LIKELY(!is_other)) {
         write_envelope(out, encoder, plan, change, told->op, before, after);
+    } else if (encoder->options.format == MR_FORMAT_ROW) {
+        mr_bare_value(out, encoder, plan, change, told->op);
+    } else {
+        write_cloud_event(out, encoder, plan, change, told, before, after);
     }
     *ret_record = record_with(plan, change, told->part, key, value, out);
-    if (MR_UNLIKELY(is_cloud || told->other_name != NULL)) {
+    if (MR_UNLIKELY((is_other && has_headers(&encoder->options)) || told->other_name != NULL)) {
         write_headers(encoder, change, told, out, ret_record);
     }
 }
@@ -313,26 +328,32 @@ static uint32_t write_delete(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, bool moved, struct mr_buffer *out,
                              struct mr_record *ret_records)
 {
+    struct mr_delete_form form = mr_delete_form(&encoder->options);
+    if (!form.has_value && !form.has_tombstone) {
+        return 0;
+    }
     struct told told = {.op = MR_OP_DELETE};
     if (moved) {
         told.other_name = MR_HEADER_NEW_KEY;
         told.other_key = write_key_of(out, encoder, plan, change, false);
     }
     mr_slice key = write_key_of(out, encoder, plan, change, true);
-    if (moved) {
-        uint8_t *block = mr_headers_begin(out, NULL); /* the tombstone's */
-        append_other_key(out, &told);
-        mr_headers_end(out, block);
-    }
-    write_record(encoder, plan, change, &told, key, &change->before, &no_tuple, out,
-                 &ret_records[0]);
+    struct mr_record tombstone = record_with(plan, change, form.has_value, key, NULL, out);
     /* A tombstone without a key means nothing, and a compacted topic refuses it. */
-    if (!encoder->options.tombstones || key.data == NULL) {
-        return 1;
+    form.has_tombstone &= key.data != NULL;
+    if (form.has_tombstone && (moved || encoder->options.bare.header_count > 0)) {
+        told.is_tombstone = form.has_value;
+        write_headers(encoder, change, &told, out, &tombstone);
+        told.is_tombstone = false;
     }
-    ret_records[1] = record_with(plan, change, 1, key, NULL, out);
-    ret_records[1].has_headers = moved;
-    return 2;
+    if (form.has_value) {
+        write_record(encoder, plan, change, &told, key, &change->before, &no_tuple, out,
+                     &ret_records[0]);
+    }
+    if (form.has_tombstone) {
+        ret_records[form.has_value] = tombstone;
+    }
+    return (uint32_t)form.has_value + form.has_tombstone;
 }
 
 uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,

@@ -20,6 +20,7 @@ enum mr_format {
     MR_FORMAT_DEBEZIUM,
     MR_FORMAT_FLAT,
     MR_FORMAT_CLOUDEVENTS,
+    MR_FORMAT_ROW, /* a row and nothing else: what Debezium's ExtractNewRecordState makes of its events */
 };
 
 /* How CloudEvents are written. */
@@ -33,6 +34,52 @@ struct mr_cloud_options {
     enum mr_cloud_mode mode;
     enum mr_cloud_id id;
     bool extensions; /* the source block */
+};
+
+/* Of MR_FORMAT_ROW: what becomes of a delete. Debezium's delete.tombstone.handling.mode, in its order. */
+enum mr_delete_mode {
+    MR_DELETE_DROP,
+    MR_DELETE_NULL,    /* "tombstone": the JSON null, which JsonConverter makes of it */
+    MR_DELETE_REWRITE, /* the row with `__deleted`, which other rows have too */
+    MR_DELETE_REWRITE_WITH_TOMBSTONE,
+    MR_DELETE_TO_TOMBSTONE,
+};
+
+/* What of an event may be added to its row, or to its headers; Debezium's names are in bare.c. */
+enum mr_event_field {
+    MR_FIELD_OP,
+    MR_FIELD_TS_MS,
+    MR_FIELD_TS_US,
+    MR_FIELD_TS_NS,
+    MR_FIELD_SOURCE_VERSION,
+    MR_FIELD_SOURCE_CONNECTOR,
+    MR_FIELD_SOURCE_NAME,
+    MR_FIELD_SOURCE_TS_MS,
+    MR_FIELD_SOURCE_SNAPSHOT,
+    MR_FIELD_SOURCE_DB,
+    MR_FIELD_SOURCE_SEQUENCE,
+    MR_FIELD_SOURCE_TS_US,
+    MR_FIELD_SOURCE_TS_NS,
+    MR_FIELD_SOURCE_SCHEMA,
+    MR_FIELD_SOURCE_TABLE,
+    MR_FIELD_SOURCE_TXID,
+    MR_FIELD_SOURCE_LSN,
+    MR_FIELD_SOURCE_XMIN,
+    MR_FIELD_SOURCE_ORIGIN,
+    MR_FIELD_SOURCE_ORIGIN_LSN,
+};
+
+struct mr_added_field {
+    enum mr_event_field field;
+    const char *name; /* that it has in the row, or as a header */
+};
+
+struct mr_bare_options {
+    enum mr_delete_mode deletes;
+    const struct mr_added_field *fields;
+    const struct mr_added_field *headers;
+    uint32_t field_count;
+    uint32_t header_count;
 };
 
 /* Forms of values; docs/events.md has the table. */
@@ -144,6 +191,7 @@ struct mr_encode_options {
     enum mr_types types;
     struct mr_cloud_options cloud;
     struct mr_value_modes modes;
+    struct mr_bare_options bare;   /* of MR_FORMAT_ROW */
     const char *topic_prefix;      /* also the `name` of the source block */
     const char *topic_delimiter;   /* between the parts of a topic's name; NULL: a dot */
     const char *unavailable_value; /* placeholder of an unchanged TOASTed value */
@@ -179,6 +227,9 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
 
 /* Whether rows of that table are events of an outbox, which have topics of their own. */
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);
+
+/* The field that `text` names, as Debezium has it: "source.lsn", or "lsn" alone. `*ret_has_part`: with the part that it is in. */
+bool mr_event_field_find(mr_slice text, enum mr_event_field *ret_field, bool *ret_has_part);
 
 struct mr_encoder;
 

@@ -662,6 +662,132 @@ static void test_flat_events(void **state)
     assert_int_equal(fixture->count, 0);
 }
 
+/* Headers of a record as "name=value;…". */
+static const char *headers_of(const struct mr_record *record)
+{
+    static char text[512];
+    size_t len = 0;
+    text[0] = '\0';
+    struct mr_header header;
+    for (size_t at = 0; mr_header_next(mr_record_headers(record), &at, &header);) {
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%.*s=%.*s;", (int)header.name.len,
+                                (const char *)header.name.data, (int)header.value.len,
+                                (const char *)header.value.data);
+    }
+    return text;
+}
+
+static void open_bare(struct fixture *fixture, enum mr_delete_mode deletes)
+{
+    static const struct mr_added_field fields[] = {{MR_FIELD_OP, "__op"},
+                                                   {MR_FIELD_SOURCE_SEQUENCE, "__sequence"},
+                                                   {MR_FIELD_SOURCE_ORIGIN, "__origin"}};
+    static const struct mr_added_field headers[] = {{MR_FIELD_OP, "op"},
+                                                    {MR_FIELD_SOURCE_DB, "db"},
+                                                    {MR_FIELD_SOURCE_ORIGIN, "origin"},
+                                                    {MR_FIELD_TS_MS, "made"}};
+    fixture->options.format = MR_FORMAT_ROW;
+    fixture->options.bare =
+        (struct mr_bare_options){.deletes = deletes,
+                                 .fields = fields,
+                                 .field_count = deletes == MR_DELETE_REWRITE ? 3 : 0,
+                                 .headers = headers,
+                                 .header_count = deletes == MR_DELETE_REWRITE ? 0 : 4};
+    mr_encoder_free(fixture->encoder);
+    fixture_open(fixture);
+}
+
+static void test_bare_rows(void **state)
+{
+    struct fixture *fixture = *state;
+    open_bare(fixture, MR_DELETE_REWRITE);
+    struct mr_datum row[] = {text("1"), text("x"), null, text("t")};
+    assert_int_equal(encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    assert_value(
+        &fixture->records[0],
+        "{\"id\":1,\"v\":\"x\",\"f\":null,\"b\":true,\"__deleted\":\"false\",\"__op\":\"r\","
+        "\"__sequence\":\"[null,\\\"7936\\\"]\",\"__origin\":null}");
+    fixture->transaction.last_commit_lsn = 4096;
+    fixture->transaction.origin = MR_SLICE("el\"se");
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_value(
+        &fixture->records[0],
+        "{\"id\":1,\"v\":\"x\",\"f\":null,\"b\":true,\"__deleted\":\"true\",\"__op\":\"d\","
+        "\"__sequence\":\"[\\\"4096\\\",\\\"7936\\\"]\",\"__origin\":\"el\\\"se\"}");
+    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_int_equal(fixture->count, 0);
+}
+
+/* A delete in each mode, and one that a changed key makes. */
+static void test_bare_deletes(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct {
+        enum mr_delete_mode mode;
+        uint32_t count; /* of a delete */
+        const char *value;
+    } cases[] = {{MR_DELETE_DROP, 0, NULL},
+                 {MR_DELETE_TO_TOMBSTONE, 1, NULL},
+                 {MR_DELETE_NULL, 1, "null"},
+                 {MR_DELETE_REWRITE_WITH_TOMBSTONE, 2,
+                  "{\"id\":1,\"v\":\"x\",\"f\":null,\"b\":null,\"__deleted\":\"true\"}"}};
+    struct mr_datum old[] = {text("1"), text("x"), null, null};
+    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        open_bare(fixture, cases[i].mode);
+        assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+        assert_int_equal(fixture->count, cases[i].count);
+        for (uint32_t k = 0; k < fixture->count; k++) {
+            const char *value = k == 0 ? cases[i].value : NULL;
+            assert_int_equal(fixture->records[k].value != NULL, value != NULL);
+            if (value != NULL) {
+                assert_value(&fixture->records[k], value);
+            }
+            assert_key(&fixture->records[k], "{\"id\":1}");
+            assert_string_equal(headers_of(&fixture->records[k]),
+                                k == 0 ? "op=d;db=db;made=1700000001234;" : "op=d;");
+        }
+        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+        assert_int_equal(fixture->count, cases[i].count + 1);
+        const struct mr_record *moved = &fixture->records[fixture->count - 1];
+        assert_key(moved, "{\"id\":2}");
+        assert_int_equal(moved->part, cases[i].count);
+        assert_string_equal(headers_of(moved), "op=c;db=db;made=1700000001234;");
+    }
+    fixture->relation.key_count = 0; /* a tombstone for no key would be one for nothing */
+    open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+    assert_int_equal(fixture->count, 0);
+}
+
+static void test_bare_name_is_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), null, null, null};
+    static const char *const taken[] = {"__op", "__deleted"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(taken); i++) {
+        fixture->columns[1].name = (char *)(uintptr_t)taken[i];
+        open_bare(fixture, MR_DELETE_REWRITE);
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        assert_non_null(strstr(fixture->error.text, taken[i]));
+    }
+    open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+}
+
+static void test_bare_rows_list_what_is_not_known(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.types = MR_TYPES_PLAIN;
+    struct mr_datum row[] = {unchanged, unchanged, null, null};
+    fixture->relation.key_count = 0;
+    open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_value(&fixture->records[0], "{\"f\":null,\"b\":null,\"__unavailable\":[\"id\",\"v\"]}");
+}
+
 static void test_flat_unknown_routing_key(void **state)
 {
     struct fixture *fixture = *state;
@@ -1131,6 +1257,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_operations_and_routes_filter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flat_events, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bare_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bare_deletes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bare_name_is_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bare_rows_list_what_is_not_known, setup, teardown),
         cmocka_unit_test_setup_teardown(test_message_event, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),

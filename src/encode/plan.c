@@ -235,12 +235,16 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     }
     plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
     plan->operations &= ~options->skipped_operations;
+    if (options->format == MR_FORMAT_ROW) {
+        plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
+    }
     plan->skips_unchanged = options->skip_unchanged;
     plan->tells_schema = options->schema_topic != NULL;
     plan->is_unusual = plan->skips_unchanged || plan->tells_schema;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
         plan_columns(plan, options, ret_error) != MR_OK ||
-        plan_topic(plan, options, topics, ret_error) != MR_OK) {
+        plan_topic(plan, options, topics, ret_error) != MR_OK ||
+        mr_bare_check(options, plan, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
     }

@@ -145,7 +145,9 @@ void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const str
     if (MR_LIKELY(encoder->missing_count == 0)) {
         return;
     }
-    MR_BUFFER_LITERAL(out, ",\"unavailable\":");
+    mr_buffer_slice(out, encoder->options.format == MR_FORMAT_ROW
+                             ? MR_SLICE(",\"__unavailable\":") /* beside columns */
+                             : MR_SLICE(",\"unavailable\":"));
     for (uint32_t i = 0; i < encoder->missing_count; i++) {
         mr_slice prefix = plan->columns[encoder->missing[i]].prefix;
         mr_buffer_append(out, i == 0 ? "[" : ",", 1);
@@ -204,16 +206,22 @@ void mr_row_close(struct mr_buffer *out, uint8_t *begin)
     MR_BUFFER_LITERAL(out, "}");
 }
 
-void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                   const struct mr_tuple *row, const struct mr_tuple *old)
+void mr_row_columns(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old)
 {
     uint32_t count = plan->relation->column_count;
-    uint8_t *begin = out->at;
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_plan_column *column = &plan->columns[i];
         mr_buffer_append(out, column->prefix.data, column->prefix.len);
         mr_row_value(out, encoder, plan, i, row, old);
     }
+}
+
+void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                   const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    uint8_t *begin = out->at;
+    mr_row_columns(out, encoder, plan, row, old);
     mr_row_close(out, begin);
 }
 

@@ -42,6 +42,10 @@ struct mr_encoder {
 void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                   uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old);
 
+/* `{"a":1,…` with every column of the relation, for mr_row_close to end. */
+void mr_row_columns(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old);
+
 /* `{"a":1,…}` with every column of the relation. `old` may supply unchanged values. */
 void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                    const struct mr_tuple *row, const struct mr_tuple *old);
@@ -79,7 +83,7 @@ void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_
 mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
                       struct mr_plan **ret_plan, struct mr_error *ret_error);
 
-/* A record at the change's position whose value (and key) come with mr_record_end calls. */
+/* A record at the change's position, without key and value. */
 struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,
                               uint32_t part);
 
@@ -110,7 +114,29 @@ mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *pla
                            struct mr_record *ret_records, uint32_t *ret_count,
                            struct mr_error *ret_error);
 
-/* The two formats. `ret_records` has room for MR_RECORDS_PER_CHANGE_MAX. */
+/* Debezium's word of an operation. */
+char mr_op_letter(enum mr_op op);
+
+/* Of MR_FORMAT_ROW. MR_ERR_CONFIG: a column has the name of an added field. */
+mr_status mr_bare_check(const struct mr_encode_options *options, const struct mr_plan *plan,
+                        struct mr_error *ret_error);
+
+/* The row with the added fields: of a delete the old one. */
+void mr_bare_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                   const struct mr_change *change, enum mr_op op);
+
+/* Adds headers to a block. `of_tombstone`: of one that follows its delete, and has nothing but the operation. */
+void mr_bare_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                     const struct mr_change *change, enum mr_op op, bool of_tombstone);
+
+/* What a delete becomes, in each format. */
+struct mr_delete_form {
+    bool has_value;
+    bool has_tombstone;
+};
+struct mr_delete_form mr_delete_form(const struct mr_encode_options *options);
+
+/* The formats. `ret_records` has room for MR_RECORDS_PER_CHANGE_MAX. */
 uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
                             const struct mr_change *change, struct mr_buffer *out,
                             struct mr_record *ret_records);
