@@ -47,7 +47,7 @@ static uint8_t *unescape(uint8_t *from, uint8_t *end)
     return to;
 }
 
-static bool take_value(uint8_t *from, uint8_t *end, struct mr_datum *value)
+static bool take_escaped(uint8_t *from, uint8_t *end, struct mr_datum *value)
 {
     if (end - from == 2 && from[0] == '\\' && from[1] == 'N') {
         *value = (struct mr_datum){.kind = MR_DATUM_NULL};
@@ -68,14 +68,23 @@ bool mr_copy_text_decode(uint8_t *row, size_t len, struct mr_datum *values, uint
     if (count == 0) {
         return row == end;
     }
+    /* The next one, from a value's beginning on; most rows have none. */
+    const uint8_t *backslash = memchr(row, '\\', (size_t)(end - row));
     for (uint32_t i = 0; i < count; i++) {
         uint8_t *tab = memchr(row, '\t', (size_t)(end - row));
         bool is_last = i == count - 1;
         if ((tab == NULL) != is_last) {
             return false;
         }
-        if (!take_value(row, is_last ? end : tab, &values[i])) {
-            return false;
+        uint8_t *behind = is_last ? end : tab;
+        if (MR_LIKELY(backslash == NULL || backslash >= behind)) {
+            values[i] = (struct mr_datum){
+                .kind = MR_DATUM_TEXT, .data = row, .len = (uint32_t)(behind - row)};
+        } else {
+            if (!take_escaped(row, behind, &values[i])) {
+                return false;
+            }
+            backslash = memchr(behind, '\\', (size_t)(end - behind));
         }
         row = is_last ? end : tab + 1;
     }

@@ -78,7 +78,7 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
         /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
         " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
         " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
-        " coalesce(pg_relation_filenode(l.oid), 0)::bigint,"
+        " l.relfilenode::bigint," /* by the snapshot */
         /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
         " s.relreplident = 'f' OR l.reltoastrelid = 0 OR CASE WHEN l.oid IN (SELECT relation FROM"
         " locked) THEN false ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
@@ -314,6 +314,14 @@ static bool add_parts(const struct mr_pg_result *tables, const struct mr_copy_st
     return found;
 }
 
+static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "table %s.%s was written anew since the snapshot was taken, which may not show "
+                   "its rows any more; the next attempt has a new snapshot",
+                   table->relation->schema, table->relation->table);
+}
+
 static mr_status read_filenodes(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
                                 const char *oids, struct mr_error *ret_error)
 {
@@ -326,15 +334,18 @@ static mr_status read_filenodes(struct reading *reading, struct mr_pg_conn *keep
     mr_text_string(&sql, oids);
     mr_text_string(&sql, "]::oid[]) x");
     MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
+    mr_status status = MR_OK;
     for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
-        for (uint32_t i = 0; i < copy->view.table_count; i++) {
-            if (copy->tables[i].oid == mr_pg_result_number(result, row, 0)) {
-                copy->tables[i].filenode = (uint32_t)mr_pg_result_number(result, row, 1);
+        for (uint32_t i = 0; i < copy->view.table_count && status == MR_OK; i++) {
+            const struct mr_copy_table *table = &copy->tables[i];
+            if (table->oid == mr_pg_result_number(result, row, 0) &&
+                table->filenode != mr_pg_result_number(result, row, 1)) {
+                status = fail_new_file(table, ret_error);
             }
         }
     }
     mr_pg_result_free(result);
-    return MR_OK;
+    return status;
 }
 
 /* VACUUM FULL, CLUSTER and some of ALTER TABLE write a table into another file, where its rows have other places. They want a
@@ -443,6 +454,7 @@ struct mr_copy_reader {
     struct mr_pg_conn *conn;
     int stop_fd;
     const struct mr_copy_table *table;
+    const struct mr_copy_table *checked; /* whose file is the one that the snapshot knows */
     bool has_places;
     struct held held[2]; /* the row handed out last, and room for the next */
     uint32_t last;
@@ -494,6 +506,10 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     struct mr_error reason = *ret_error;
     const struct mr_relation *relation = reader->table->relation;
     bool by_policy = strstr(reason.text, "row-level security") != NULL;
+    /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
+    if (status == MR_ERR_CONFIG && strstr(reason.text, "does not exist") != NULL) {
+        status = MR_ERR_TRANSIENT;
+    }
     return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
                    relation->schema, relation->table, reason.text,
                    by_policy ? "; its policies would hide rows: run ALTER ROLE with BYPASSRLS "
@@ -533,12 +549,38 @@ static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
     return value->kind == MR_DATUM_TEXT && at == 1;
 }
 
+/* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
+ * concurrency control, "Caveats"). Behind a COPY nobody can do that any more until the transaction's end, for it has the
+ * table locked. */
+static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a table's file", "n", 1, 1};
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    if (reader->checked == reader->table) {
+        return MR_OK;
+    }
+    mr_text_format(&sql, "SELECT coalesce(pg_relation_filenode(%u), 0)::bigint",
+                   reader->table->oid);
+    MR_TRY(mr_pg_query(reader->conn, reader->stop_fd, &sql, &shape, &result, ret_error));
+    int64_t now = mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    if (now != reader->table->filenode) {
+        return fail_new_file(reader->table, ret_error);
+    }
+    reader->checked = reader->table;
+    return MR_OK;
+}
+
 mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                             uint64_t *ret_place, struct mr_error *ret_error)
 {
     uint8_t *bytes;
     size_t len;
     mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &bytes, &len, ret_error);
+    if (status == MR_END) {
+        MR_TRY(check_file(reader, ret_error));
+    }
     if (status != MR_OK) {
         return fail_table(reader, status, ret_error);
     }
