@@ -272,6 +272,7 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
         mr_convert_set(&convert, "types", "debezium");
         mr_convert_source(&convert);
         mr_convert_tables(&convert);
+        mr_convert_columns(&convert);
         mr_convert_kafka(&convert);
         mr_convert_transforms(&convert);
         convert_lines(&convert);

@@ -87,6 +87,7 @@ bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
 /* Each looks at the options that belong together. */
 void mr_convert_source(struct mr_convert *convert);
 void mr_convert_tables(struct mr_convert *convert);
+void mr_convert_columns(struct mr_convert *convert);
 void mr_convert_kafka(struct mr_convert *convert);
 void mr_convert_transforms(struct mr_convert *convert); /* behind the tables */
 

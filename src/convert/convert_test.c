@@ -41,7 +41,7 @@ static void converted_done(struct converted *converted)
 static struct mr_config *load(const char *toml)
 {
     static const char *const variables[] = {"MILLRACE_PG_PASSWORD", "MILLRACE_KAFKA_PASSWORD",
-                                            "PG_PASSWORD", "DATABASE_URL"};
+                                            "PG_PASSWORD", "DATABASE_URL", "MILLRACE_HASH_SALT"};
     for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
         setenv(variables[i], "set", 1);
     }
@@ -256,6 +256,23 @@ static const struct {
      "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
      "transforms.r.topic.replacement=z\n",
      "sink.destination = \"z\"", "__dbz__physicalTableIdentifier"},
+    {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
+     "include = [\"public.a:(x|y)\", \"s.b:z\"]", "keep all their columns"},
+    {TABLES "column.exclude.list=s.b.x|y\n", "tables", "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=public[.]a[.]x\n", NULL, "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=^.*\\\\.users.*\\\\.email$\n", "exclude = [\"*.(users.*):email\"]",
+     NULL},
+    {TABLES "column.exclude.list=s.b\n", "tables", "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=s.b.c.d\n", "tables", "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=s.b.\\\\w+\n", "tables", "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=s.b.x*?\n", "tables", "pattern 1 is none of three parts"},
+    {TABLES "column.exclude.list=s.b.Name\n", "exclude = [\"s.b:Name\"]", "upper from lower"},
+    {TABLES "column.mask.with.8.chars=s.b.x,s.b.y\ncolumn.mask.with.0.chars=s.b.z\n",
+     "mask = [\"s.b:x=8\", \"s.b:y=8\", \"s.b:z=0\"]", NULL},
+    {TABLES "column.mask.with.many.chars=s.b.x\n", NULL, "column.mask.with.many.chars"},
+    {TABLES "column.truncate.to.20.chars=s.b.x\n", "truncate = [\"s.b:x=20\"]", NULL},
+    {TABLES "column.mask.hash.v2.SHA-256.with.salt.pepper=s.b.x\n",
+     "hash = [\"s.b:x\"]\nhash_salt_env = \"MILLRACE_HASH_SALT\"", "MILLRACE_HASH_SALT"},
     {TABLES UNWRAP, "format = \"row\"", NULL},
     {TABLES UNWRAP "transforms.u.delete.tombstone.handling.mode=REWRITE\n",
      "[row]\ndelete_tombstone_handling_mode = \"rewrite\"", NULL},
