@@ -168,15 +168,13 @@ const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
     return value;
 }
 
-void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                  uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old)
+/* One that is not simply there as text. */
+__attribute__((noinline)) static void write_other(struct mr_buffer *out, struct mr_encoder *encoder,
+                                                  const struct mr_plan *plan, uint32_t column,
+                                                  const struct mr_tuple *row,
+                                                  const struct mr_tuple *old)
 {
-    const struct mr_datum *value = &row->values[column];
-    if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
-        write_text(out, encoder, plan, column, value);
-        return;
-    }
-    value = mr_row_datum(plan, column, row, old);
+    const struct mr_datum *value = mr_row_datum(plan, column, row, old);
     switch (value->kind) {
     case MR_DATUM_TEXT:
         write_text(out, encoder, plan, column, value);
@@ -193,6 +191,17 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
             MR_BUFFER_LITERAL(out, "null");
         }
         break;
+    }
+}
+
+void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                  uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    const struct mr_datum *value = &row->values[column];
+    if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
+        write_text(out, encoder, plan, column, value);
+    } else {
+        write_other(out, encoder, plan, column, row, old);
     }
 }
 
