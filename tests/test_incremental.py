@@ -101,6 +101,9 @@ def test_rows_come_in_their_newest_form(database, millrace, topic, mode):
     assert len(reads) == done["rows"] and done["rows"] + done["passed_over"] > 15000 and done["chunks"] > 1
     assert {r["source"]["snapshot"] for r in reads} == {"incremental"} and all(r["before"] is None for r in reads)
     assert process.log("incremental_done")[0]["rows"] == done["rows"]
+    status = process.get("/status").json["incremental"]
+    assert (status["tables"], status["rows"], status["passed_over"]) == (0, done["rows"], done["passed_over"])
+    assert process.figure("millrace_incremental_rows_total") == done["rows"]
     assert process.stop() == 0
 
 
@@ -208,4 +211,23 @@ def test_a_table_that_goes_away(database, millrace):
     eventually(lambda: copies(process)["public.t"]["state"] == "failed", what="the end of the copy")
     assert "public.t" in copies(process)["public.t"]["error"] or "dropped" in copies(process)["public.t"]["error"]
     assert copy(process, "u")["rows"] == 0
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_connections_that_are_cut(database, millrace, topic, mode):
+    """The stream's and the reader's, again and again: the chunk at hand is read anew, and nothing older comes behind."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
+    process = millrace(tables=("t",), pipeline__reconnect_max='"100ms"', **MODES[mode]).start().streaming()
+    writers = Writers(database, "t")
+    assert command(process, "--pause")[0] == 0 and command(process, "t")[0] == 0
+    command(process, "--resume")
+    for cut in range(4):
+        eventually(lambda: copies(process)["public.t"]["chunks"] >= cut, what="another chunk")
+        database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                     " AND pid <> pg_backend_pid() AND application_name LIKE 'millrace%'")
+        process.wait_for("source_connected", times=cut + 2)
+    eventually(lambda: is_done(process, "public.t"), 120, "the copy")
+    writers.end()
+    check(database, topic, "t", mode)
     assert process.stop() == 0

@@ -134,6 +134,12 @@ static void expose_copy(struct mr_exposition *out, const struct mr_monitor_snaps
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS, copy->rows);
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_ROWS_ESTIMATED, copy->rows_estimated);
     mr_expose_one_f64(out, MR_METRIC_SNAPSHOT_SECONDS, copy->seconds);
+    const struct mr_incremental_stats *incremental = &now->pipeline.incremental;
+    mr_expose_one_u64(out, MR_METRIC_INCREMENTAL_TABLES, incremental->tables);
+    mr_expose_one_u64(out, MR_METRIC_INCREMENTAL_ROWS, incremental->rows);
+    mr_expose_one_u64(out, MR_METRIC_INCREMENTAL_PASSED_OVER, incremental->passed_over);
+    mr_expose_one_u64(out, MR_METRIC_INCREMENTAL_CHUNKS, incremental->chunks);
+    mr_expose_one_u64(out, MR_METRIC_INCREMENTAL_REPEATED, incremental->repeated);
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_BYTES, copy->bytes);
     mr_expose_one_u64(out, MR_METRIC_SNAPSHOT_BYTES_ESTIMATED, copy->bytes_total);
     mr_expose_one_f64(out, MR_METRIC_SNAPSHOT_SECONDS_LEFT, copy->seconds_left);

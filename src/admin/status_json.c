@@ -133,6 +133,17 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     add_copied(item, snapshot);
 }
 
+static void add_incremental(cJSON *root, const struct mr_incremental_stats *stats)
+{
+    cJSON *item = cJSON_AddObjectToObject(root, "incremental");
+    cJSON_AddBoolToObject(item, "paused", stats->paused);
+    add_count(item, "tables", stats->tables);
+    add_count(item, "rows", stats->rows);
+    add_count(item, "passed_over", stats->passed_over);
+    add_count(item, "chunks", stats->chunks);
+    add_count(item, "repeated", stats->repeated);
+}
+
 static void add_in_flight(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {
     enum { PARTITIONS_SHOWN = 64 };
@@ -326,6 +337,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_in_flight(root, snapshot);
     add_totals(root, snapshot);
     add_copy(root, snapshot);
+    add_incremental(root, &snapshot->pipeline.incremental);
     add_slot(root, pages, &snapshot->slot);
     add_tables(root, snapshot, tables_max);
     add_events(root, snapshot);

@@ -72,6 +72,9 @@ struct mr_chunks {
     _Atomic bool paused;
     _Atomic uint32_t open; /* requests that are not at their ends */
 
+    /* Written by the source thread: of all requests. */
+    mr_counter rows, passed_over, read, repeated;
+
     /* ---- source thread ---- */
     bool watches;
     struct mr_chunk_thread thread;
@@ -275,6 +278,18 @@ uint32_t mr_chunks_look(struct mr_chunks *chunks, struct mr_copy_request *ret, u
     return count;
 }
 
+struct mr_incremental_stats mr_chunks_stats(const struct mr_chunks *chunks)
+{
+    return (struct mr_incremental_stats){
+        .paused = atomic_load(&chunks->paused),
+        .tables = atomic_load(&chunks->open),
+        .rows = atomic_load_explicit(&chunks->rows, memory_order_relaxed),
+        .passed_over = atomic_load_explicit(&chunks->passed_over, memory_order_relaxed),
+        .chunks = atomic_load_explicit(&chunks->read, memory_order_relaxed),
+        .repeated = atomic_load_explicit(&chunks->repeated, memory_order_relaxed),
+    };
+}
+
 /* ---- requests; source thread ---- */
 
 static void name_of(const struct request *request, char *name, size_t size)
@@ -454,6 +469,7 @@ static void keep_place(struct mr_chunks *chunks)
 static void read_again(struct mr_chunks *chunks, int64_t wait_ns)
 {
     close_window(chunks);
+    mr_counter_add(&chunks->repeated, 1);
     pthread_mutex_lock(&chunks->lock);
     chunks->current->repeated++;
     pthread_mutex_unlock(&chunks->lock);
@@ -849,6 +865,7 @@ static void end_chunk(struct mr_chunks *chunks)
     bool is_last = chunks->thread.chunk.is_last;
     keep_place(chunks);
     close_window(chunks);
+    mr_counter_add(&chunks->read, 1);
     pthread_mutex_lock(&chunks->lock);
     request->chunks++;
     pthread_mutex_unlock(&chunks->lock);
@@ -898,6 +915,8 @@ static mr_status send_rows(struct mr_chunks *chunks, struct mr_intake *intake)
         }
     }
     chunks->since_ns = now_ns;
+    mr_counter_add(&chunks->rows, sent);
+    mr_counter_add(&chunks->passed_over, passed_over);
     pthread_mutex_lock(&chunks->lock);
     chunks->current->rows += sent;
     chunks->current->passed_over += passed_over;

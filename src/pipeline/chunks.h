@@ -26,6 +26,8 @@ void mr_chunks_pause(struct mr_chunks *chunks, bool pauses);
 uint32_t mr_chunks_look(struct mr_chunks *chunks, struct mr_copy_request *ret, uint32_t max,
                         bool *ret_paused);
 
+struct mr_incremental_stats mr_chunks_stats(const struct mr_chunks *chunks);
+
 /* ---- source thread ---- */
 
 /* Somebody wants something, or something is under way. */

@@ -338,6 +338,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
     stats.copy = copy_stats(pipeline);
+    if (pipeline->chunks != NULL) {
+        stats.incremental = mr_chunks_stats(pipeline->chunks);
+    }
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);

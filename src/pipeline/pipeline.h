@@ -178,6 +178,14 @@ void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
 uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
                                    uint32_t max, bool *ret_paused);
 
+/* Of all copies beside the stream since the start. */
+struct mr_incremental_stats {
+    bool paused;
+    uint32_t tables; /* that are not at their ends */
+    uint64_t rows, passed_over;
+    uint64_t chunks, repeated;
+};
+
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
     uint64_t changes; /* received from the source, skipped ones included */
@@ -215,6 +223,7 @@ struct mr_pipeline_stats {
     uint64_t memory_used_bytes; /* of it: batches, and what receives rows */
     uint64_t arena_used_bytes;  /* of sealed batches, on their way or waiting */
     struct mr_copy_stats copy;
+    struct mr_incremental_stats incremental;
     uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };
