@@ -558,6 +558,15 @@ def test_large_rows_by_several_threads(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_one_row_of_50_mb(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT 1, repeat('x', 50000000)")
+    process = snapshot(millrace, ("t",), pipeline__memory='"512MiB"', pipeline__change_max='"64MiB"',
+                       sink__kafka__oversize='"placeholder"').start().streaming()
+    record = topic(database.topic("t")).take(1)[0].json
+    assert record["after"]["id"] == 1 and record["source"]["snapshot"] == "last"
+    assert process.stop() == 0
+
+
 def test_a_copy_that_is_not_wanted_any_more(database, millrace):
     """Its slot retains WAL, and nobody reads from it."""
     database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")

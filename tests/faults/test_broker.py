@@ -1,12 +1,15 @@
 """A broker whose disk is full, and one that is cut off: nothing is confirmed, nothing is lost, and it goes on by
 itself."""
 
+import json
+
+import psycopg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
-from kit import cannot_try, eventually
+from kit import cannot_try, dsn, eventually
 from servers import Broker
 
 
@@ -80,5 +83,48 @@ def test_acknowledgements_cut_off(database, millrace):
         checker.check_transactions()
         checker.report.expect_clean()
         assert checker.report.events == 1000 and checker.report.duplicates == 0
+    finally:
+        broker.close()
+
+
+def keys_of(broker, topic):
+    """The ids of all that a reader of committed records sees, in order."""
+    consumer = Consumer({"bootstrap.servers": broker.direct, "group.id": "x", "isolation.level": "read_committed",
+                         "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    ids = []
+    try:
+        while (message := consumer.poll(30)) is not None and not message.error():
+            ids.append(json.loads(message.key())["id"])
+        assert message is not None, "the topic's end did not come"
+    finally:
+        consumer.close()
+    return ids
+
+
+def test_broker_dies_within_a_copy(database, millrace):
+    """What was stored is not copied again, what was on its way is."""
+    broker = Broker()
+    try:
+        rows = 40000
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY); INSERT INTO z VALUES (1);"
+                     f"INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(1, {rows}) i;"
+                     f"CREATE PUBLICATION {database.publication} FOR TABLE t, z")
+        # As a process leaves it that died right behind making it: a slot is not made while somebody has a table locked.
+        database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}_snapshot_1', 'pgoutput')")
+        topic = database.topic("t")
+        broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+        process = millrace(tables=("t", "z"), sink__kafka__brokers=f'["{broker.proxied}"]', snapshot__mode='"initial"',
+                           sink__kafka__delivery='"exactly-once"', pipeline__reconnect_max='"1s"')
+        with psycopg.connect(dsn(database.name)) as holder:
+            holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")  # it can't end before
+            process.start()
+            eventually(lambda: written(broker, topic) > 0, 60, "the first rows in the broker")
+            broker.stop()
+            process.wait_for("kafka_unreachable", 60)
+            broker.start()
+        process.wait_for("source_connected", 120)
+        assert sorted(keys_of(broker, topic)) == list(range(1, rows + 1))
+        assert process.stop() == 0
     finally:
         broker.close()
