@@ -738,6 +738,11 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     bool is_known = mr_intake_known(intake, &known);
     bool was_begun =
         mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy != NULL;
+    if (pipeline->options.copy_when_needed && pipeline->options.handed_over.lsn != 0 && !is_known &&
+        !was_begun) {
+        intake->copy_done = true; /* another program has delivered what is before its offset */
+        return MR_OK;
+    }
     MR_TRY(source->ops->copy_begin(source,
                                    was_begun  ? &pipeline->stored
                                    : is_known ? &known
