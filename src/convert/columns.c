@@ -1,11 +1,11 @@
-/* Filters and masks of columns: "schema\.table\.column", each part a name or an expression. */
+/* Names in parts, each a name or an expression: "schema\.table" and "schema\.table\.column"; filters and masks of columns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "convert/convert_internal.h"
 
-enum { PARTS = 3, LENGTH_DIGITS_MAX = 6 };
+enum { PARTS_MAX = 3, LENGTH_DIGITS_MAX = 6 };
 
 /* Where a part of an expression ends: at a dot that does not repeat and stands in no bracket, escaped or not. */
 static const char *part_end(const char *at)
@@ -51,10 +51,9 @@ static bool add_part(struct mr_text *out, const char *part, size_t len)
     return good;
 }
 
-/* "schema.table:column" of one pattern; NULL: it can't be told. */
-static char *column_text(const char *pattern)
+char *mr_convert_pattern(const char *pattern, int parts)
 {
-    static const char *const separators[PARTS] = {"", ".", ":"};
+    static const char *const separators[PARTS_MAX] = {"", ".", ":"};
     const char *at = pattern + (pattern[0] == '^');
     struct mr_text text = {0};
     char *whole = MR_STRDUP(at);
@@ -64,10 +63,10 @@ static char *column_text(const char *pattern)
     }
     bool good = true;
     at = whole;
-    for (int i = 0; i < PARTS && good; i++) {
+    for (int i = 0; i < parts && good; i++) {
         const char *end = part_end(at);
         mr_text_string(&text, separators[i]);
-        good = add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == PARTS - 1);
+        good = add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == parts - 1);
         at = end + (*end == '\\') + (*end != '\0');
     }
     free(whole);
@@ -85,7 +84,7 @@ static void add_columns(struct mr_convert *convert, const struct mr_convert_line
     struct mr_convert_list patterns = {0};
     mr_convert_split(line->value, ',', &patterns);
     for (uint32_t i = 0; i < patterns.count; i++) {
-        char *text = column_text(patterns.items[i]);
+        char *text = mr_convert_pattern(patterns.items[i], PARTS_MAX);
         if (text == NULL) {
             mr_convert_note(
                 convert, MR_NOTE_LOST, line->given,

@@ -37,6 +37,7 @@ struct mr_convert {
     struct mr_text streams;         /* [[streams]] */
     struct mr_text notes;           /* as comments */
     struct mr_convert_list tables;  /* "schema.table", whatever is known of them */
+    struct mr_convert_list patterns; /* of tables that are not named one by one */
     bool tables_known;              /* all of them */
     bool brokers_known;
     bool is_bare; /* rows have no envelope */
@@ -52,6 +53,8 @@ bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret,
 
 /* The option of that name, NULL: it is not there. Marks it as done. */
 struct mr_convert_line *mr_convert_take(struct mr_convert *convert, const char *name);
+/* The same without marking it. */
+const struct mr_convert_line *mr_convert_find(const struct mr_convert *convert, const char *name);
 /* Its value; NULL: not there, or an expression of a config provider, which is told. */
 const char *mr_convert_value(struct mr_convert *convert, const char *name);
 bool mr_convert_is_expression(const char *value);
@@ -83,6 +86,10 @@ void mr_convert_split(const char *text, char separator, struct mr_convert_list *
 
 /* All texts that a regular expression matches, where they are few and it is simple (a dot counts as a dot); false: it is not. */
 bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
+
+/* "schema.table" (2 parts) or "schema.table:column" (3) of an expression, as our options write patterns; NULL: it has what they
+ * can't say. The caller frees it. */
+char *mr_convert_pattern(const char *pattern, int parts);
 
 /* Each looks at the options that belong together. */
 void mr_convert_source(struct mr_convert *convert);

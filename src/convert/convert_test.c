@@ -234,7 +234,14 @@ static const struct {
      "MILLRACE_KAFKA_PASSWORD"},
     {"table.include.list=public.Orders\n", "tables = [\"public.Orders\"]", "upper from lower"},
     {"table.include.list=d.public.t\n", "name_your_tables_here", "pattern 1 does not name"},
-    {"table.include.list=public.t.*\n", "name_your_tables_here", "pattern 1 does not name"},
+    {"table.include.list=public.t.*,s\\\\..*,s.b\n",
+     "tables = [\"s.b\", \"public.(t.*)\", \"s.*\"]", NULL},
+    {"table.include.list=public.t\\\\d\n", "name_your_tables_here", "pattern 1 does not name"},
+    {"table.include.list=Public.t.*\n", "\"Public.(t.*)\"", "upper from lower"},
+    {"table.exclude.list=s.tmp.*,s.t1\n",
+     "tables = [\"*.*\"]\nexcluded_tables = [\"s.(tmp.*)\", \"s.t1\"]", NULL},
+    {"table.exclude.list=s.Tmp\n", "name_your_tables_here", "the tables are not named"},
+    {"table.include.list=s.t.*\nschema.exclude.list=x\n", "s.(t.*)", "leave out of"},
     {"", "name_your_tables_here", "the tables are not named"},
     {TABLES
      "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"

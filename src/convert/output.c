@@ -53,6 +53,16 @@ void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, cons
     write_note(convert, kind, option, text);
 }
 
+const struct mr_convert_line *mr_convert_find(const struct mr_convert *convert, const char *name)
+{
+    for (uint32_t i = 0; i < convert->lines.count; i++) {
+        if (strcmp(convert->lines.items[i].name, name) == 0) {
+            return &convert->lines.items[i];
+        }
+    }
+    return NULL;
+}
+
 struct mr_convert_line *mr_convert_take(struct mr_convert *convert, const char *name)
 {
     for (uint32_t i = 0; i < convert->lines.count; i++) {

@@ -57,6 +57,60 @@ static bool add_tables(struct mr_convert_list *tables, const char *pattern)
     return good;
 }
 
+static void forget_from(struct mr_convert_list *list, uint32_t count)
+{
+    while (list->count > count) {
+        free(list->items[--list->count]);
+    }
+}
+
+/* The pattern itself, where its tables are not told by it. */
+static void add_pattern(struct mr_convert *convert, const struct mr_convert_line *line,
+                        const char *pattern, uint32_t nth)
+{
+    char *text = mr_convert_pattern(pattern, 2);
+    if (text == NULL) {
+        mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
+                        "pattern %u does not name its tables one by one; add them, or a pattern as "
+                        "docs/configuration.md writes it, to \"tables\" (%s)",
+                        nth, list_tables);
+        return;
+    }
+    if (has_upper(text)) {
+        mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
+                        "Debezium does not tell upper from lower case, PostgreSQL and \"tables\" "
+                        "do: see that pattern %u is written as its tables are",
+                        nth);
+    }
+    mr_convert_list_add(&convert->patterns, text);
+}
+
+/* All tables but those that table.exclude.list leaves out; false: there is none, or one of its patterns can't be told. */
+static bool convert_all_but(struct mr_convert *convert)
+{
+    const struct mr_convert_line *line = mr_convert_find(convert, "table.exclude.list");
+    struct mr_convert_list patterns = {0};
+    struct mr_convert_list excluded = {0};
+    mr_convert_split(line == NULL ? "" : line->value, ',', &patterns);
+    bool good = patterns.count > 0 && mr_convert_find(convert, "schema.include.list") == NULL &&
+                mr_convert_find(convert, "schema.exclude.list") == NULL;
+    for (uint32_t i = 0; i < patterns.count; i++) {
+        char *text = mr_convert_pattern(patterns.items[i], 2);
+        good &= text != NULL && !has_upper(text);
+        if (text != NULL) {
+            mr_convert_list_add(&excluded, text);
+        }
+    }
+    if (good) {
+        mr_convert_take(convert, "table.exclude.list");
+        mr_convert_list_add(&convert->patterns, MR_STRDUP("*.*"));
+        mr_convert_set_list(convert, "excluded_tables", &excluded);
+    }
+    mr_convert_list_done(&patterns);
+    mr_convert_list_done(&excluded);
+    return good;
+}
+
 static void convert_list(struct mr_convert *convert)
 {
     const struct mr_convert_line *line = mr_convert_take(convert, "table.include.list");
@@ -65,16 +119,14 @@ static void convert_list(struct mr_convert *convert)
     mr_convert_split(value, ',', &patterns);
     convert->tables_known = patterns.count > 0;
     for (uint32_t i = 0; i < patterns.count; i++) {
+        uint32_t known = convert->tables.count;
         if (!add_tables(&convert->tables, patterns.items[i])) {
             convert->tables_known = false;
-            mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
-                            "pattern %u does not name its tables one by one; add them, or a "
-                            "pattern as docs/configuration.md writes it, to "
-                            "\"tables\" (%s)",
-                            i + 1, list_tables);
+            forget_from(&convert->tables, known);
+            add_pattern(convert, line, patterns.items[i], i + 1);
         }
     }
-    if (patterns.count == 0) {
+    if (patterns.count == 0 && !convert_all_but(convert)) {
         mr_convert_note(convert, MR_NOTE_TO_DO, "table.include.list",
                         "the tables are not named in it; name them in \"tables\" (%s)",
                         list_tables);
@@ -96,9 +148,10 @@ static void convert_filters(struct mr_convert *convert)
 {
     static const char *const names[] = {"table.exclude.list", "schema.include.list",
                                         "schema.exclude.list"};
+    bool all_but = convert->patterns.count == 1 && strcmp(convert->patterns.items[0], "*.*") == 0;
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
         const struct mr_convert_line *line = mr_convert_take(convert, names[i]);
-        if (line != NULL && line->value[0] != '\0') {
+        if (line != NULL && line->value[0] != '\0' && !(i == 0 && all_but)) {
             mr_convert_note(
                 convert, convert->tables_known ? MR_NOTE_IDLE : MR_NOTE_TO_DO, line->given,
                 convert->tables_known
@@ -355,22 +408,11 @@ static bool convert_transform(struct mr_convert *convert, const char *alias,
     return false;
 }
 
-/* Without marking it as done: it is carried over by itself. */
-static const struct mr_convert_line *find_line(const struct mr_convert *convert, const char *name)
-{
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        if (strcmp(convert->lines.items[i].name, name) == 0) {
-            return &convert->lines.items[i];
-        }
-    }
-    return NULL;
-}
-
 void mr_convert_transforms(struct mr_convert *convert)
 {
     const struct mr_convert_line *line = mr_convert_take(convert, "transforms");
     const struct mr_convert_line *prefix = mr_convert_take(convert, "topic.prefix");
-    const struct mr_convert_line *delimiter = find_line(convert, "topic.delimiter");
+    const struct mr_convert_line *delimiter = mr_convert_find(convert, "topic.delimiter");
     struct mr_convert_list topics = {0};
     struct mr_convert_list aliases = {0};
     for (uint32_t i = 0; i < convert->tables.count; i++) {
@@ -391,6 +433,9 @@ void mr_convert_transforms(struct mr_convert *convert)
         mr_convert_set(convert, "format", convert->is_bare ? "row" : "debezium");
         write_streams(convert, &topics);
     } else {
+        for (uint32_t i = 0; i < convert->patterns.count; i++) {
+            mr_convert_list_add(&convert->tables, MR_STRDUP(convert->patterns.items[i]));
+        }
         if (convert->tables.count == 0) {
             mr_convert_list_add(&convert->tables, MR_STRDUP(PLACEHOLDER));
         }
