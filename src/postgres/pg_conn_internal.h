@@ -15,7 +15,7 @@ struct mr_pg_conn {
     bool leaving;   /* the server was told that we want no more of its stream */
     bool ended;     /* the stream; then so many bytes may come until the reason: */
     size_t end_left;
-    size_t brought; /* bytes of messages since the last read */
+    size_t brought;           /* bytes of messages since the last read */
     bool publication_skipped; /* the server warned that it streams without it */
 };
 
