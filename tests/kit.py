@@ -339,7 +339,7 @@ class Record:
         self.value = None if message.value() is None else message.value().decode(errors="surrogateescape")
         self.partition = message.partition()
         self.timestamp_ms = message.timestamp()[1]
-        self.headers = {name: value and value.decode() for name, value in message.headers() or []}
+        self.headers = {name: None if value is None else value.decode() for name, value in message.headers() or []}
         self.position = self.headers.get("mr-pos")
 
     @property
