@@ -1000,6 +1000,6 @@ class Generator:
             if self.options["messages"]:
                 queues.append(self.guest(self.chance.choice([0, 3, 10])))
             phases.append(self.interleave(queues))
-        step = self.steps("w1")
-        phases[-1] += [step(text) for _, text in self.open_prepared]
+        # By those who prepared them: a picture of their tables must not be taken beside a commit that it can't see yet.
+        phases[-1] += [self.steps(writer)(text) for writer, text in self.open_prepared]
         return Plan(self.seed, self.options, self.setup, publication, phases, threads=self.maybe(0.35))
