@@ -32,13 +32,13 @@ struct mr_convert {
     const char *file;
     FILE *told;
     struct mr_convert_lines lines;
-    char *options[MR_OPTION_COUNT]; /* TOML of the value; NULL: not set */
-    struct mr_text properties;      /* lines of [sink.kafka.properties] */
-    struct mr_text streams;         /* [[streams]] */
-    struct mr_text notes;           /* as comments */
-    struct mr_convert_list tables;  /* "schema.table", whatever is known of them */
+    char *options[MR_OPTION_COUNT];  /* TOML of the value; NULL: not set */
+    struct mr_text properties;       /* lines of [sink.kafka.properties] */
+    struct mr_text streams;          /* [[streams]] */
+    struct mr_text notes;            /* as comments */
+    struct mr_convert_list tables;   /* "schema.table", whatever is known of them */
     struct mr_convert_list patterns; /* of tables that are not named one by one */
-    bool tables_known;              /* all of them */
+    bool tables_known;               /* all of them */
     bool brokers_known;
     bool is_bare; /* rows have no envelope */
 };
