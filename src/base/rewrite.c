@@ -43,6 +43,11 @@ void mr_rewrite_done(struct mr_rewrite *rewrite)
     *rewrite = (struct mr_rewrite){0};
 }
 
+bool mr_rewrite_matches(const struct mr_rewrite *rewrite, const char *name)
+{
+    return regexec(rewrite->regex, name, 0, NULL, 0) == 0;
+}
+
 bool mr_rewrite_apply(const struct mr_rewrite *rewrite, mr_slice name, struct mr_buffer *out)
 {
     char text[MR_REWRITE_BYTES_MAX + 1];

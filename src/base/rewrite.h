@@ -21,6 +21,8 @@ MR_MUST_USE bool mr_rewrite_init(struct mr_rewrite *rewrite, const char *express
                                  const char *replacement, char *reason, size_t size);
 void mr_rewrite_done(struct mr_rewrite *rewrite);
 
+bool mr_rewrite_matches(const struct mr_rewrite *rewrite, const char *name);
+
 /* Appends what becomes of `name`. False: it has more than MR_REWRITE_BYTES_MAX bytes or a NUL, or the result does not fit. Asks for memory. */
 MR_MUST_USE bool mr_rewrite_apply(const struct mr_rewrite *rewrite, mr_slice name,
                                   struct mr_buffer *out);

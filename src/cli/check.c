@@ -62,8 +62,7 @@ static void check_kafka(const struct mr_config *config, struct report *report)
         }
         topics[count++] = route->topic != NULL
                               ? MR_STRDUP(route->topic)
-                              : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
-                                              route->schema, route->table);
+                              : mr_table_topic(encode, route->schema, route->table);
     }
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
         topics[count++] = MR_STRDUP(encode->dead_letter_topic);

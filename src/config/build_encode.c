@@ -314,6 +314,9 @@ static int compare_topics(const void *a, const void *b)
 static void check_topics(struct mr_config *config)
 {
     const struct mr_encode_options *encode = &config->encode;
+    if (encode->routing != NULL && encode->routing->sharing != MR_SHARING_REFUSED) {
+        return;
+    }
     struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, encode->route_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < encode->route_count; i++) {
@@ -322,10 +325,8 @@ static void check_topics(struct mr_config *config)
             continue;
         }
         topics[count++] = (struct named_topic){
-            .name = route->topic != NULL
-                        ? MR_STRDUP(route->topic)
-                        : mr_topic_name(encode->topic_prefix, encode->topic_delimiter,
-                                        route->schema, route->table),
+            .name = route->topic != NULL ? MR_STRDUP(route->topic)
+                                         : mr_table_topic(encode, route->schema, route->table),
             .route = route,
         };
     }
@@ -338,7 +339,8 @@ static void check_topics(struct mr_config *config)
             PROBLEM(
                 config, LINE(config, tables),
                 "tables \"%s\".\"%s\" and \"%s\".\"%s\" would share topic \"%s\", where rows of "
-                "the one could pass for the other's; rename one of them, or take it out",
+                "the one could pass for the other's; rename one of them, take it out, or allow it "
+                "with routing.sharing",
                 a->schema, a->table, b->schema, b->table, topics[i].name);
         }
     }
@@ -452,6 +454,7 @@ void mr_config_build_encode(struct mr_config *config)
     build_keys(config);
     mr_config_build_columns(config);
     mr_config_build_outbox(config);
+    mr_config_build_routing(config);
     check_topics(config);
     if (config->source.table_count + config->source.pattern_count == 0 &&
         config->problems.errors == 0) {

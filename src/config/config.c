@@ -193,6 +193,9 @@ void mr_config_free(struct mr_config *config)
         mr_regex_free(config->regexes[i]);
     }
     free(config->regexes);
+    mr_rewrite_done(&config->outbox.route.rewrite);
+    mr_rewrite_done(&config->routing.topic);
+    mr_rewrite_done(&config->routing.key);
     for (uint32_t i = 0; i < config->memory_count; i++) {
         free(config->memory[i]);
     }

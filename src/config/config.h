@@ -41,6 +41,7 @@ struct mr_config {
     regex_t **regexes;
     uint32_t regex_count;
     struct mr_outbox_options outbox;
+    struct mr_routing routing;
     char **secrets; /* wiped before they are freed */
     uint32_t secret_count;
 };

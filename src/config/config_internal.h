@@ -38,8 +38,9 @@ void mr_config_build_bare(struct mr_config *config);
 /* The rules for columns. */
 void mr_config_build_columns(struct mr_config *config);
 
-/* What [outbox] says; behind the tables. */
+/* What [outbox] and [routing] say; behind the tables. */
 void mr_config_build_outbox(struct mr_config *config);
+void mr_config_build_routing(struct mr_config *config);
 
 /* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */

@@ -118,7 +118,9 @@ static void convert_transform_line(struct mr_convert *convert, struct mr_convert
         size_t len = strcspn(class, "$");
         mr_text_format(&name, "@%.*s.%s", (int)len, class, option + 1);
     }
-    if (name.data != NULL && find_row(name.data) != NULL) {
+    bool is_carried =
+        convert->has_outbox || strstr(name.data == NULL ? "" : name.data, "@EventRouter.") == NULL;
+    if (is_carried && name.data != NULL && find_row(name.data) != NULL) {
         convert_line(convert, line, name.data);
     } else {
         line->done = true;
@@ -231,9 +233,6 @@ static void write_file(const struct mr_convert *convert, FILE *to)
     if (convert->properties.len > 0) {
         fprintf(to, "\n[sink.kafka.properties]\n%s", convert->properties.data);
     }
-    if (convert->streams.len > 0) {
-        fputs(convert->streams.data, to);
-    }
 }
 
 static bool is_ours(struct mr_convert *convert)
@@ -273,8 +272,8 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
         mr_convert_source(&convert);
         mr_convert_tables(&convert);
         mr_convert_columns(&convert);
-        mr_convert_kafka(&convert);
         mr_convert_transforms(&convert);
+        mr_convert_kafka(&convert);
         convert_lines(&convert);
         write_file(&convert, to);
     }
@@ -285,7 +284,6 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
     mr_convert_list_done(&convert.patterns);
     mr_convert_lines_done(&convert.lines);
     mr_text_done(&convert.properties);
-    mr_text_done(&convert.streams);
     mr_text_done(&convert.notes);
     return ours ? MR_OK : MR_ERR_CONFIG;
 }

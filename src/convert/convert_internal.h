@@ -34,13 +34,13 @@ struct mr_convert {
     struct mr_convert_lines lines;
     char *options[MR_OPTION_COUNT];  /* TOML of the value; NULL: not set */
     struct mr_text properties;       /* lines of [sink.kafka.properties] */
-    struct mr_text streams;          /* [[streams]] */
     struct mr_text notes;            /* as comments */
     struct mr_convert_list tables;   /* "schema.table", whatever is known of them */
     struct mr_convert_list patterns; /* of tables that are not named one by one */
     bool tables_known;               /* all of them */
     bool brokers_known;
-    bool is_bare; /* rows have no envelope */
+    bool has_router; /* a router is [routing] */
+    bool has_outbox; /* an EventRouter is carried over */
 };
 
 /* Adds an option; a later one of the same name takes the earlier one's place. */
@@ -91,11 +91,17 @@ bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
  * can't say. The caller frees it. */
 char *mr_convert_pattern(const char *pattern, int parts);
 
+/* A regular expression of Java's as one of POSIX; the caller's. NULL: it has what POSIX has not. */
+char *mr_convert_posix(const char *java);
+
+/* The transformation EventRouter of that alias, whose type is the option `given`. */
+void mr_convert_outbox(struct mr_convert *convert, const char *alias, const char *given);
+
 /* Each looks at the options that belong together. */
 void mr_convert_source(struct mr_convert *convert);
 void mr_convert_tables(struct mr_convert *convert);
 void mr_convert_columns(struct mr_convert *convert);
 void mr_convert_kafka(struct mr_convert *convert);
-void mr_convert_transforms(struct mr_convert *convert); /* behind the tables */
+void mr_convert_transforms(struct mr_convert *convert); /* behind the tables, before Kafka */
 
 #endif

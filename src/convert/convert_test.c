@@ -246,13 +246,10 @@ static const struct {
     {TABLES
      "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
      "transforms.r.replacement=$2-of-$1\n",
-     "source.resource = \"s.b\"\nsource.operations = [\"insert\", \"update\", \"delete\", "
-     "\"truncate\", "
-     "\"read\"]\nsink.destination = \"b-of-s\"",
-     NULL},
+     "[routing]\ntopic_regex = \"p[.](.*)[.]([A-Za-z0-9_]+)\"\ntopic = \"$2-of-$1\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=q.*\n"
             "transforms.r.replacement=z\n",
-     "sink.destination = \"p.public.a\"", NULL},
+     "topic_regex = \"q.*\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
             "transforms.r.replacement=z\n",
      "tables = [\"public.a\", \"s.b\"]", "beyond POSIX"},
@@ -262,7 +259,30 @@ static const struct {
     {TABLES
      "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
      "transforms.r.topic.replacement=z\n",
-     "sink.destination = \"z\"", "__dbz__physicalTableIdentifier"},
+     "topic = \"z\"\nsharing = \"key\"", NULL},
+    {TABLES
+     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+     "transforms.r.topic.replacement=z\ntransforms.r.key.enforce.uniqueness=false\n",
+     "sharing = \"allow\"", NULL},
+    {TABLES
+     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+     "transforms.r.topic.replacement=z\ntransforms.r.key.field.regex=(.).*\n"
+     "transforms.r.key.field.replacement=$1\ntransforms.r.key.field.name=shard\n",
+     "key_field = \"shard\"\nkey_regex = \"(.).*\"\nkey_value = \"$1\"", NULL},
+    {TABLES "transforms=r,q\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=a\n"
+            "transforms.r.replacement=b\ntransforms.q.type=x.RegexRouter\n"
+            "transforms.q.regex=b\ntransforms.q.replacement=c\n",
+     "topic_regex = \"a\"", "write what both do as one"},
+    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
+            "transforms.o.route.topic.regex=(?<a>.)-(?<b>.*)\n"
+            "transforms.o.route.topic.replacement=${b}.${a}\n",
+     "tables = [\"public.a\", \"s.b\"]\ntopic_regex = \"(.)-(.*)\"\ntopic = \"$2.$1\"", NULL},
+    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
+            "transforms.o.route.topic.replacement=${other}\n",
+     NULL, "beyond POSIX"},
+    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\n"
+            "transforms.o.table.field.event.id=x\n",
+     "tables = [\"public.a\", \"s.b\"]", "transforms.o.table.field.event.id: not carried over"},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
      "include = [\"public.a:(x|y)\", \"s.b:z\"]", "keep all their columns"},
     {TABLES "column.exclude.list=s.b.x|y\n", "tables", "pattern 1 is none of three parts"},

@@ -213,6 +213,15 @@ static void convert_converter(struct mr_convert *convert, const char *side)
         return;
     }
     bool is_json = line == NULL || is_class(line->value, "JsonConverter");
+    bool is_bare =
+        convert->has_outbox && line != NULL &&
+        (is_class(line->value, "StringConverter") || is_class(line->value, "ByteArrayConverter") ||
+         is_class(line->value, "BinaryDataConverter"));
+    if (convert->has_outbox) {
+        bool is_key = strcmp(side, "key") == 0;
+        mr_convert_set(convert, is_key ? "outbox.key_format" : "outbox.value_format",
+                       is_bare ? "text" : "json");
+    }
     const struct mr_convert_line *schemas = NULL;
     for (uint32_t i = 0; i < convert->lines.count; i++) {
         struct mr_convert_line *part = &convert->lines.items[i];
@@ -232,7 +241,9 @@ static void convert_converter(struct mr_convert *convert, const char *side)
             mr_convert_note(convert, MR_NOTE_LOST, part->given, "see %s.converter", side);
         }
     }
-    if (!is_json) {
+    if (is_bare) {
+        /* what an outbox with "text" writes */
+    } else if (!is_json) {
         mr_convert_note(
             convert, MR_NOTE_LOST, line->given,
             "events are JSON without schemas, as JsonConverter with schemas.enable = false "
@@ -247,8 +258,11 @@ static void convert_converter(struct mr_convert *convert, const char *side)
         mr_text_format(&missing, "%s.converter", side);
         mr_convert_note(
             convert, MR_NOTE_TO_DO, missing.data,
-            "stands in the Connect worker's configuration; see that it is JsonConverter with "
-            "schemas.enable = false, which is what millrace writes");
+            convert->has_outbox
+                ? "stands in the Connect worker's configuration; where it is StringConverter, take "
+                  "outbox.key_format or outbox.value_format out"
+                : "stands in the Connect worker's configuration; see that it is JsonConverter with "
+                  "schemas.enable = false, which is what millrace writes");
         mr_text_done(&missing);
     }
     mr_text_done(&name);

@@ -1,10 +1,9 @@
 /* Which tables, their keys and their topics. */
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rewrite.h"
 #include "convert/convert_internal.h"
-#include "encode/encode.h"
 
 /* Nobody's table: millrace does not start before it is replaced. */
 #define PLACEHOLDER "public.name_your_tables_here"
@@ -211,11 +210,10 @@ void mr_convert_tables(struct mr_convert *convert)
 
 /* ---- topics ---- */
 
-/* A regular expression of Java's as one of POSIX, anchored. NULL: it has what POSIX has not. */
-static char *posix_pattern(const char *java)
+char *mr_convert_posix(const char *java)
 {
     struct mr_text out = {0};
-    mr_text_string(&out, "^(");
+    mr_text_string(&out, "");
     for (const char *at = java; *at != '\0'; at++) {
         bool lazy = (*at == '?' || *at == '+') && at > java && strchr("*+?}", at[-1]) != NULL &&
                     (at < java + 2 || at[-2] != '\\');
@@ -241,73 +239,7 @@ static char *posix_pattern(const char *java)
             mr_text_format(&out, strchr("\\^]", *at) != NULL ? "\\%c" : "[%c]", *at);
         }
     }
-    mr_text_string(&out, ")$");
     return out.data;
-}
-
-enum { GROUPS_MAX = 10 };
-
-/* Puts groups into "$1". False: it has what is no group. */
-static bool replace(struct mr_text *out, const char *replacement, const char *topic,
-                    const regmatch_t *groups)
-{
-    for (const char *at = replacement; *at != '\0'; at++) {
-        if (*at == '$') {
-            at++;
-            if (*at < '0' || *at > '8') {
-                return false;
-            }
-            /* The first group is the one that anchors. */
-            const regmatch_t *group = &groups[*at - '0' + 1];
-            if (group->rm_so >= 0) {
-                mr_text_add(out, topic + group->rm_so, (size_t)(group->rm_eo - group->rm_so));
-            }
-        } else if (*at == '\\' && at[1] != '\0') {
-            at++;
-            mr_text_add(out, at, 1);
-        } else {
-            mr_text_add(out, at, 1);
-        }
-    }
-    return out->len > 0;
-}
-
-/* The topic that a router makes of another; topics that do not match stay. NULL: it can't be told. */
-static char *routed(const char *topic, const regex_t *pattern, const char *replacement)
-{
-    regmatch_t groups[GROUPS_MAX];
-    if (regexec(pattern, topic, GROUPS_MAX, groups, 0) != 0) {
-        return MR_STRDUP(topic);
-    }
-    struct mr_text out = {0};
-    if (!replace(&out, replacement, topic, groups)) {
-        mr_text_done(&out);
-        return NULL;
-    }
-    return out.data;
-}
-
-/* True when all topics could be routed; then `topics` holds the new ones. */
-static bool route_all(struct mr_convert_list *topics, const char *java, const char *replacement)
-{
-    char *posix = posix_pattern(java);
-    regex_t pattern;
-    if (posix == NULL || regcomp(&pattern, posix, REG_EXTENDED) != 0) {
-        free(posix);
-        return false;
-    }
-    bool good = true;
-    for (uint32_t i = 0; i < topics->count; i++) {
-        char *topic = routed(topics->items[i], &pattern, replacement);
-        good &= topic != NULL;
-        if (topic != NULL) {
-            free(topics->items[i]);
-            topics->items[i] = topic;
-        }
-    }
-    regfree(&pattern);
-    free(posix);
-    return good;
 }
 
 /* ---- transformations ---- */
@@ -322,37 +254,70 @@ struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const
     return line;
 }
 
-/* False: the router is not carried over, and has said so. */
-static bool convert_router(struct mr_convert *convert, const char *alias, const char *given,
-                           bool logical, struct mr_convert_list *topics)
+/* An expression and its replacement as two of ours; false: it is beyond POSIX. */
+static bool carry_rewrite(struct mr_convert *convert, const char *java, const char *replacement,
+                          const char *regex_option, const char *option)
+{
+    char *posix = mr_convert_posix(java);
+    struct mr_rewrite rewrite;
+    char reason[128];
+    bool good =
+        posix != NULL && mr_rewrite_init(&rewrite, posix, replacement, reason, sizeof(reason));
+    if (good) {
+        mr_rewrite_done(&rewrite);
+        mr_convert_set(convert, regex_option, posix);
+        mr_convert_set(convert, option, replacement);
+    }
+    free(posix);
+    return good;
+}
+
+/* Debezium's ByLogicalTableRouter adds a field to keys unless it is told not to. */
+static void convert_uniqueness(struct mr_convert *convert, const char *alias, const char *given)
+{
+    const struct mr_convert_line *unique =
+        mr_convert_take_option(convert, alias, "key.enforce.uniqueness");
+    bool enforces = unique == NULL || strcasecmp(unique->value, "false") != 0;
+    mr_convert_set(convert, "routing.sharing", enforces ? "key" : "allow");
+    const struct mr_convert_line *regex = mr_convert_take_option(convert, alias, "key.field.regex");
+    const struct mr_convert_line *value =
+        mr_convert_take_option(convert, alias, "key.field.replacement");
+    if (enforces && regex != NULL && value != NULL &&
+        !carry_rewrite(convert, regex->value, value->value, "routing.key_regex",
+                       "routing.key_value")) {
+        mr_convert_note(convert, MR_NOTE_TO_DO, given,
+                        "key.field.regex and key.field.replacement are beyond POSIX's; write "
+                        "routing.key_regex and routing.key_value");
+    } else if ((regex != NULL || value != NULL) && (!enforces || regex == NULL || value == NULL)) {
+        mr_convert_note(convert, MR_NOTE_IDLE, (regex != NULL ? regex : value)->given,
+                        "has no effect without the other, and key.enforce.uniqueness");
+    }
+}
+
+static void convert_router(struct mr_convert *convert, const char *alias, const char *given,
+                           bool logical)
 {
     const struct mr_convert_line *regex =
         mr_convert_take_option(convert, alias, logical ? "topic.regex" : "regex");
     const struct mr_convert_line *replacement =
         mr_convert_take_option(convert, alias, logical ? "topic.replacement" : "replacement");
-    const char *what = NULL;
     if (regex == NULL || replacement == NULL) {
-        what = "has no regular expression or no replacement";
-    } else if (!convert->tables_known) {
-        what = "which tables there are is not known; give each a [[streams]] with its topic";
-    } else if (!route_all(topics, regex->value, replacement->value)) {
-        what = "its regular expression is beyond POSIX's; give each table a [[streams]] with its "
-               "topic";
+        mr_convert_note(convert, MR_NOTE_LOST, given,
+                        "has no regular expression or no replacement");
+    } else if (convert->has_router) {
+        mr_convert_note(convert, MR_NOTE_LOST, given,
+                        "there is one routing.topic_regex: write what both do as one");
+    } else if (!carry_rewrite(convert, regex->value, replacement->value, "routing.topic_regex",
+                              "routing.topic")) {
+        mr_convert_note(convert, MR_NOTE_TO_DO, given,
+                        "its regular expression is beyond POSIX's; write routing.topic_regex and "
+                        "routing.topic (docs/configuration.md)");
+    } else {
+        convert->has_router = true;
     }
-    if (what != NULL) {
-        mr_convert_note(convert, MR_NOTE_LOST, given, "%s (docs/configuration.md)", what);
+    if (logical && convert->has_router) {
+        convert_uniqueness(convert, alias, given);
     }
-    bool keeps_keys = true;
-    const struct mr_convert_line *unique =
-        logical ? mr_convert_take_option(convert, alias, "key.enforce.uniqueness") : NULL;
-    keeps_keys = !logical || (unique != NULL && strcmp(unique->value, "false") == 0);
-    if (!keeps_keys) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, unique != NULL ? unique->given : given,
-            "keys don't get the field __dbz__physicalTableIdentifier that tells tables of one "
-            "topic apart; let tables share a topic only where their keys differ");
-    }
-    return what == NULL;
 }
 
 static void unknown_transform(struct mr_convert *convert, const char *given, const char *class,
@@ -364,26 +329,11 @@ static void unknown_transform(struct mr_convert *convert, const char *given, con
         (int)len, class);
 }
 
-static void write_streams(struct mr_convert *convert, const struct mr_convert_list *topics)
-{
-    for (uint32_t i = 0; i < topics->count; i++) {
-        mr_text_string(&convert->streams, "\n[[streams]]\nsource.resource = ");
-        mr_convert_quote(&convert->streams, convert->tables.items[i]);
-        mr_text_string(&convert->streams,
-                       "\nsource.operations = [\"insert\", \"update\", \"delete\", \"truncate\", "
-                       "\"read\"]\nsink.destination = ");
-        mr_convert_quote(&convert->streams, topics->items[i]);
-        mr_text_string(&convert->streams, "\n");
-    }
-}
-
-/* One transformation; true when topics changed. */
-static bool convert_transform(struct mr_convert *convert, const char *alias,
-                              struct mr_convert_list *topics)
+static void convert_transform(struct mr_convert *convert, const char *alias)
 {
     const struct mr_convert_line *type = mr_convert_take_option(convert, alias, "type");
     if (type == NULL) {
-        return false;
+        return;
     }
     const char *dot = strrchr(type->value, '.');
     const char *class = dot == NULL ? type->value : dot + 1;
@@ -394,52 +344,47 @@ static bool convert_transform(struct mr_convert *convert, const char *alias,
         mr_convert_note(convert, MR_NOTE_LOST, predicate->given,
                         "predicates are not known, so the transformation is left out");
         mr_convert_note(convert, MR_NOTE_LOST, type->given, "see its predicate");
-        return false;
+        return;
+    }
+    if (strcmp(class, "EventRouter") == 0) {
+        mr_convert_outbox(convert, alias, type->given);
+        return;
+    }
+    if (convert->has_outbox) {
+        mr_convert_note(convert, MR_NOTE_LOST, type->given,
+                        "it works on the topics that values name; say it in outbox.topic_regex "
+                        "and outbox.topic");
+        return;
     }
     if (logical || strcmp(class, "RegexRouter") == 0) {
-        return convert_router(convert, alias, type->given, logical, topics);
+        convert_router(convert, alias, type->given, logical);
+        return;
     }
     if (strncmp(class, "ExtractNewRecordState", len) == 0) {
         mr_convert_unwrap(convert, alias);
-        convert->is_bare = true;
-        return false;
+        return;
     }
     unknown_transform(convert, type->given, class, len);
-    return false;
 }
 
 void mr_convert_transforms(struct mr_convert *convert)
 {
     const struct mr_convert_line *line = mr_convert_take(convert, "transforms");
     const struct mr_convert_line *prefix = mr_convert_take(convert, "topic.prefix");
-    const struct mr_convert_line *delimiter = mr_convert_find(convert, "topic.delimiter");
-    struct mr_convert_list topics = {0};
     struct mr_convert_list aliases = {0};
-    for (uint32_t i = 0; i < convert->tables.count; i++) {
-        char *schema = MR_STRDUP(convert->tables.items[i]);
-        char *dot = strchr(schema, '.');
-        *dot = '\0';
-        mr_convert_list_add(&topics, mr_topic_name(prefix == NULL ? "millrace" : prefix->value,
-                                                   delimiter == NULL ? NULL : delimiter->value,
-                                                   schema, dot + 1));
-        free(schema);
-    }
     mr_convert_split(line == NULL ? "" : line->value, ',', &aliases);
-    bool changed = false;
     for (uint32_t i = 0; i < aliases.count; i++) {
-        changed |= convert_transform(convert, aliases.items[i], &topics);
+        convert_transform(convert, aliases.items[i]);
     }
-    if (changed) {
-        mr_convert_set(convert, "format", convert->is_bare ? "row" : "debezium");
-        write_streams(convert, &topics);
-    } else {
-        for (uint32_t i = 0; i < convert->patterns.count; i++) {
-            mr_convert_list_add(&convert->tables, MR_STRDUP(convert->patterns.items[i]));
-        }
-        if (convert->tables.count == 0) {
-            mr_convert_list_add(&convert->tables, MR_STRDUP(PLACEHOLDER));
-        }
-        mr_convert_set_list(convert, "tables", &convert->tables);
+    for (uint32_t i = 0; i < convert->patterns.count; i++) {
+        mr_convert_list_add(&convert->tables, MR_STRDUP(convert->patterns.items[i]));
+    }
+    if (convert->tables.count == 0) {
+        mr_convert_list_add(&convert->tables, MR_STRDUP(PLACEHOLDER));
+    }
+    mr_convert_set_list(convert, "tables", &convert->tables);
+    if (convert->has_outbox) {
+        mr_convert_set_list(convert, "outbox.tables", &convert->tables);
     }
     if (prefix != NULL) {
         if (mr_convert_is_expression(prefix->value)) {
@@ -454,5 +399,4 @@ void mr_convert_transforms(struct mr_convert *convert)
                         "is not there, and the connector must have one; set topic_prefix");
     }
     mr_convert_list_done(&aliases);
-    mr_convert_list_done(&topics);
 }

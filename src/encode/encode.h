@@ -148,6 +148,22 @@ struct mr_value_route {
     uint32_t topics_max;        /* of all topics that values name */
 };
 
+/* Whether tables may have one topic, in which rows of one could pass for another's. */
+enum mr_sharing {
+    MR_SHARING_REFUSED,
+    MR_SHARING_ALLOWED,
+    MR_SHARING_IN_KEY, /* a field of the key tells tables apart */
+};
+
+/* Topics of tables, made of the names that they have else. Kafka Connect's RegexRouter, and Debezium's ByLogicalTableRouter. */
+struct mr_routing {
+    struct mr_rewrite topic; /* regex NULL: they stay */
+    enum mr_sharing sharing;
+    const char *key_field;
+    struct mr_rewrite
+        key; /* of the topic's first name, for that field; regex NULL: it is that name */
+};
+
 /* Where a further column of an outbox goes. */
 enum mr_outbox_placement { MR_OUTBOX_HEADER, MR_OUTBOX_ENVELOPE, MR_OUTBOX_PARTITION };
 
@@ -215,6 +231,7 @@ struct mr_encode_options {
     size_t record_bytes_max;                /* of a key and its value; 0: no limit */
     const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
     const struct mr_outbox_options *outbox; /* NULL: no table is one */
+    const struct mr_routing *routing;       /* NULL: no topic is routed */
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
@@ -224,6 +241,10 @@ enum { MR_RECORDS_PER_CHANGE_MAX = 4, MR_MESSAGE_PREFIX_MAX = 255 };
  * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */
 char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
                     const char *table);
+
+/* The topic of a table that no route names one for, by the routing. The caller frees it. */
+char *mr_table_topic(const struct mr_encode_options *options, const char *schema,
+                     const char *table);
 
 /* Whether rows of that table are events of an outbox, which have topics of their own. */
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);

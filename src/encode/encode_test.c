@@ -1224,9 +1224,68 @@ static void test_large_message_keeps_its_prefix(void **state)
     assert_note(&fixture->records[0], "3000", "[\"content\"]");
 }
 
+/* Tables that share a topic, and what tells them apart. */
+static void test_routing(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    struct mr_routing routing = {.sharing = MR_SHARING_REFUSED, .key_field = "from\""};
+    char reason[64];
+    assert_true(
+        mr_rewrite_init(&routing.topic, "srv[.](.*)[.].*", "all.$1", reason, sizeof(reason)));
+    fixture->options.routing = &routing;
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_string_equal(fixture->records[0].topic->name, "all.public");
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    struct mr_relation first = fixture->relation;
+    fixture->relation.oid = 2;
+    fixture->relation.table = (char *)"u";
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_non_null(strstr(fixture->error.text, "routing.sharing"));
+    routing.sharing = MR_SHARING_ALLOWED;
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_string_equal(fixture->records[0].topic->name, "all.public");
+    assert_key(&fixture->records[0], "{\"id\":1}");
+    routing.sharing = MR_SHARING_IN_KEY;
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":1,\"from\\\"\":\"srv.public.u\"}");
+    assert_true(mr_rewrite_init(&routing.key, ".*[.](.)", "t $1", reason, sizeof(reason)));
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
+    assert_key(&fixture->records[0], "{\"id\":1,\"from\\\"\":\"t u\"}");
+    assert_key(&fixture->records[1], "{\"id\":1,\"from\\\"\":\"t u\"}");
+    fixture->relation = first;
+    mr_rewrite_done(&routing.key);
+    mr_rewrite_done(&routing.topic);
+}
+
+static void test_routing_makes_no_topic(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    static const char *const wrong[] = {
+        "a b", "$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1", ".", "\xC3\xA9"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
+        struct mr_routing routing = {0};
+        char reason[64];
+        assert_true(mr_rewrite_init(&routing.topic, "(.*)", wrong[i], reason, sizeof(reason)));
+        fixture->options.routing = &routing;
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+        mr_rewrite_done(&routing.topic);
+    }
+    fixture->options.routing = NULL;
+    fixture_open(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_routing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_insert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_update_and_delete, setup, teardown),

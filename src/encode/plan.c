@@ -6,9 +6,6 @@
 #include "base/json.h"
 #include "encode/row.h"
 
-/* Kafka refuses longer topic names. */
-enum { TOPIC_NAME_MAX = 249 };
-
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
 
@@ -28,6 +25,30 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
         }
     }
     return name;
+}
+
+/* What a rewriting makes of a name; the caller frees it. What it makes too long is cut, which is longer than Kafka takes too. */
+static char *rewritten(const struct mr_rewrite *rewrite, const char *name)
+{
+    uint8_t bytes[MR_REWRITE_BYTES_MAX + 1];
+    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes) - 1);
+    if (!mr_rewrite_apply(rewrite, mr_slice_of(name), &out)) {
+        memset(out.at, '-', (size_t)(out.end - out.at));
+        out.at = out.end;
+    }
+    *out.at = '\0';
+    return MR_STRDUP((const char *)bytes);
+}
+
+char *mr_table_topic(const struct mr_encode_options *options, const char *schema, const char *table)
+{
+    char *name = mr_topic_name(options->topic_prefix, options->topic_delimiter, schema, table);
+    if (options->routing == NULL || options->routing->topic.regex == NULL) {
+        return name;
+    }
+    char *routed = rewritten(&options->routing->topic, name);
+    free(name);
+    return routed;
 }
 
 struct mr_buffer mr_text_begin(struct mr_text *text, size_t size)
@@ -144,6 +165,36 @@ static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options
     return status;
 }
 
+/* Debezium's ToLogicalTopicRouter adds the field behind the others, to the keys of what it routes. */
+static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *options)
+{
+    const struct mr_routing *routing = options->routing;
+    plan->key_end = MR_SLICE("}");
+    if (routing == NULL || routing->sharing != MR_SHARING_IN_KEY) {
+        return;
+    }
+    char *topic = mr_topic_name(options->topic_prefix, options->topic_delimiter,
+                                plan->relation->schema, plan->relation->table);
+    if (mr_rewrite_matches(&routing->topic, topic)) {
+        char *value =
+            routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
+        size_t size = 6 * (strlen(routing->key_field) + strlen(value)) + sizeof(",\"\":\"\"}");
+        plan->key_tail = MR_ALLOC(size);
+        struct mr_buffer out = mr_buffer_init(plan->key_tail, size);
+        out.splits_astral = options->types == MR_TYPES_DEBEZIUM;
+        MR_BUFFER_LITERAL(&out, ",");
+        mr_json_string(&out, (const uint8_t *)routing->key_field, strlen(routing->key_field));
+        MR_BUFFER_LITERAL(&out, ":");
+        mr_json_string(&out, (const uint8_t *)value, strlen(value));
+        MR_BUFFER_LITERAL(&out, "}");
+        MR_ASSERT(!out.full);
+        plan->key_end =
+            (mr_slice){.data = plan->key_tail, .len = (size_t)(out.at - plan->key_tail)};
+        free(value);
+    }
+    free(topic);
+}
+
 static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_options *options,
                               struct mr_error *ret_error)
 {
@@ -170,6 +221,7 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
         const char *name = relation->columns[plan->key_columns[i]].name;
         plan->key_prefixes[i] = render_prefix(&names, name, i == 0);
     }
+    plan_key_end(plan, options);
     return MR_OK;
 }
 
@@ -198,16 +250,21 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         plan->topic = mr_topics_intern(topics, plan->route->topic);
         return MR_OK;
     }
-    char *name = mr_topic_name(options->topic_prefix, options->topic_delimiter, relation->schema,
-                               relation->table);
-    if (strlen(name) > TOPIC_NAME_MAX) {
+    char *name = mr_table_topic(options, relation->schema, relation->table);
+    const char *fault = mr_topic_fault(name);
+    if (fault != NULL) {
         mr_status status =
             mr_fail(ret_error, MR_ERR_CONFIG,
-                    "topic \"%s\" is longer than the %d characters Kafka allows; set a "
-                    "shorter topic_prefix or a destination for this table",
-                    name, TOPIC_NAME_MAX);
+                    "the topic of table %s.%s, \"%s\", %s; set another topic_prefix, "
+                    "routing.topic, or a destination for this table",
+                    relation->schema, relation->table, name, fault);
         free(name);
         return status;
+    }
+    if (options->routing != NULL && options->routing->sharing != MR_SHARING_REFUSED) {
+        plan->topic = mr_topics_intern(topics, name);
+        free(name);
+        return MR_OK;
     }
     char table[2 * MR_IDENTIFIER_MAX + 8];
     snprintf(table, sizeof(table), "\"%s\".\"%s\"", relation->schema, relation->table);
@@ -218,7 +275,8 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         return mr_fail(
             ret_error, MR_ERR_CONFIG,
             "tables %s and %s would share topic \"%s\", where rows of the one could pass "
-            "for the other's; rename one of them, or take it out of \"tables\"",
+            "for the other's; rename one of them, take it out of \"tables\", or allow it with "
+            "routing.sharing",
             other, table, plan->topic->name);
     }
     return MR_OK;
@@ -259,6 +317,7 @@ void mr_plan_free(struct mr_plan *plan)
     free(plan->columns);
     free(plan->forms);
     free(plan->outbox);
+    free(plan->key_tail);
     free(plan->key_prefixes);
     free(plan->names);
     free(plan->rendered.data);

@@ -51,6 +51,8 @@ struct mr_plan {
     struct mr_type_form *forms;  /* of the columns that have one */
     const uint32_t *key_columns; /* the relation's, or routing_column */
     mr_slice *key_prefixes;
+    mr_slice
+        key_end; /* of a key that is an object: with a field for the table, where topics are shared */
     uint32_t key_count;
     uint32_t routing_column;
     bool is_unusual;                  /* one of the next three */
@@ -60,6 +62,7 @@ struct mr_plan {
     bool key_may_be_null;             /* its values: chosen by the configuration */
     bool key_is_text;                 /* flat format: the key is the first key column's bare text */
     uint8_t *names;                   /* memory of all prefixes */
+    uint8_t *key_tail;                /* and of key_end, where that is its own */
 
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */

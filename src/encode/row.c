@@ -301,7 +301,7 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
             write_text(out, encoder, plan, plan->key_columns[i], value);
         }
     }
-    MR_BUFFER_LITERAL(out, "}");
+    mr_buffer_append(out, plan->key_end.data, plan->key_end.len);
 }
 
 struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,
