@@ -69,7 +69,8 @@ with_stand_of() {
     MILLRACE_STAND_DIR=$folder "$@"
 }
 
-note_stand() { (eval "$(stand env)" && env -0); }
+# Of a stand's environment what is its own.
+note_stand() { (eval "$(stand env)" && env -0 | grep -zE '^(KAFKA|MILLRACE|PG)[A-Z_]*='); }
 
 start_stands() {
     local worker

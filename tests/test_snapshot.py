@@ -404,7 +404,7 @@ def test_how_far_it_is(database, millrace):
         shown = top_of(process)
         assert f"{now['percent']:3} %" in shown and "1 of 3 tables" in shown and "public.z" in shown and "░" in shown, shown
     process.streaming()
-    assert status()["percent"] == 100 and "existing rows" not in top_of(process)
+    assert status()["percent"] == 100 and "of 3 tables" not in top_of(process)
     assert process.stop() == 0
 
 
