@@ -176,10 +176,10 @@ MUTANTS = [
            'strcmp(encoding, "") == 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
     Mutant("copies rows over what the stream has had since", "src/pipeline/chunks.c",
            "        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {",
-           "        if (chunks->window != NULL) {", "test_rows_come_in_their_newest_form"),
+           "        if (chunks->window != NULL) {", "test_incremental.py::test_rows_come_in_their_newest_form"),
     Mutant("forgets the keys that the stream brings while a chunk is read", "src/pipeline/chunks.c",
            "        mr_chunk_window_change(chunks->window, key);\n", "        (void)key;\n",
-           "test_rows_come_in_their_newest_form"),
+           "test_incremental.py::test_rows_come_in_their_newest_form"),
 ]
 
 
