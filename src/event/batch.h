@@ -117,9 +117,10 @@ enum mr_batch_state {
     MR_BATCH_SENDING,
 };
 
-/* How far a lane is that copies existing rows: so many of its pieces are complete, and the one behind them is up to that place
- * (0: nothing of it is). */
+/* How far a lane is that copies existing rows: of that plan (0: of none) so many of its pieces are complete, and the one
+ * behind them is up to that place (0: nothing of it is). */
 struct mr_copied {
+    uint32_t plan;
     uint64_t pieces;
     uint64_t place;
 };

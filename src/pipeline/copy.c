@@ -111,7 +111,8 @@ static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr
 /* How far the worker is, once all that it has read is appended. */
 static struct mr_copied read_so_far(const struct worker *worker, uint64_t place)
 {
-    return (struct mr_copied){.pieces = worker->piece - worker->in_piece,
+    return (struct mr_copied){.plan = worker->copying->plan->number,
+                              .pieces = worker->piece - worker->in_piece,
                               .place = worker->in_piece ? place : 0};
 }
 
@@ -409,7 +410,8 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
         for (uint32_t i = 0; i < count; i++) {
             indexes[i] = items[i].index;
         }
-        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
+        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count,
+                                         copying->pipeline->copy_plan);
         copying->plan->session = copying->intake->session;
         replace_plan(copying->pipeline, copying->plan);
     }

@@ -88,10 +88,11 @@ static void describe_tables(struct mr_copy_plan *plan)
 }
 
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
-                                      uint32_t workers)
+                                      uint32_t workers, const struct mr_copy_plan *before)
 {
     struct mr_copy_plan *plan = MR_NEW(struct mr_copy_plan);
     plan->copy = copy;
+    plan->number = before == NULL ? 1 : before->number + 1;
     plan->order = order;
     plan->table_count = copy->table_count;
     plan->tables = MR_NEW_ARRAY(struct mr_plan_table, copy->table_count);
@@ -202,6 +203,9 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
 
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copied copied)
 {
+    if (copied.plan != plan->number) {
+        return;
+    }
     pthread_mutex_lock(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
     for (; lane->done < copied.pieces; lane->done++) {

@@ -55,6 +55,7 @@ struct mr_plan_lane {
 struct mr_copy_plan {
     const struct mr_copy *copy;   /* as long as somebody takes pieces */
     uint32_t session;             /* of the sink, that it goes to */
+    uint32_t number;              /* 1, 2, 3 … in the order in which they were made */
     struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it, or it is done */
     uint32_t table_count;
     uint32_t *order; /* of the tables that are read */
@@ -70,9 +71,9 @@ struct mr_copy_plan {
 };
 
 /* `order`: `count` indexes of copy->tables, the plan's from now on. `workers` will share the pieces. What copy->resumed says
- * is done is left out. */
+ * is done is left out. `before`: the plan whose place it takes, or NULL. */
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
-                                      uint32_t workers);
+                                      uint32_t workers, const struct mr_copy_plan *before);
 void mr_copy_plan_free(struct mr_copy_plan *plan); /* NULL is fine */
 
 /* Tables there is something to read of; and the bytes of that. */
@@ -82,7 +83,8 @@ uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_byte
  * one's. Any worker. */
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece);
 
-/* So much of what that lane took is with the sink, or will be together with what is stored next. Sink thread. */
+/* So much of what that lane took is with the sink, or will be together with what is stored next. What is of another
+ * plan says nothing: a lane's last batch may be of an earlier one. Sink thread. */
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t lane, struct mr_copied copied);
 
 /* How far it is by that; `rows`: handed over in this attempt. The caller frees it. */

@@ -38,7 +38,7 @@ static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy
     for (uint32_t i = 0; i < MR_ARRAY_LEN(tables); i++) {
         order[i] = i;
     }
-    return mr_copy_plan_new(copy, order, MR_ARRAY_LEN(tables), workers);
+    return mr_copy_plan_new(copy, order, MR_ARRAY_LEN(tables), workers, NULL);
 }
 
 /* The pieces of a table follow each other without gap or overlap, and only the last has no end. */
@@ -97,8 +97,9 @@ static void test_state_says_what_is_left(void **state)
     mr_copy_stored_free(stored);
 
     take(plan, 0, 1); /* 256 to 383 */
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
-    mr_copy_plan_note(plan, 1, (struct mr_copied){.place = mr_copy_place(200, 1)});
+    mr_copy_plan_note(plan, 0,
+                      (struct mr_copied){.plan = 1, .pieces = 1, .place = mr_copy_place(300, 7)});
+    mr_copy_plan_note(plan, 1, (struct mr_copied){.plan = 1, .place = mr_copy_place(200, 1)});
     stored = mr_copy_plan_state(plan, 5);
     assert_int_equal(stored->rows, 5);
     const struct mr_copy_part *part = mr_copy_stored_part(stored, 30);
@@ -118,7 +119,7 @@ static void test_state_says_what_is_left(void **state)
     take(plan, 0, 5); /* three ranges and two tables */
     struct mr_copy_piece piece;
     assert_false(mr_copy_plan_take(plan, 0, &piece));
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 4});
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 1, .pieces = 4});
     struct mr_copy_stored *second = mr_copy_plan_state(plan, 0);
     assert_true(mr_copy_stored_is_done(second, 30) && mr_copy_stored_is_done(second, 20));
     assert_int_equal(second->done_count, 2);
@@ -130,12 +131,36 @@ static void test_state_says_what_is_left(void **state)
     assert_int_equal(mr_copy_plan_tables(plan, &bytes), 1);
     take(plan, 0, 1);
     assert_false(mr_copy_plan_take(plan, 0, &piece));
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.pieces = 1});
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 1, .pieces = 1});
     struct mr_copy_stored *third = mr_copy_plan_state(plan, 0);
     assert_int_equal(third->done_count, 3);
     mr_copy_plan_free(plan);
     mr_copy_stored_free(second);
     mr_copy_stored_free(third);
+}
+
+/* A lane's last batch stays the earlier plan's until the next one hands over, and the sink thread looks at it meanwhile. */
+static void test_progress_of_an_earlier_plan_says_nothing(void **state)
+{
+    (void)state;
+    struct mr_copy copy;
+    struct mr_copy_plan *first = make_plan(&copy, NULL, 2);
+    uint32_t *order = MR_NEW_ARRAY(uint32_t, 1);
+    struct mr_copy_plan *plan = mr_copy_plan_new(&copy, order, 1, 2, first);
+    mr_copy_plan_free(first);
+    struct mr_copied earlier = {.plan = 1, .pieces = 3, .place = mr_copy_place(7, 7)};
+    mr_copy_plan_note(plan, 0, earlier); /* nothing is taken yet */
+    take(plan, 0, 1);
+    mr_copy_plan_note(plan, 0, earlier);
+    mr_copy_plan_note(plan, 1, (struct mr_copied){0});
+    struct mr_copy_stored *stored = mr_copy_plan_state(plan, 0);
+    assert_true(stored->done_count == 0 && stored->part_count == 0);
+    mr_copy_stored_free(stored);
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 2, .pieces = 1});
+    stored = mr_copy_plan_state(plan, 0);
+    assert_int_equal(stored->part_count, 1);
+    mr_copy_stored_free(stored);
+    mr_copy_plan_free(plan);
 }
 
 /* Its rows are elsewhere now. */
@@ -210,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests_of_plans[] = {
         cmocka_unit_test(test_take_covers_each_table_once),
         cmocka_unit_test(test_state_says_what_is_left),
+        cmocka_unit_test(test_progress_of_an_earlier_plan_says_nothing),
         cmocka_unit_test(test_a_new_file_is_read_from_its_beginning),
         cmocka_unit_test(test_progress_of_each_table),
     };

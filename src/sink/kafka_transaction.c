@@ -6,6 +6,7 @@
 
 enum {
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
+    ABANDON_MS = 100,       /* nobody waits for the end of one that is given up */
     COMMIT_MS = 10000,      /* then its outcome counts as unknown */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
      * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
@@ -109,12 +110,13 @@ int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka)
 
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
 {
-    /* A client that is about to add a partition to its transaction while it goes away aborts the process (2.0.2);
-     * one that has given the transaction up adds none. */
+    /* A client that is about to add a partition to its transaction while it goes away aborts the process (rdkafka_txnmgr.c,
+     * to 2.8: its request may be answered, as destroyed, before it is counted); one that has given the transaction up adds
+     * none. Its thread needs a moment to hear of that. */
     if (kafka->transaction.open) {
-        rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, 0);
+        rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, ABANDON_MS);
         if (error != NULL) {
-            rd_kafka_error_destroy(error); /* nobody waits for its end */
+            rd_kafka_error_destroy(error);
         }
     }
 }
