@@ -1,4 +1,4 @@
-/* Existing rows while the stream runs: who asked for which tables, and how far each is. Inside pipeline/ only.
+/* Existing rows while the stream runs, as chunk_requests.h has them. The source thread; inside pipeline/ only.
  *
  * A table's rows come in chunks in the order of its key. The thread of chunk_thread.h reads one; chunk_window.h says which of its
  * rows go out, and when; the source thread puts them into the stream's own lane, between two transactions, a few at a time.
@@ -16,19 +16,6 @@ struct mr_intake;
 
 struct mr_chunks *mr_chunks_new(struct mr_pipeline *pipeline);
 void mr_chunks_free(struct mr_chunks *chunks); /* NULL is fine */
-
-/* ---- any thread ---- */
-
-mr_status mr_chunks_ask(struct mr_chunks *chunks, const struct mr_copy_wish *wish, uint64_t *ret_id,
-                        struct mr_error *ret_error);
-uint32_t mr_chunks_stop(struct mr_chunks *chunks, const char *schema, const char *table);
-void mr_chunks_pause(struct mr_chunks *chunks, bool pauses);
-uint32_t mr_chunks_look(struct mr_chunks *chunks, struct mr_copy_request *ret, uint32_t max,
-                        bool *ret_paused);
-
-struct mr_incremental_stats mr_chunks_stats(const struct mr_chunks *chunks);
-
-/* ---- source thread ---- */
 
 /* Somebody wants something, or something is under way. */
 bool mr_chunks_wanted(const struct mr_chunks *chunks);

@@ -94,6 +94,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);
+    mr_chunk_requests_init(&pipeline->copy_requests, pipeline->source_wake);
     bool has_chunks = source->ops != NULL && source->ops->chunks_new != NULL;
     pipeline->chunks = has_chunks ? mr_chunks_new(pipeline) : NULL;
     return pipeline;
@@ -106,6 +107,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     }
     MR_ASSERT(!pipeline->started);
     mr_chunks_free(pipeline->chunks);
+    mr_chunk_requests_done(&pipeline->copy_requests);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         if (i != MR_LANE_STREAM) {
             mr_encoder_free(pipeline->lanes[i].encoder);
@@ -183,26 +185,23 @@ mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_c
     if (pipeline->chunks == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "this source has no existing rows");
     }
-    return mr_chunks_ask(pipeline->chunks, wish, ret_id, ret_error);
+    return mr_chunk_requests_ask(&pipeline->copy_requests, wish, ret_id, ret_error);
 }
 
 uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table)
 {
-    return pipeline->chunks == NULL ? 0 : mr_chunks_stop(pipeline->chunks, schema, table);
+    return mr_chunk_requests_stop(&pipeline->copy_requests, schema, table);
 }
 
 void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
 {
-    if (pipeline->chunks != NULL) {
-        mr_chunks_pause(pipeline->chunks, pauses);
-    }
+    mr_chunk_requests_pause(&pipeline->copy_requests, pauses);
 }
 
 uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
                                    uint32_t max, bool *ret_paused)
 {
-    *ret_paused = false;
-    return pipeline->chunks == NULL ? 0 : mr_chunks_look(pipeline->chunks, ret, max, ret_paused);
+    return mr_chunk_requests_look(&pipeline->copy_requests, ret, max, ret_paused);
 }
 
 struct change {
@@ -338,9 +337,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
     stats.copy = copy_stats(pipeline);
-    if (pipeline->chunks != NULL) {
-        stats.incremental = mr_chunks_stats(pipeline->chunks);
-    }
+    stats.incremental = mr_chunk_requests_stats(&pipeline->copy_requests);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);

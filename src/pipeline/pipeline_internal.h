@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "pipeline/chunk_requests.h"
 #include "pipeline/copy_plan.h"
 #include "pipeline/handshake.h"
 #include "pipeline/lane.h"
@@ -78,6 +79,7 @@ struct mr_pipeline {
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
     struct mr_copy_progress copy;
+    struct mr_chunk_requests copy_requests;
     struct mr_chunks *chunks; /* NULL: the source has none */
     /* Of the attempt at hand or the last one; NULL: there was none. Source thread; the sink thread reads it, with the lock,
      * for each batch of copied rows. */

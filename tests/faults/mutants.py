@@ -174,10 +174,10 @@ MUTANTS = [
            "test_state.py::test_position_behind_an_open_transaction"),
     Mutant("asks SQL_ASCII for UTF-8", "src/postgres/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
            'strcmp(encoding, "") == 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
-    Mutant("copies rows over what the stream has had since", "src/pipeline/chunks.c",
+    Mutant("copies rows over what the stream has had since", "src/pipeline/chunk_rows.c",
            "        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {",
            "        if (chunks->window != NULL) {", "test_incremental.py::test_rows_come_in_their_newest_form"),
-    Mutant("forgets the keys that the stream brings while a chunk is read", "src/pipeline/chunks.c",
+    Mutant("forgets the keys that the stream brings while a chunk is read", "src/pipeline/chunk_stream.c",
            "        mr_chunk_window_change(chunks->window, key);\n", "        (void)key;\n",
            "test_incremental.py::test_rows_come_in_their_newest_form"),
 ]

@@ -1,0 +1,222 @@
+/* What the reader of chunks is asked, and what comes of it. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pipeline/chunks_internal.h"
+#include "pipeline/pipeline_internal.h"
+
+enum { ROWS_MAX = 65536 };
+#define TARGET_NS (INT64_C(50) * 1000000)
+
+int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
+{
+    uint32_t max_ms = atomic_load(&chunks->pipeline->options.backoff_max_ms);
+    return (int64_t)mr_backoff_ms(chunks->attempt++, max_ms) * 1000000;
+}
+
+/* MR_OK: it was dealt with; the job is to be asked again later, or the request has failed. */
+static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *request,
+                       const struct mr_chunk_job *job)
+{
+    bool passes = job->status == MR_ERR_TRANSIENT || job->status == MR_ERR_PROTOCOL ||
+                  job->status == MR_AGAIN || job->status == MR_ERR_SYSTEM;
+    if (!passes) {
+        mr_chunk_request_fail(chunks->requests, request, &job->error);
+        if (request == chunks->current) {
+            mr_chunks_leave(chunks);
+        }
+        return;
+    }
+    int64_t wait_ns = mr_chunks_backoff_ns(chunks);
+    if (chunks->attempt <= 2) {
+        mr_log(MR_LOG_WARN, "incremental_waits", job->error.text,
+               MR_LOG_INT("again_in_ms", wait_ns / 1000000));
+    }
+    chunks->due_ns = mr_monotonic_ns() + wait_ns;
+    if (request == chunks->current && chunks->phase == MR_CHUNKS_READS) {
+        mr_chunks_close_window(chunks);
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
+    } else if (request == chunks->current && chunks->phase == MR_CHUNKS_NUMBERED) {
+        mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBER);
+    }
+}
+
+static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
+{
+    struct mr_chunk_request *request = mr_chunk_requests_of(chunks->requests, job->request);
+    if (request == NULL || request->state != MR_REQUEST_CHECKED) {
+        free(job->tables);
+        return;
+    }
+    if (job->status != MR_OK) {
+        job_failed(chunks, request, job);
+        return;
+    }
+    chunks->attempt = 0;
+    mr_chunk_request_found(chunks->requests, request, job->tables, job->table_count);
+}
+
+/* As many rows as can be read in the time, and as there is room for. */
+static void adapt(struct mr_chunks *chunks, int64_t ns)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    if (chunk->rows == 0) {
+        return;
+    }
+    uint64_t rows = chunks->rows_max;
+    if (ns < TARGET_NS / 2 && chunk->rows == chunks->rows_max) {
+        rows *= 2;
+    } else if (ns > 2 * TARGET_NS) {
+        rows /= 2;
+    }
+    uint64_t row_bytes =
+        chunk->len / chunk->rows + chunk->relation->column_count * sizeof(struct mr_datum) + 1;
+    uint64_t fit = chunks->bytes_max / row_bytes;
+    rows = rows > fit ? fit : rows;
+    chunks->rows_max = (uint32_t)(rows < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN
+                                  : rows > ROWS_MAX         ? ROWS_MAX
+                                                            : rows);
+}
+
+static bool add_rows(struct mr_chunks *chunks)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    for (uint32_t i = 0; i < chunk->rows; i++) {
+        mr_slice key;
+        if (!mr_chunks_key(chunks, chunk->relation, mr_chunk_row(chunk, i), NULL, &key) ||
+            !mr_chunk_window_add(chunks->window, key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum mr_chunk_verdict judge(struct mr_chunks *chunks)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    struct mr_chunk_snapshot snapshot;
+    if (!mr_chunk_snapshot_parse(chunk->snapshot, &snapshot)) {
+        mr_chunk_window_close(chunks->window);
+        return MR_CHUNK_AGAIN;
+    }
+    /* The stream may be at an older form of the table, or at a newer one already. */
+    if (chunks->streamed != NULL && !mr_chunks_same_shape(chunks->streamed, chunk->relation)) {
+        mr_chunk_window_reshape(chunks->window);
+    }
+    enum mr_chunk_verdict verdict =
+        mr_chunk_window_judge(chunks->window, &snapshot, chunk->wal_end);
+    mr_chunk_snapshot_done(&snapshot);
+    return verdict;
+}
+
+static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
+{
+    if (job->status != MR_OK) {
+        job_failed(chunks, chunks->current, job);
+        return;
+    }
+    chunks->attempt = 0;
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    if (chunks->relation != chunk->relation) {
+        mr_chunks_forget_relation(chunks);
+        chunks->relation = chunk->relation;
+    }
+    switch (judge(chunks)) {
+    case MR_CHUNK_TOO_MUCH:
+        chunks->rows_max =
+            chunks->rows_max / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->rows_max / 2;
+        mr_chunks_read_again(chunks, 0);
+        return;
+    case MR_CHUNK_AGAIN:
+    case MR_CHUNK_TOO_SOON:
+        mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+        return;
+    case MR_CHUNK_GOOD:
+        break;
+    }
+    if (!add_rows(chunks)) {
+        struct mr_error error;
+        mr_error_set(&error, MR_ERR_PROTOCOL,
+                     "two rows of table %s.%s have the same key, or one has none",
+                     chunks->relation->schema, chunks->relation->table);
+        mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+        mr_chunks_leave(chunks);
+        return;
+    }
+    adapt(chunks, job->ns);
+    chunks->at = 0;
+    mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
+}
+
+void mr_chunks_take_job(struct mr_chunks *chunks)
+{
+    if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_DONE) {
+        return;
+    }
+    struct mr_chunk_job job;
+    mr_chunk_thread_take(&chunks->thread, &job);
+    if (job.kind == MR_CHUNK_JOB_FIND) {
+        take_tables(chunks, &job);
+        return;
+    }
+    bool stale = chunks->stale;
+    chunks->stale = false;
+    if (stale || chunks->current == NULL) {
+        mr_chunks_forget_relation(chunks); /* the reader may free it */
+        return;
+    }
+    if (job.kind == MR_CHUNK_JOB_READ) {
+        take_chunk(chunks, &job);
+    } else if (job.status != MR_OK) {
+        job_failed(chunks, chunks->current, &job);
+    } else if (chunks->phase == MR_CHUNKS_NUMBERED) {
+        mr_chunk_window_take_number(chunks->window, job.xid);
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
+    }
+}
+
+/* ---- what it is to do ---- */
+
+static void ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
+{
+    chunks->asked = *job;
+    mr_chunk_thread_ask(&chunks->thread, job);
+}
+
+/* The next job, if the reader is free. `now_ns`: what is due later waits. */
+void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
+{
+    if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE || chunks->due_ns > now_ns) {
+        return;
+    }
+    struct mr_chunk_request *unchecked =
+        mr_chunk_requests_first(chunks->requests, MR_REQUEST_CHECKED);
+    if (unchecked != NULL) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
+                                           .request = unchecked->id,
+                                           .schema = unchecked->schema,
+                                           .name = unchecked->table});
+        return;
+    }
+    if (chunks->phase == MR_CHUNKS_NUMBER) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBERED);
+    } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
+        mr_chunk_window_open(chunks->window);
+        chunks->streamed = NULL;
+        struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
+                                   .wish = {.table = mr_chunks_table(chunks),
+                                            .where = chunks->current->where,
+                                            .after = (const char *const *)chunks->after,
+                                            .after_count = chunks->after_count,
+                                            .rows_max = chunks->rows_max,
+                                            .bytes_max = chunks->bytes_max}};
+        ask(chunks, &job);
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
+    } else if (chunks->phase == MR_CHUNKS_WAITS &&
+               now_ns - chunks->since_ns >= MR_CHUNKS_QUIET_NS) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        chunks->since_ns = now_ns;
+    }
+}

@@ -1,0 +1,359 @@
+#include "pipeline/chunk_requests.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pipeline/pipeline_internal.h"
+
+enum {
+    ENDED_KEPT = 32, /* that are at their ends */
+    TOLD_INTERVAL_S = 10,
+};
+
+const char *mr_copy_request_state_name(enum mr_copy_request_state state)
+{
+    static const char *const names[] = {
+        [MR_REQUEST_CHECKED] = "checked", [MR_REQUEST_WAITING] = "waiting",
+        [MR_REQUEST_COPIED] = "copied",   [MR_REQUEST_SETTLED] = "settled",
+        [MR_REQUEST_DONE] = "done",       [MR_REQUEST_STOPPED] = "stopped",
+        [MR_REQUEST_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+static bool is_open(const struct mr_chunk_request *request)
+{
+    return request->state <= MR_REQUEST_SETTLED;
+}
+
+static void request_free(struct mr_chunk_request *request)
+{
+    free(request->where);
+    free(request->parts);
+    free(request);
+}
+
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd)
+{
+    *requests = (struct mr_chunk_requests){.wake_fd = wake_fd};
+    pthread_mutex_init(&requests->lock, NULL);
+}
+
+void mr_chunk_requests_done(struct mr_chunk_requests *requests)
+{
+    while (requests->first != NULL) {
+        struct mr_chunk_request *next = requests->first->next;
+        request_free(requests->first);
+        requests->first = next;
+    }
+    pthread_mutex_destroy(&requests->lock);
+}
+
+/* ---- any thread ---- */
+
+/* Those at their ends go, the oldest first, when there are more than are kept. With the lock. */
+static void forget_ended(struct mr_chunk_requests *requests)
+{
+    uint32_t ended = 0;
+    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        ended += !is_open(one);
+    }
+    for (struct mr_chunk_request **at = &requests->first; *at != NULL && ended > ENDED_KEPT;) {
+        struct mr_chunk_request *one = *at;
+        if (is_open(one)) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        request_free(one);
+        ended--;
+    }
+}
+
+mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                                uint64_t *ret_id, struct mr_error *ret_error)
+{
+    struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
+    bool fits = snprintf(request->schema, sizeof(request->schema), "%s", wish->schema) <
+                    (int)sizeof(request->schema) &&
+                snprintf(request->table, sizeof(request->table), "%s", wish->table) <
+                    (int)sizeof(request->table);
+    bool has_where = wish->where != NULL && wish->where[0] != '\0';
+    request->where = has_where ? MR_STRDUP(wish->where) : NULL;
+    pthread_mutex_lock(&requests->lock);
+    bool is_asked = false;
+    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        is_asked |= is_open(one) && strcmp(one->schema, wish->schema) == 0 &&
+                    strcmp(one->table, wish->table) == 0;
+    }
+    bool has_room = atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT;
+    if (!fits || is_asked || !has_room) {
+        pthread_mutex_unlock(&requests->lock);
+        request_free(request);
+        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
+                       wish->table,
+                       !fits      ? "no table has so long a name"
+                       : is_asked ? "its rows are being copied, or wait for it, already"
+                                  : "too many tables wait for their copies; ask again later");
+    }
+    request->id = ++requests->last_id;
+    *ret_id = request->id;
+    forget_ended(requests);
+    struct mr_chunk_request **last = &requests->first;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = request;
+    atomic_fetch_add(&requests->open, 1);
+    pthread_mutex_unlock(&requests->lock);
+    mr_wake(requests->wake_fd);
+    return MR_OK;
+}
+
+uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
+                                const char *table)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&requests->lock);
+    for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        bool is_meant =
+            table == NULL || (strcmp(one->schema, schema) == 0 && strcmp(one->table, table) == 0);
+        if (is_meant && is_open(one)) {
+            one->stops = true;
+            count++;
+        }
+    }
+    pthread_mutex_unlock(&requests->lock);
+    mr_wake(requests->wake_fd);
+    return count;
+}
+
+void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
+{
+    if (atomic_exchange(&requests->paused, pauses) != pauses) {
+        mr_log(MR_LOG_INFO, pauses ? "incremental_paused" : "incremental_resumed",
+               pauses ? "no further existing rows are copied until that is asked for"
+                      : "copying existing rows goes on");
+    }
+    mr_wake(requests->wake_fd);
+}
+
+uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
+                                uint32_t max, bool *ret_paused)
+{
+    uint32_t count = 0;
+    *ret_paused = atomic_load(&requests->paused);
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&requests->lock);
+    for (const struct mr_chunk_request *one = requests->first; one != NULL && count < max;
+         one = one->next) {
+        struct mr_copy_request *to = &ret[count++];
+        int64_t end_ns = one->ended_ns != 0 ? one->ended_ns : now_ns;
+        *to = (struct mr_copy_request){
+            .id = one->id,
+            .state = one->state,
+            .rows = one->rows,
+            .rows_estimated = one->rows_estimated,
+            .passed_over = one->passed_over,
+            .chunks = one->chunks,
+            .repeated = one->repeated,
+            .seconds = one->begun_ns == 0 ? 0 : (double)(end_ns - one->begun_ns) / 1e9,
+        };
+        snprintf(to->table, sizeof(to->table), "%s.%s", one->schema, one->table);
+        memcpy(to->error, one->error, sizeof(to->error));
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return count;
+}
+
+struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests)
+{
+    return (struct mr_incremental_stats){
+        .paused = atomic_load(&requests->paused),
+        .tables = atomic_load(&requests->open),
+        .rows = atomic_load_explicit(&requests->rows, memory_order_relaxed),
+        .passed_over = atomic_load_explicit(&requests->passed_over, memory_order_relaxed),
+        .chunks = atomic_load_explicit(&requests->chunks, memory_order_relaxed),
+        .repeated = atomic_load_explicit(&requests->repeated, memory_order_relaxed),
+    };
+}
+
+/* ---- source thread ---- */
+
+static void name_of(const struct mr_chunk_request *request, char *name, size_t size)
+{
+    snprintf(name, size, "%s.%s", request->schema, request->table);
+}
+
+static void tell_end(const struct mr_chunk_request *request)
+{
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    name_of(request, name, sizeof(name));
+    if (request->state == MR_REQUEST_FAILED) {
+        mr_log(MR_LOG_ERROR, "incremental_failed", request->error, MR_LOG_STR("table", name),
+               MR_LOG_INT("rows", request->rows));
+        return;
+    }
+    int64_t ns = request->begun_ns == 0 ? 0 : request->ended_ns - request->begun_ns;
+    mr_log(MR_LOG_INFO,
+           request->state == MR_REQUEST_DONE ? "incremental_done" : "incremental_stopped",
+           request->state == MR_REQUEST_DONE ? "the existing rows of a table are copied"
+                                             : "the copy of a table's existing rows was ended",
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+           MR_LOG_INT("passed_over", request->passed_over), MR_LOG_INT("chunks", request->chunks),
+           MR_LOG_INT("repeated", request->repeated), MR_LOG_INT("ms", ns / 1000000));
+}
+
+void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          enum mr_copy_request_state state)
+{
+    pthread_mutex_lock(&requests->lock);
+    bool was_open = is_open(request);
+    request->state = state;
+    bool ends = was_open && !is_open(request);
+    if (ends) {
+        request->ended_ns = mr_monotonic_ns();
+        atomic_fetch_sub(&requests->open, 1);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    if (ends) {
+        tell_end(request);
+    }
+}
+
+void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           const struct mr_error *error)
+{
+    pthread_mutex_lock(&requests->lock);
+    snprintf(request->error, sizeof(request->error), "%.511s", error->text);
+    pthread_mutex_unlock(&requests->lock);
+    mr_chunk_request_set(requests, request, MR_REQUEST_FAILED);
+}
+
+struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
+                                                 enum mr_copy_request_state state)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && one->state != state) {
+        one = one->next;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && one->id != id) {
+        one = one->next;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
+                                                uint64_t published)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && !(is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
+                                                            published >= one->end_sequence)))) {
+        one = one->next;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    if (request->begun_ns == 0) {
+        char name[2 * MR_IDENTIFIER_MAX + 2];
+        name_of(request, name, sizeof(name));
+        mr_log(MR_LOG_INFO, "incremental_begun",
+               "copying the existing rows of a table, while the stream runs",
+               MR_LOG_STR("table", name), MR_LOG_INT("parts", request->part_count),
+               MR_LOG_INT("rows_estimated", request->rows_estimated));
+        pthread_mutex_lock(&requests->lock);
+        request->begun_ns = mr_monotonic_ns();
+        pthread_mutex_unlock(&requests->lock);
+        request->told_ns = request->begun_ns;
+    }
+    mr_chunk_request_set(requests, request, MR_REQUEST_COPIED);
+}
+
+void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                            struct mr_chunk_table *parts, uint32_t count)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rows += parts[i].rows;
+    }
+    free(request->parts);
+    request->parts = parts;
+    request->part_count = count;
+    pthread_mutex_lock(&requests->lock);
+    request->rows_estimated = rows;
+    pthread_mutex_unlock(&requests->lock);
+    mr_chunk_request_set(requests, request, MR_REQUEST_WAITING);
+}
+
+void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           uint64_t sent, uint64_t passed_over)
+{
+    mr_counter_add(&requests->rows, sent);
+    mr_counter_add(&requests->passed_over, passed_over);
+    pthread_mutex_lock(&requests->lock);
+    request->rows += sent;
+    request->passed_over += passed_over;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static void tell_progress(struct mr_chunk_request *request, int64_t now_ns)
+{
+    if (now_ns - request->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
+        return;
+    }
+    request->told_ns = now_ns;
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    name_of(request, name, sizeof(name));
+    mr_log(MR_LOG_INFO, "incremental_progress", "copying existing rows, while the stream runs",
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+           MR_LOG_INT("rows_estimated", request->rows_estimated),
+           MR_LOG_INT("chunks", request->chunks), MR_LOG_INT("repeated", request->repeated),
+           MR_LOG_INT("seconds", (now_ns - request->begun_ns) / 1000000000));
+}
+
+void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    mr_counter_add(&requests->chunks, 1);
+    pthread_mutex_lock(&requests->lock);
+    request->chunks++;
+    pthread_mutex_unlock(&requests->lock);
+    tell_progress(request, mr_monotonic_ns());
+}
+
+void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    mr_counter_add(&requests->repeated, 1);
+    pthread_mutex_lock(&requests->lock);
+    request->repeated++;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        if (one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED) {
+            one->state = MR_REQUEST_WAITING;
+            one->part = 0;
+            one->rows = one->passed_over = 0;
+        }
+    }
+    pthread_mutex_unlock(&requests->lock);
+}

@@ -1,0 +1,87 @@
+/* Who asked for which tables' existing rows, and how far each is. Anybody asks and looks; the source thread does what is asked for
+ * (chunks.h). Inside pipeline/ only. */
+#ifndef MR_PIPELINE_CHUNK_REQUESTS_H
+#define MR_PIPELINE_CHUNK_REQUESTS_H
+
+#include <pthread.h>
+
+#include "pipeline/pipeline.h"
+
+struct mr_chunk_request {
+    struct mr_chunk_request *next;
+    uint64_t id;
+    char schema[MR_IDENTIFIER_MAX + 1];
+    char table[MR_IDENTIFIER_MAX + 1];
+    char *where;
+    enum mr_copy_request_state state;
+    bool stops; /* somebody wants its end */
+    uint64_t rows, passed_over, chunks, repeated, rows_estimated;
+    int64_t begun_ns, ended_ns;
+    char error[sizeof(((struct mr_copy_request *)0)->error)];
+    /* Source thread. */
+    struct mr_chunk_table *parts;
+    uint32_t part, part_count;
+    uint64_t end_sequence; /* of the lane: its last row's */
+    int64_t told_ns;
+};
+
+struct mr_chunk_requests {
+    pthread_mutex_t lock;           /* of all but what is the source thread's alone */
+    struct mr_chunk_request *first; /* in order of asking */
+    uint64_t last_id;
+    _Atomic bool paused;
+    _Atomic uint32_t open; /* that are not at their ends */
+    int wake_fd;           /* the source thread's */
+
+    /* Written by the source thread: of all requests. */
+    mr_counter rows, passed_over, chunks, repeated;
+};
+
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd);
+void mr_chunk_requests_done(struct mr_chunk_requests *requests);
+
+/* ---- any thread; as mr_pipeline_copy_… ---- */
+
+mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                                uint64_t *ret_id, struct mr_error *ret_error);
+uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
+                                const char *table);
+void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
+uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
+                                uint32_t max, bool *ret_paused);
+struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests);
+
+/* ---- source thread ---- */
+
+/* The first one of that state, or the one of that number; NULL: there is none. It stays until the source thread has ended it. */
+struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
+                                                 enum mr_copy_request_state state);
+struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id);
+
+/* One that is at its end: somebody wants that, or its last row is among what is published; NULL: there is none. */
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
+                                                uint64_t published);
+
+/* An end is logged. */
+void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          enum mr_copy_request_state state);
+void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           const struct mr_error *error);
+
+/* Its rows are read from now on, for the first time or again. */
+void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+
+/* The parts that it is made of, the request's from now on. */
+void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                            struct mr_chunk_table *parts, uint32_t count);
+
+/* What was done of it: rows that went out, or not; a chunk; a chunk in vain. */
+void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           uint64_t sent, uint64_t passed_over);
+void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+
+/* What was not at its end begins anew. */
+void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
+
+#endif

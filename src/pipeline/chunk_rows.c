@@ -1,0 +1,120 @@
+/* Copied rows go out: into the stream's lane, between two transactions. */
+#include "base/clock.h"
+#include "pipeline/chunks_internal.h"
+#include "pipeline/intake_internal.h"
+
+enum { SLICE_BYTES = 32 * 1024 }; /* between two transactions */
+/* Copied rows wait while the stream has half the pool in flight, but not for ever. */
+#define YIELD_MAX_NS (INT64_C(500) * 1000000)
+/* Above those of a copy at the beginning whose attempt was none. */
+#define ORDINAL_FIRST (UINT64_C(1) << MR_COPY_ROW_BITS)
+
+/* Right below the place that the stream has come to: the last commit record begins before, the next one there or behind. False:
+ * what was appended last is not below that; a message outside transactions may lie at the place itself. */
+static bool place_rows(struct mr_chunks *chunks, const struct mr_intake *intake, int64_t wall_ns)
+{
+    struct mr_transaction *transaction = &chunks->transaction;
+    if (transaction->commit_lsn != intake->marked - 1) {
+        *transaction = (struct mr_transaction){.commit_lsn = intake->marked - 1,
+                                               .end_lsn = intake->marked,
+                                               .commit_time_us = wall_ns / 1000,
+                                               .xid = chunks->thread.chunk.xmax};
+        chunks->ordinal = ORDINAL_FIRST;
+    }
+    struct mr_position next = {.commit_lsn = transaction->commit_lsn,
+                               .ordinal = chunks->ordinal + 1};
+    return mr_position_compare(intake->appended, next) < 0;
+}
+
+static mr_status send_row(struct mr_chunks *chunks, struct mr_intake *intake,
+                          struct mr_error *ret_error)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    struct mr_change change = {
+        .op = MR_OP_READ,
+        .copy_mark = MR_COPY_INCREMENTAL,
+        .lsn = chunks->transaction.end_lsn,
+        .position = {.commit_lsn = chunks->transaction.commit_lsn, .ordinal = chunks->ordinal + 1},
+        .transaction = &chunks->transaction,
+        .relation = chunk->relation,
+        .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->at)},
+    };
+    struct mr_item item = {.change = &change};
+    MR_TRY(mr_lane_append(intake->lane, &item, ret_error));
+    intake->handler.hold = intake->lane->hold;
+    chunks->ordinal++;
+    intake->appended = change.position;
+    return MR_OK;
+}
+
+bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns)
+{
+    const struct mr_pool *pool = &chunks->pipeline->pool;
+    return mr_ring_count(&pool->free) < (pool->count + 1) / 2 &&
+           now_ns - chunks->since_ns < YIELD_MAX_NS;
+}
+
+/* The chunk is dealt with. */
+static void end_chunk(struct mr_chunks *chunks)
+{
+    struct mr_chunk_request *request = chunks->current;
+    bool is_last = chunks->thread.chunk.is_last;
+    mr_chunks_keep_place(chunks);
+    mr_chunks_close_window(chunks);
+    mr_chunk_request_chunk(chunks->requests, request);
+    if (!is_last) {
+        mr_chunks_read_next(chunks);
+        return;
+    }
+    request->part++;
+    if (request->part < request->part_count) {
+        mr_chunks_leave(chunks);
+        mr_chunks_begin(chunks, request);
+        return;
+    }
+    const struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
+    request->end_sequence = lane->sequence + mr_lane_has_records(lane);
+    mr_chunks_leave(chunks);
+    mr_chunk_request_set(chunks->requests, request, MR_REQUEST_SETTLED);
+}
+
+/* A few rows. MR_FULL: there is no room for one. */
+mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    int64_t now_ns = mr_monotonic_ns();
+    int64_t wall_ns = mr_wall_ns();
+    if (chunk->rows > 0 &&
+        (mr_chunks_yield(chunks, now_ns) || !place_rows(chunks, intake, wall_ns))) {
+        return MR_OK;
+    }
+    intake->lane->round_ns = now_ns;
+    intake->lane->round_wall_ns = wall_ns;
+    mr_encoder_set_clock(intake->lane->encoder, wall_ns);
+    uint32_t most =
+        chunk->rows == 0 ? 0 : (uint32_t)(SLICE_BYTES / (chunk->len / chunk->rows + 1)) + 1;
+    uint64_t sent = 0;
+    uint64_t passed_over = 0;
+    struct mr_error error = {0};
+    mr_status status = MR_OK;
+    for (; status == MR_OK && chunks->at < chunk->rows && sent < most;
+         chunks->at += status == MR_OK) {
+        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {
+            status = send_row(chunks, intake, &error);
+            sent += status == MR_OK;
+        } else {
+            passed_over++;
+        }
+    }
+    chunks->since_ns = now_ns;
+    mr_chunk_request_rows(chunks->requests, chunks->current, sent, passed_over);
+    if (status != MR_OK && status != MR_FULL) {
+        mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+        mr_chunks_leave(chunks);
+        return MR_OK;
+    }
+    if (chunks->at == chunk->rows) {
+        end_chunk(chunks);
+    }
+    return status;
+}

@@ -1,0 +1,107 @@
+/* What the files of chunks.h do for each other. The source thread's; inside pipeline/chunk*.c only.
+ *
+ *   chunks.c        the table at hand, and the steps it takes
+ *   chunk_jobs.c    what the reader is asked, and what comes of it
+ *   chunk_stream.c  what the stream brings meanwhile
+ *   chunk_rows.c    rows go out */
+#ifndef MR_PIPELINE_CHUNKS_INTERNAL_H
+#define MR_PIPELINE_CHUNKS_INTERNAL_H
+
+#include "base/text.h"
+#include "pipeline/chunk_requests.h"
+#include "pipeline/chunk_thread.h"
+#include "pipeline/chunk_window.h"
+#include "pipeline/chunks.h"
+
+/* The fewest rows of a chunk. */
+enum { MR_CHUNKS_ROWS_MIN = 16 };
+
+/* The stream has not come to the chunk's place: a transaction number makes the server write WAL, and flush it. */
+#define MR_CHUNKS_QUIET_NS (INT64_C(100) * 1000000)
+#define MR_CHUNKS_AGAIN_NS (INT64_C(100) * 1000000)
+
+/* Of the table at hand. */
+enum mr_chunks_phase {
+    MR_CHUNKS_NONE,     /* there is none */
+    MR_CHUNKS_NUMBER,   /* a transaction number is wanted, */
+    MR_CHUNKS_NUMBERED, /* and asked for */
+    MR_CHUNKS_READ,     /* a chunk is wanted, */
+    MR_CHUNKS_READS,    /* and being read */
+    MR_CHUNKS_WAITS,    /* for the stream to come to its place */
+    MR_CHUNKS_SENDS,
+};
+
+struct mr_chunks {
+    struct mr_pipeline *pipeline;
+    struct mr_chunk_requests *requests;
+
+    bool watches;
+    struct mr_chunk_thread thread;
+    struct mr_chunk_job asked; /* by us last */
+    bool stale;                /* what it brings is of no use */
+    enum mr_chunks_phase phase;
+    struct mr_chunk_request *current;
+    struct mr_chunk_window *window;
+    const struct mr_relation *relation; /* of chunks; the encoder has its plan */
+    const struct mr_relation
+        *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
+    bool changed;  /* the running transaction has changed the table */
+    char **after;  /* the key behind which the next chunk begins; NULL: none yet */
+    uint32_t after_count;
+    uint32_t rows_max;
+    size_t bytes_max;
+    uint32_t at;      /* the row of the chunk that is next */
+    int64_t due_ns;   /* of what is to be tried again */
+    int64_t since_ns; /* the phase began, or the last slice went out */
+    uint32_t attempt;
+    struct mr_text key;                /* scratch */
+    struct mr_transaction transaction; /* that copied rows seem to be of */
+    uint64_t ordinal;
+};
+
+/* ---- chunks.c ---- */
+
+void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase);
+void mr_chunks_close_window(struct mr_chunks *chunks);
+void mr_chunks_forget_relation(struct mr_chunks *chunks);
+
+/* A part of a request is the table at hand from now on / none is. */
+void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request);
+void mr_chunks_leave(struct mr_chunks *chunks);
+const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
+
+/* The chunk's rows before `at` are dealt with. */
+void mr_chunks_keep_place(struct mr_chunks *chunks);
+
+/* The next chunk is read. */
+void mr_chunks_read_next(struct mr_chunks *chunks);
+
+/* The chunk is read again, in a while. */
+void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
+
+/* ---- chunk_jobs.c ---- */
+
+/* Nanoseconds until the next try. */
+int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
+
+/* Takes what the reader has done / gives it the next job, if it is free; what is due later than `now_ns` waits. */
+void mr_chunks_take_job(struct mr_chunks *chunks);
+void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
+
+/* ---- chunk_stream.c ---- */
+
+bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
+
+/* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False: a value of it is not known. */
+bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
+                   const struct mr_datum *values, const struct mr_tuple *old, mr_slice *ret_key);
+
+/* ---- chunk_rows.c ---- */
+
+/* Sends a few rows. MR_FULL: there is no room for one. */
+mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake);
+
+/* The stream is to have what is left of the pool. */
+bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns);
+
+#endif
