@@ -230,6 +230,7 @@ static void test_stop_says_that_full_batches_are_not_out(void **state)
 {
     struct mr_stage *stage = *state;
     stage->options.shutdown_deadline_ms = 50;
+    stage->options.latency_us = MR_STAGE_WAIT_S * 1000000; /* none sets out because it has waited */
     fill_the_pool(stage);
     mr_pipeline_stop(stage->pipeline);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_ERR_DEADLINE);

@@ -123,7 +123,7 @@ MUTANTS = [
            "faults/test_slot.py::test_slot_dropped"),
     Mutant("believes a restored server", CHECKPOINT, "ended > server->flushed || begun > server->flushed",
            "false",
-           "faults/test_slot.py::test_server_restored_from_an_older_copy"),
+           "unit checkpoint_test"),
     Mutant("goes on behind the end of a timeline", CHECKPOINT, "then->timeline < now->timeline &&", "false &&",
            "unit checkpoint_test"),
     Mutant("forgets what it handed over at a switch of timeline", CHECKPOINT,
