@@ -284,7 +284,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def http_get(address, path, method="GET", user=None, headers=None, tls=None, limit_s=30):
+def http_get(address, path, method="GET", user=None, headers=None, tls=None, limit_s=30, body=None):
     """One request on a connection of its own; `user` is "name:password", `tls` an ssl context."""
     if address.startswith("unix:"):
         connection = UnixConnection(address.removeprefix("unix:"), limit_s)
@@ -296,7 +296,7 @@ def http_get(address, path, method="GET", user=None, headers=None, tls=None, lim
     if user is not None:
         headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
     try:
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body=body, headers=headers)
         return Answer(connection.getresponse())
     finally:
         connection.close()

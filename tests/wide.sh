@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills]
+# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills] [--copies]
 #                      [--delivery exactly-once] [--pg 15|16|17|18] [--units N] [--jobs N]
 #                      [--without FEATURES] [--ignore KINDS] [--replay FILE] [--self-test]
 #
@@ -10,6 +10,7 @@
 # exit code is 0 when nothing is wrong.
 #
 # --kills: millrace is killed and stopped, and its connections are cut, all the time.
+# --copies: existing rows are asked for beside the stream, all the time.
 # --units: transactions of a writer in a phase, at most (default 14). --without leaves out
 # parts of the workload, --ignore kinds of deviations (both comma-separated), for looking at
 # the rest while a fault is open. --replay: plan.pickle or shrunk.pickle of a failed run.

@@ -68,6 +68,9 @@ class State:
         self.rows = {}     # key as texts -> row
         self.loose = []    # rows without key
         self.bytes_of = {}  # key as texts -> bytes
+        self.touched = set()  # keys whose rows events have changed
+        self.emptied = False  # by TRUNCATE
+        self.before = None  # the same table, when its form was another; its rows went into `rows` without events
 
     def all_rows(self):
         return [*self.rows.values(), *self.loose]
@@ -80,9 +83,10 @@ class Judge:
         self.capture, self.moments, self.committed = capture, moments, committed
         self.messages, self.promise, self.witness = messages, promise, witness
         self.problems = []  # (kind, text)
-        self.repeats = 0
+        self.repeats = self.reads = 0
         self.states = {}    # oid -> State
         self.by_name = {}   # (schema, name) -> oid
+        self.known = set()  # (schema, name) of all that were published at some time
         self.moved = set()  # topics' tables that were not published all the time
         self.pictures = 0
         self.events = []
@@ -167,7 +171,8 @@ class Judge:
         source = value["source"]
         if source["txId"] is not None and source["txId"].encode() != record.headers.get("mr-xid"):
             self.wrong("transaction id", f"{source['txId']} and {record.headers.get('mr-xid')}")
-        if source["lsn"] is not None and int(source["lsn"]) > position[0]:
+        behind = value.get("op") == "r"  # of a copied row it is the place that the stream has come to, right behind its position
+        if source["lsn"] is not None and int(source["lsn"]) > position[0] + behind:
             self.wrong("LSN behind the commit", f"{source['lsn']} {position}")
         if source["db"] != self.promise["database"]:
             self.wrong("database", source["db"])
@@ -192,6 +197,8 @@ class Judge:
         found = defaultdict(set)
         parts = defaultdict(set)
         for event in self.events:
+            if self.is_read(event):
+                continue
             found[event.position[0]].add(event.position[1])
             parts[event.position[:2]].add(event.position[2])
         for commit, ordinals in found.items():
@@ -207,6 +214,11 @@ class Judge:
         if event.value is None:
             return False
         return event.value.get("op") == "m"
+
+    @staticmethod
+    def is_read(event):
+        """A row of a copy."""
+        return event.value is not None and event.value.get("op") == "r"
 
     def marker_positions(self):
         """[(position, number)] of the markers that arrived, in the stream's order."""
@@ -252,6 +264,9 @@ class Judge:
             return
         oid = self.by_name.get(name)
         state = self.states.get(oid)
+        if self.is_read(group[0]):
+            self.take_read(state, name, group)
+            return
         if state is None or not state.info.published:
             self.wrong("event of a table that is not published", name)
             return
@@ -269,13 +284,37 @@ class Judge:
                 continue
             old = self.take_event(state, event, old)
 
+    def take_read(self, state, name, group):
+        """A copied row is the row as the events have it at that place (docs/snapshots.md, "While the stream runs"): it goes out in
+        its newer form or not at all. Where only the table's form has changed since it was read, it may have the former one."""
+        self.reads += 1
+        event, source = group[0], group[0].value["source"]
+        if len(group) > 1 or event.value["before"] is not None or source["snapshot"] != "incremental":
+            self.wrong("form of a copied row", f"{name}: {len(group)} records, {source['snapshot']}")
+        if state is None or not state.info.published:
+            if name not in self.known:
+                self.wrong("copied row of a table that is not published", name)
+            return
+        row = {column: folded(as_text(value)) for column, value in event.value["after"].items()}
+        while state is not None:
+            key = tuple(row.get(column) for column in self.wanted_keys(state.info))
+            there = state.rows.get(key)
+            if there is not None and {column: folded(value) for column, value in there.items()} == row:
+                self.key_of(state, event)
+                return
+            if key in state.touched or state.emptied:
+                break
+            state = state.before
+        self.wrong("copied row is not the stream's", f"{name}: {short(row)}, the events have {short(there)}")
+
     def take_event(self, state, event, old):
         value, info = event.value, state.info
         operation = value["op"]
         if operation == "t":
-            state.rows, state.loose = {}, []
+            state.rows, state.loose, state.emptied = {}, [], True
             return None
         key = self.key_of(state, event)
+        state.touched.add(key)
         before, after = value["before"], value["after"]
         for row in (before, after):
             if row is not None:
@@ -438,7 +477,10 @@ class Judge:
             elif moment.number:
                 self.moved.add((info.schema, info.name))
             self.states[info.oid] = self.new_state(info)
+            self.states[info.oid].before = state
             self.by_name[info.schema, info.name] = info.oid
+            if info.published:
+                self.known.add((info.schema, info.name))
 
     def as_streamed(self, info):
         """What is not in the option `tables`, nor a partition of what is, is as good as not published."""
@@ -525,7 +567,7 @@ class Judge:
                     theirs[xid].append((name, self.LETTER[found[2]]))
         last = None
         for event in self.events:
-            if event.value is None or self.is_message(event) or event.value["op"] == "t":
+            if event.value is None or self.is_message(event) or event.value["op"] in "tr":
                 continue
             name = self.table_of(event)
             xid = int(event.record.headers["mr-xid"])

@@ -1,6 +1,7 @@
 """One run: a database with its slot, publication and topics, a millrace, a plan, and the judge."""
 
 import dataclasses
+import http.client
 import json
 import os
 import pickle
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaException
 
 from execute import Executor, quote
 from judge import Judge
-from kit import BOOTSTRAP, Database, Millrace, dsn, eventually
+from kit import BOOTSTRAP, Database, Millrace, dsn, eventually, http_get
 from topics import read
 
 ORDERLY = (0, 3)
@@ -28,6 +29,7 @@ class Result:
     events: int = 0
     pictures: int = 0
     repeats: int = 0
+    reads: int = 0        # rows of copies
     kills: int = 0
     statements: int = 0
     errors: object = None
@@ -61,17 +63,59 @@ class Chaos(threading.Thread):
         self.join(120)
 
 
+class Copies(threading.Thread):
+    """Asks for copies of tables while the stream runs, all the time; pauses and stops some. What millrace refuses it refuses."""
+
+    def __init__(self, run, seed):
+        super().__init__(daemon=True)
+        self.run_, self.chance = run, random.Random(f"copies {seed}")
+        self.stopping = threading.Event()
+        self.failure = None
+
+    def run(self):
+        try:
+            while not self.stopping.wait(self.chance.uniform(0, 0.05)):
+                self.ask()
+        except Exception as error:  # pylint: disable=broad-except # told by Run
+            self.failure = error
+
+    def ask(self):
+        names = [name for name in self.run_.tables if name[0] != "w"]
+        wish = self.chance.choices(["start", "stop", "pause", "resume"], [20, 1, 1, 6])[0]
+        tables = [".".join(self.chance.choice(names))] if wish == "start" else []
+        self.post({"type": wish, "tables": tables})
+
+    def post(self, wish):
+        """millrace may be just being killed."""
+        try:
+            http_get(self.run_.millrace.address(), "/api/snapshot", "POST", limit_s=10, body=json.dumps(wish))
+        except (OSError, http.client.HTTPException, AssertionError):
+            pass
+
+    def open(self):
+        return [one for one in self.run_.millrace.get("/api/snapshot/outcome").json["tables"] if one["state"] not in ("done", "stopped", "failed")]
+
+    def finish(self):
+        self.stopping.set()
+        self.join(120)
+
+    def settled(self, limit_s):
+        """Until none is under way: what they sent is in the topics then."""
+        self.post({"type": "resume"})
+        eventually(lambda: not self.open(), limit_s, "the ends of the copies")
+
+
 class Ended(Exception):
     """millrace did, and should not have."""
 
 
 class Run:
-    """`delivery`, `kills`: as the options of tests/wide.sh. `proxies`: (to PostgreSQL, to Kafka), for cuts. `more`: options of
+    """`delivery`, `kills`, `copies`: as the options of tests/wide.sh. `proxies`: (to PostgreSQL, to Kafka), for cuts. `more`: options of
     millrace besides."""
 
     def __init__(self, plan, delivery="at-least-once", kills=False, proxies=None, keep=None, ignore=(), limit_s=60,
-                 **more):
-        self.plan, self.delivery, self.kills, self.proxies = plan, delivery, kills, proxies
+                 copies=False, **more):
+        self.plan, self.delivery, self.kills, self.proxies, self.copies = plan, delivery, kills, proxies, copies
         self.keep, self.ignore, self.limit_s = keep, ignore, limit_s
         self.more = more
         self.folder = tempfile.mkdtemp(prefix="millrace-wide-")
@@ -174,22 +218,27 @@ class Run:
         form = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0" if encoding else ""
         self.began_ms = int(time.time() * 1000) - 60000
         self.database = Database(form)
-        self.executor = Executor(self.database, self.plan, 0.05 if self.kills else 0.0)
+        self.executor = Executor(self.database, self.plan, 0.05 if self.kills else 0.01 if self.copies else 0.0)
         self.executor.prepare()
         # It waits for other databases' transactions; the database may be set to less patience.
         self.database.run(f"SET lock_timeout = 0; SELECT pg_create_logical_replication_slot('{self.database.name}_w', 'test_decoding')")
-        chaos, final = None, None
+        chaos, copies, final = None, None, None
         try:
             self.start_millrace()
             if self.kills:
                 chaos = Chaos(self, self.plan.seed)
                 chaos.start()
+            if self.copies:
+                copies = Copies(self, self.plan.seed)
+                copies.start()
             final = self.executor.run()
-            if chaos:
-                chaos.finish()
-                if chaos.failure:
-                    raise chaos.failure
+            for thread in filter(None, (copies, chaos)):
+                thread.finish()
+                if thread.failure:
+                    raise thread.failure
             self.delivered()
+            if copies:
+                copies.settled(self.limit_s)
             self.millrace.process.send_signal(signal.SIGTERM)
             self.ended((0,))
         except Ended as error:
@@ -199,8 +248,8 @@ class Run:
                 error = f"exit code {self.millrace.process.returncode}: {self.said()}"
             self.problems.append(("millrace does not run", str(error)[-1200:]))
         finally:
-            if chaos:
-                chaos.finish()
+            for thread in filter(None, (copies, chaos)):
+                thread.finish()
         if self.problems:
             return Result(self.problems, statements=len(self.executor.done), errors=self.executor.errors)
         return self.judged(final, chaos)
@@ -232,7 +281,7 @@ class Run:
         problems = judge.judge()
         if not problems and not self.plan.options.get("encoding"):
             problems += self.typed(judge, final)
-        return Result(problems, len(judge.events), judge.pictures, judge.repeats, chaos.count if chaos else 0,
+        return Result(problems, len(judge.events), judge.pictures, judge.repeats, judge.reads, chaos.count if chaos else 0,
                       len(self.executor.done), self.executor.errors, judged=given)
 
     def typed(self, judge, final):

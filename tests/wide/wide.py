@@ -31,6 +31,7 @@ def parsed_arguments():
     parser.add_argument("--seeds", help="A..B")
     parser.add_argument("--minutes", type=float, help="new seeds for so long")
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--copies", action="store_true")
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--units", type=int, default=14, help="transactions of a writer in a phase, at most")
     parser.add_argument("--jobs", type=int, default=2)
@@ -62,7 +63,8 @@ class Runner:
         return Generator(seed, self.arguments.units, without).plan()
 
     def run(self, plan, keep=None):
-        return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(",")).run()
+        return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(","),
+                   copies=self.arguments.copies).run()
 
     def seed(self, seed):
         """The line for a seed, and its result without what was judged."""
@@ -125,7 +127,7 @@ def seeds_of(arguments):
 def told(seed, result):
     state = "ok" if not result.problems else "WRONG"
     return (f"seed {seed}: {state}; {result.statements} statements, {result.events} events, {result.pictures} pictures, {result.repeats} repeats, "
-            f"{result.kills} kills and cuts, {result.seconds:.1f} s")
+            f"{result.reads} copied rows, {result.kills} kills and cuts, {result.seconds:.1f} s")
 
 
 class Summary:
@@ -139,7 +141,7 @@ class Summary:
             print(f"seed {seed}: BROKEN\n{text}", flush=True)
             return
         print(told(seed, result), flush=True)
-        for name in ("events", "pictures", "repeats", "kills", "statements"):
+        for name in ("events", "pictures", "repeats", "reads", "kills", "statements"):
             self.totals[name] += getattr(result, name)
         if result.problems:
             self.failed[seed] = sorted(result.kinds())
@@ -150,7 +152,7 @@ class Summary:
     def line(self, count, seconds):
         t = self.totals
         return (f"wide: {count} seeds, {len(self.failed)} with deviations, {len(self.broken)} broken; {t['statements']} statements, {t['events']} events, "
-                f"{t['pictures']} pictures compared, {t['repeats']} repeats, {t['kills']} kills and cuts, {seconds:.0f} s")
+                f"{t['pictures']} pictures compared, {t['repeats']} repeats, {t['reads']} copied rows, {t['kills']} kills and cuts, {seconds:.0f} s")
 
 
 def main():
