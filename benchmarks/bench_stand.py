@@ -12,9 +12,10 @@ import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from consume import up_to_now
 from mixes import INSERT_SEVEN_COLUMNS, ROWS_PER_TRANSACTION, Inserts, blocks
 from processes import Watch, peak_rss
 
@@ -158,22 +159,9 @@ class Stand:
     def positions(self, prefix):
         """What a consumer of all topics of that prefix reads, committed only: records, and distinct positions."""
         names = [name for name in self.topics if name.startswith(prefix + ".")]
-        consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none",
-                             "enable.partition.eof": True, "isolation.level": "read_committed"})
-        left = {(name, number) for name in names for number in range(self.mix.partitions)}
-        consumer.assign([TopicPartition(name, number, 0) for name, number in left])
-        records, seen = 0, set()
-        while left:
-            for message in consumer.consume(10000, timeout=1):
-                if message.error() is None:
-                    records += 1
-                    seen.add(dict(message.headers())["mr-pos"])
-                elif message.error().code() == KafkaError._PARTITION_EOF:
-                    left.discard((message.topic(), message.partition()))
-                else:
-                    raise SystemExit(f"the topics can't be read: {message.error()}")
-        consumer.close()
-        return records, len(seen)
+        found = [dict(message.headers())["mr-pos"]
+                 for message in up_to_now([(name, number) for name in names for number in range(self.mix.partitions)])]
+        return len(found), len(set(found))
 
     def close(self):
         if self.arguments.keep:

@@ -78,13 +78,13 @@ def table(bench, peers, arguments, described):
     first = peers[0]
     lines = [f"# millrace and its peers, {datetime.date.today()}", "",
              f"Written by `benchmarks/compare-peers.sh --rows {arguments.rows} --rounds {arguments.rounds} "
-             f"--rate {arguments.rate} --seconds {arguments.seconds}`; what each figure is, is told in README.md.", "",
+             f"--rate {arguments.rate} --seconds {arguments.seconds}`; README.md says what each figure is.", "",
              f"Machine: {described}.", "",
              "| median (least–most) | " + " | ".join(peer.name for peer in peers) + " |",
              "|---|" + "---:|" * len(peers)]
     for key, name, form in FIGURES:
         lines.append(f"| {name} | " + " | ".join(cell(peer, first, key, form) for peer in peers) + " |")
-    lines += ["", f"In brackets: the least and the most of all rounds. ×: how often it is the figure of {first.name}. pg_recvlogical writes the undecoded stream "
+    lines += ["", f"In brackets: the least and the most of all rounds. ×: the ratio to the figure of {first.name}. pg_recvlogical writes the undecoded stream "
               "to /dev/null; the others write JSON to Kafka.", ""]
     return "\n".join(lines)
 

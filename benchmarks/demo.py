@@ -8,72 +8,29 @@ import sys
 import threading
 import time
 
-import psycopg
-from confluent_kafka import Consumer, TopicPartition
-
 from bench_stand import Stand, dsn
-from mixes import INSERT_SEVEN_COLUMNS
+from consume import as_they_come, consumer_of
 from processes import cpu_seconds, peak_rss
 
-ROWS_PER_TRANSACTION = 1000
 SAMPLES = 3
+LIMIT_S = 120
 
 
-class Burst(threading.Thread):
-    """Inserts as fast as one session goes."""
-
-    def __init__(self, stand, first, events):
-        super().__init__()
-        self.stand, self.first, self.events, self.made = stand, first, events, 0
-
-    def run(self):
-        with psycopg.connect(dsn(self.stand.name), autocommit=True) as connection:
-            while self.made < self.events:
-                rows = min(ROWS_PER_TRANSACTION, self.events - self.made)
-                connection.execute(INSERT_SEVEN_COLUMNS, [self.first + self.made + 1, self.first + self.made + rows])
-                self.made += rows
-
-
-def follow_copy(consumer, rows, limit_s):
-    """The rows that were there, which come first; a few of them, and how long they took."""
-    copied, shown, begin, told = 0, [], None, 0.0
-    deadline = time.monotonic() + limit_s
-    while copied < rows and time.monotonic() < deadline:
-        messages = [message for message in consumer.consume(min(1000, rows - copied), timeout=0.1)
-                    if message.error() is None]
-        now = time.monotonic()
-        begin = begin or (now if messages else None)
-        copied += len(messages)
-        shown += messages[:SAMPLES - len(shown)]
-        if now - told > 0.5:
+def follow(consumer, count, what):
+    """The next `count` records: how long each took from its commit, a few of them, and the seconds between the first and the
+    last. Says every half second how many came."""
+    waits, shown, first, told = [], [], None, 0.0
+    for message, now in as_they_come(consumer, LIMIT_S):
+        first = first or now
+        waits.append(now - int(dict(message.headers())["mr-ts"]) / 1e6)
+        if len(shown) < SAMPLES:
+            shown.append(message)
+        if now - told > 0.5 or len(waits) == count:
             told = now
-            print(f"  {copied} of {rows} rows at the consumer", flush=True)
-    if copied < rows or any(json.loads(message.value())["op"] != "r" for message in shown):
-        sys.exit(f"only {copied} of {rows} existing rows arrived")
-    return shown, time.monotonic() - begin
-
-
-def follow(consumer, burst, limit_s):
-    """Latency of each event as the consumer gets it; shows progress on a terminal."""
-    latencies, shown, told = [], [], 0.0
-    deadline = time.monotonic() + limit_s
-    first = last = None
-    while len(latencies) < burst.events and time.monotonic() < deadline:
-        messages = consumer.consume(1000, timeout=0.1)
-        now = time.time()
-        for message in messages:
-            if message.error() is not None:
-                continue
-            commit = int(dict(message.headers())["mr-ts"]) / 1e6
-            latencies.append(now - commit)
-            if len(shown) < SAMPLES:
-                shown.append(message)
-        if messages:
-            first, last = first or now, now
-        if now - told > 0.5:
-            told = now
-            print(f"  {burst.made} rows written, {len(latencies)} events at the consumer", flush=True)
-    return latencies, shown, (last or 0) - (first or 0)
+            print(f"  {len(waits)} of {count} {what} at the consumer", flush=True)
+        if len(waits) == count:
+            return waits, shown, now - first
+    sys.exit(f"only {len(waits)} of {count} {what} arrived")
 
 
 def show(messages):
@@ -104,15 +61,13 @@ def main():
         stand.make_table()
         stand.add_rows(0, arguments.rows)
         millrace, topic = copy_and_stream(stand)
-        consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic,
-                             "fetch.wait.max.ms": 5})
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer = consumer_of([(topic, 0)])
         print(f"{arguments.rows} rows are in the table before millrace starts:", flush=True)
-        copied, copy_seconds = follow_copy(consumer, arguments.rows, 120)
+        _, copied, copy_seconds = follow(consumer, arguments.rows, "rows")
         print(f"then a burst of {arguments.events} changes:", flush=True)
-        burst = Burst(stand, arguments.rows, arguments.events)
+        burst = threading.Thread(target=stand.add_rows, args=(arguments.rows, arguments.events))
         burst.start()
-        latencies, shown, seconds = follow(consumer, burst, 120)
+        latencies, shown, seconds = follow(consumer, arguments.events, "events")
         consumer.close()
         burst.join()
         cpu, peak = cpu_seconds(millrace.pid), peak_rss(millrace.pid)
@@ -120,8 +75,8 @@ def main():
         exit_code = millrace.wait(60)
     finally:
         stand.close()
-    if len(latencies) < arguments.events or exit_code != 0:
-        sys.exit(f"only {len(latencies)} of {arguments.events} events arrived, exit code {exit_code}")
+    if exit_code != 0:
+        sys.exit(f"millrace ended with {exit_code}")
     latencies.sort()
     print("\nthe first rows and the first changes, as a consumer sees them:")
     show(copied[:1] + shown[:SAMPLES - 1])

@@ -8,9 +8,8 @@ import subprocess
 import time
 import uuid
 
-from confluent_kafka import Consumer, TopicPartition
-
 from bench_stand import Stand, dsn, scatter, write_json
+from consume import as_they_come, consumer_of
 from mixes import MIXES
 
 FLOOR = "pg_recvlogical"
@@ -95,15 +94,14 @@ class DrainBench(Bench):
         topic = self.make_topic(slot)
         with self.connected() as connection:
             type(self.mix)(1).fill(connection)
-        consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": slot,
-                             "fetch.wait.max.ms": 10, "auto.offset.reset": "earliest"})
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(self.mix.partitions)])
-        consumer.poll(1)
+        consumer = consumer_of([(topic, number) for number in range(self.mix.partitions)])
+        for _ in as_they_come(consumer, 1):
+            raise SystemExit("a record is there before its program")
         begin = time.monotonic()
         process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot),
                                     "--stop-after", "1"], stderr=subprocess.DEVNULL,
                                    env={**os.environ, "BENCH_URL": dsn(self.name)})
-        message = consumer.poll(20)
+        message = next(as_they_come(consumer, 20), None)
         seconds = time.monotonic() - begin
         process.wait(20)
         consumer.close()

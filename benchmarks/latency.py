@@ -5,23 +5,20 @@ import socket
 import time
 
 from bench_stand import Stand, write_json
-from open_loop import WARM_UP_S, Writer, consumer_of, percentile
+from consume import as_they_come, consumer_of
+from open_loop import WARM_UP_S, Writer, percentile
 from processes import Watch
 from tail import Sampler, explain, told
 
 
 def follow(topic, count, limit_s):
     """Arrival and commit time of each record."""
-    consumer = consumer_of(topic)
+    consumer = consumer_of([(topic, 0)])
     arrivals = []
-    deadline = time.monotonic() + limit_s
-    while len(arrivals) < count and time.monotonic() < deadline:
-        messages = consumer.consume(500, timeout=0.002)
-        now = time.time()
-        for message in messages:
-            if message.error() is None:
-                commit_us = int(dict(message.headers())["mr-ts"])
-                arrivals.append((commit_us / 1e6, now))
+    for message, now in as_they_come(consumer, limit_s):
+        arrivals.append((int(dict(message.headers())["mr-ts"]) / 1e6, now))
+        if len(arrivals) == count:
+            break
     consumer.close()
     return arrivals
 

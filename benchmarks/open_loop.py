@@ -1,12 +1,10 @@
 """Rows at a fixed rate, whoever reads them: an open loop. And how long each took to a consumer."""
 
-import os
 import re
 import threading
 import time
 
-from confluent_kafka import Consumer, TopicPartition
-
+from consume import as_they_come, consumer_of
 from mixes import INSERT_SEVEN_COLUMNS
 
 ROWS_PER_TRANSACTION = 10
@@ -45,26 +43,16 @@ def percentile(ordered, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def consumer_of(topic):
-    """From the topic's first record on; only what is committed, which is librdkafka's default."""
-    consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic,
-                         "fetch.wait.max.ms": 5, "fetch.min.bytes": 1})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    return consumer
-
-
 def follow_ids(topic, after, last, limit_s):
     """Arrival time of each row behind `after`, by its id."""
-    consumer = consumer_of(topic)
+    consumer = consumer_of([(topic, 0)])
     arrivals = {}
-    deadline = time.monotonic() + limit_s
-    while last not in arrivals and time.monotonic() < deadline:
-        messages = consumer.consume(500, timeout=0.002)
-        now = time.time()
-        for message in messages:
-            found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
-            if message.error() is None and found and int(found[1]) > after:
-                arrivals.setdefault(int(found[1]), now)
+    for message, now in as_they_come(consumer, limit_s):
+        found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
+        if found and int(found[1]) > after:
+            arrivals.setdefault(int(found[1]), now)
+        if last in arrivals:
+            break
     consumer.close()
     return arrivals
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -61,10 +62,13 @@ class Peer:
                        "PEER_FOLDER": folder, "PEER_END_LSN": getattr(bench, "end_lsn", "")}
         with open(os.path.join(folder, "log"), "wb") as log:
             process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log)
+        failed = True
         try:
             yield process
         except RuntimeError as error:
             raise SystemExit(f"{self.name}: {error}; what it said is in {folder}/log") from None
+        else:
+            failed = False
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -72,6 +76,8 @@ class Peer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            if not failed:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def writes_no_topic(self):

@@ -23,7 +23,7 @@ import time
 from bench_stand import Stand, dsn, write_json
 from builds import describe, machine
 from mixes import Inserts
-from processes import threads
+from processes import peak_rss, threads
 
 EVENTS_COUNTED = 3000
 DRAIN_LIMIT_S, COUNT_LIMIT_S = 300, 180
@@ -171,8 +171,7 @@ class Drains(Stand):
             row = connection.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone()
             walsender = kinds_of_threads(row[0]) if row[0] else walsender
         found = kinds_of_threads(process.pid)
-        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-            memory = int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) * 1024
+        memory = peak_rss(process.pid)
         with open(f"/proc/{process.pid}/io", encoding="ascii") as file:
             written = int(re.search(r"wchar: (\d+)", file.read())[1])
         calls = counted_calls(counter)

@@ -1,5 +1,9 @@
 /* Times counted in buckets: 64 a power of two, so a value is known to 1.6 %. One writer at a time; others may look
- * meanwhile. */
+ * meanwhile.
+ *
+ * Not the histograms of src/metrics: those have the 49 round bounds that Prometheus shows, and a percentile of times that
+ * lie close together is wrong by up to 34 % there (200,000 values of 7.2 ms, 0.1 ms deviation: 9.97 for a p99 of 7.43).
+ * HdrHistogram_c, which has buckets like these, is not among the packages of Debian 12. */
 #ifndef LOAD_HISTOGRAM_H
 #define LOAD_HISTOGRAM_H
 

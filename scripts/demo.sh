@@ -34,7 +34,7 @@ done
 scripts/setup.sh --all
 say "building"
 cmake --preset release > /dev/null
-cmake --build --preset release > /dev/null
+cmake --build --preset release --target millrace > /dev/null
 scripts/stand.sh up
 eval "$(scripts/stand.sh env)"
 MILLRACE_BIN=$REPO_ROOT/build/release/millrace \

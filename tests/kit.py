@@ -57,19 +57,6 @@ def dsn(database, port=None):
     return server + "/" + database
 
 
-def cpu_seconds(pid):
-    """User and system time of all threads, those that have ended included. (benchmarks/processes.py has the same for
-    programs that run without the tests.)"""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def broker_pid():
-    with open(os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "kafka.pid"), encoding="utf-8") as file:
-        return int(file.read())
-
-
 def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
     """Answers check() as soon as it is true. An exception of not_yet counts as not true yet."""
     deadline = time.monotonic() + limit_s

@@ -8,6 +8,7 @@ import time
 import psycopg
 
 from kit import dsn, eventually
+from processes import peak_rss
 
 TABLE = "CREATE TABLE t (writer int, n int, pad text, PRIMARY KEY (writer, n))"
 
@@ -61,11 +62,9 @@ class Writers:
 
 
 def peak_rss_mb(process):
-    with open(f"/proc/{process.process.pid}/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    return None
+    peak = peak_rss(process.process.pid)
+    assert peak > 0, "it has ended"
+    return peak / 2**20
 
 
 class Check:

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from kit import broker_pid, eventually, stand
+from kit import eventually, stand
+from processes import broker_pid
 from ledger import TABLE, Check, Writers, confirmed_past, size
 
 

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from faults.servers import Disk
-from kit import BINARY, Millrace, cannot_try, cpu_seconds, eventually, http_get
+from kit import BINARY, Millrace, cannot_try, eventually, http_get
+from processes import cpu_seconds
 
 
 def descriptors(process):

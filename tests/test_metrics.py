@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from kit import broker_pid, eventually, figures
+from kit import eventually, figures
+from processes import broker_pid
 
 ROWS = 20000
 

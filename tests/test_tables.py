@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from kit import Database, broker_pid, check, eventually
+from kit import Database, check, eventually
+from processes import broker_pid
 
 
 def values(records):

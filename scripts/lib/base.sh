@@ -90,6 +90,9 @@ quietly() {
     return "$code"
 }
 
+# What benchmarks and tests share in Python lies here too.
+export PYTHONPATH=$REPO_ROOT/scripts/lib${PYTHONPATH:+:$PYTHONPATH}
+
 # The user that servers run as reads what is made here, whatever the caller's mask.
 umask 022
 

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 enum {
     VALUE_BYTES = 64, /* that are kept of each, on average */
     NAME_BYTES = 1024,
@@ -14,16 +16,6 @@ struct mr_value_topic {
     uint64_t hash;
     uint32_t at, len; /* of the value's bytes */
 };
-
-/* FNV-1a. */
-static uint64_t hash_of(mr_slice value)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < value.len; i++) {
-        hash = (hash ^ value.data[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
 
 static size_t bytes_max(const struct mr_value_topics *known)
 {
@@ -88,7 +80,7 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
     if (MR_UNLIKELY(known->entries == NULL)) {
         make_room(known, route->topics_max);
     }
-    uint64_t hash = hash_of(value);
+    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, value.data, value.len);
     struct mr_value_topic *entry = place_of(known, route, value, hash);
     if (MR_LIKELY(entry->topic != NULL)) {
         return entry->topic;

@@ -8,12 +8,12 @@ import dataclasses
 import heapq
 import itertools
 import json
-import time
 from array import array
 from collections import Counter, defaultdict
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from consume import up_to_now
 from forms import MillraceForm
 from workload import MONEY, ROLLED_BACK
 
@@ -169,37 +169,17 @@ class Checker:
         self.report.events = sum(len(p) for table in tables for p in self.partitions[table])
 
     def _read(self, bootstrap, prefix):
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "checker", "log_level": 0,
-                             "isolation.level": "read_committed", "enable.partition.eof": True})
-        open_ends, by_number = {}, {}
+        known = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics
+        by_number = {}
         for table in self.tables:
             topic = f"{prefix}.public.{table}"
-            count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+            count = len(known[topic].partitions)
             for number in range(count):
                 partition = Partition(topic, number, count, self.report, self.form, self.keep_of(table))
                 self.partitions[table].append(partition)
                 by_number[topic, number] = partition
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-                if high > low:
-                    open_ends[topic, number] = high
-        consumer.assign([TopicPartition(topic, number, 0) for topic, number in open_ends])
-        heard = time.monotonic()
-        while open_ends:
-            messages = consumer.consume(5000, timeout=0.5)
-            heard = time.monotonic() if messages else heard
-            assert time.monotonic() - heard < 60, f"nothing comes of {open_ends}"
-            for message in messages:
-                where = message.topic(), message.partition()
-                end = message.offset()
-                if message.error() is None:
-                    by_number[where].take(message)
-                    end += 1
-                elif message.error().code() != KafkaError._PARTITION_EOF:  # pylint: disable=protected-access
-                    continue
-                # The last offsets may be those of transactions' ends, which no reader gets.
-                if end >= open_ends.get(where, 0):
-                    open_ends.pop(where, None)
-        consumer.close()
+        for message in up_to_now(by_number, bootstrap):
+            by_number[message.topic(), message.partition()].take(message)
 
     def keep_of(self, table):
         """What becomes of a table's events."""

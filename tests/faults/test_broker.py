@@ -5,10 +5,11 @@ import json
 
 import psycopg
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
+from consume import up_to_now
 from kit import cannot_try, dsn, eventually
 from servers import Broker
 
@@ -89,17 +90,7 @@ def test_acknowledgements_cut_off(database, millrace):
 
 def keys_of(broker, topic):
     """The ids of all that a reader of committed records sees, in order."""
-    consumer = Consumer({"bootstrap.servers": broker.direct, "group.id": "x", "isolation.level": "read_committed",
-                         "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    ids = []
-    try:
-        while (message := consumer.poll(30)) is not None and not message.error():
-            ids.append(json.loads(message.key())["id"])
-        assert message is not None, "the topic's end did not come"
-    finally:
-        consumer.close()
-    return ids
+    return [json.loads(message.key())["id"] for message in up_to_now([(topic, 0)], broker.direct)]
 
 
 def test_broker_dies_within_a_copy(database, millrace):

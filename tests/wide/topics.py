@@ -2,9 +2,10 @@
 
 import dataclasses
 import pickle
-import time
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from consume import up_to_now
 
 
 @dataclasses.dataclass
@@ -28,27 +29,11 @@ class Capture:
             pickle.dump(self, file)
 
 
-def read(bootstrap, prefix, limit_s=60, without=()):
+def read(bootstrap, prefix, without=()):
     """Everything in the topics whose names begin with `prefix`, but for those in `without`, as a reader of committed records gets it."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": prefix + "judge", "log_level": 0, "isolation.level": "read_committed",
-                         "enable.partition.eof": True, "fetch.wait.max.ms": 10})
-    try:
-        found = {name: topic for name, topic in consumer.list_topics(timeout=30).topics.items() if name.startswith(prefix) and name not in without}
-        wanted = {(name, number) for name, topic in found.items() for number in topic.partitions}
-        open_ends = set(wanted)
-        records = []
-        consumer.assign([TopicPartition(name, number, 0) for name, number in wanted])
-        heard = time.monotonic()
-        while open_ends:
-            messages = consumer.consume(5000, timeout=0.2)
-            heard = time.monotonic() if messages else heard
-            assert time.monotonic() - heard < limit_s, f"nothing comes of {open_ends}"
-            for message in messages:
-                if message.error() is None:
-                    records.append(Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
-                                          dict(message.headers() or []), message.timestamp()[1]))
-                elif message.error().code() == KafkaError._PARTITION_EOF:  # pylint: disable=protected-access
-                    open_ends.discard((message.topic(), message.partition()))
-        return Capture(records, {name: len(topic.partitions) for name, topic in found.items()})
-    finally:
-        consumer.close()
+    known = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics
+    found = {name: len(topic.partitions) for name, topic in known.items() if name.startswith(prefix) and name not in without}
+    records = [Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(),
+                      dict(message.headers() or []), message.timestamp()[1])
+               for message in up_to_now([(name, number) for name, count in found.items() for number in range(count)], bootstrap)]
+    return Capture(records, found)

@@ -72,7 +72,7 @@ def postmaster():
     raise SystemExit(f"no PostgreSQL runs in {data}")
 
 
-def broker():
+def broker_pid():
     """The stand's Kafka."""
     return int(_first_line(os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "kafka.pid")))
 
@@ -96,7 +96,7 @@ class Watch:
     stream to it. Whoever waits for the program calls `look` every few milliseconds. Nothing else may stream meanwhile."""
 
     def __init__(self, now):
-        self.server, self.broker = postmaster(), broker()
+        self.server, self.broker = postmaster(), broker_pid()
         self.before = set(walsenders(self.server))
         self.broker_cpu = cpu_seconds(self.broker)
         self.begin = now
