@@ -13,6 +13,9 @@ K = T + '[sink.kafka]\nbrokers = ["127.0.0.1:1"]\n'
 P = K + "[sink.kafka.properties]\n"
 S = T + "[source.postgres]\n"
 TLS = K + "tls = true\n"
+CLOUD = T + 'format = "cloudevents"\n[cloudevents]\n'
+ROW = T + 'format = "row"\n[row]\n'
+OUTBOX = K + '[outbox]\ntables = ["t"]\n'
 
 # A configuration; the line that is named (0: none); what is said.
 CONFIGURATIONS = [
@@ -102,6 +105,45 @@ CONFIGURATIONS = [
     (T + '[log]\nlevel = "loud"\n', 3, "one of debug|info|warn|error"),
     (T + '[profiling]\nendpoints = true\n[http]\naddress = ":9464"\n', 3, "set http.username and a password"),
     (T + "[profiling]\nfrequency = 5000\n", 3, "out of range: it goes from 1 to 1000"),
+    (TLS + 'tls_key_location = "/etc/passwd"\n', 5, "/etc/passwd is not a file of PEM"),
+    (T + 'types = "json"\n', 2, "one of text|debezium|plain"),
+    (T + 'decimal_handling_mode = "string"\n', 2, 'types = "debezium" alone; set that'),
+    ('tables = ["public.("]\n', 1, "names no table: Unmatched ("),
+    (T + 'excluded_tables = ["x"]\n', 2, "takes from what patterns in tables mean, and there is none"),
+    (T + '[columns]\nexclude = ["t"]\n', 3, 'names no columns: write "schema.table:column,column"'),
+    (T + '[columns]\nmask = ["public.t:email=x"]\n', 3, 'write "schema.table:column=8"'),
+    (T + '[columns]\nhash = ["public.t:email"]\n', 3, "needs a salt"),
+    (T + '[columns]\nhash = ["public.t:email"]\nhash_salt_env = "NOT_THERE"\n', 4, "export NOT_THERE=…"),
+    (T + 'key_columns = ["t"]\n', 2, 'write "schema.table:column,column"'),
+    (T + 'key_columns = ["public.t:a,a"]\n', 2, "is listed twice"),
+    (T + 'topic_delimiter = "/"\n', 2, "is not made of dots, underscores and hyphens"),
+    (T + 'schema_topic = "a b"\n', 2, "letters of ASCII"),
+    (T + '[messages]\nexcluded_prefixes = ["x"]\n', 3, 'set prefixes = ["*"], or take this out'),
+    (T + '[messages]\nmax_size = "1GB"\n', 3, "out of range"),
+    (T + '[cloudevents]\nid = "debezium"\n', 3, 'format = "cloudevents" alone; set that'),
+    (CLOUD + 'mode = "binary"\n', 4, 'take "structured", or [sink.kafka]'),
+    (CLOUD + 'id = "uuid"\n', 4, "one of position|debezium"),
+    (ROW + 'add_fields = ["nonsense"]\n', 4, 'is not a field of the envelope; write "op"'),
+    (ROW + 'delete_tombstone_handling_mode = "keep"\n', 4, "one of drop|tombstone|rewrite"),
+    (T + '[routing]\ntopic_regex = "(.*)"\n', 3, "belong together, and one of them is empty"),
+    (T + '[routing]\ntopic_regex = "("\ntopic = "x"\n', 3, "Unmatched ("),
+    (T + '[routing]\ntopic_regex = "(.*)"\ntopic = "$2"\n', 3, "the expression has $0 to $1"),
+    (T + '[routing]\ntopic_regex = "(.*)"\ntopic = "a/$1"\n', 4, "letters of ASCII"),
+    (T + '[routing]\nsharing = "yes"\n', 3, "one of refuse|allow|key"),
+    (T + '[routing]\nsharing = "key"\n', 3, "set both"),
+    (K + '[outbox]\ntables = ["o"]\n', 5, "is none of the tables that are streamed; add it to tables"),
+    (OUTBOX + 'topic_regex = "("\n', 6, "make no topic: Unmatched ("),
+    (OUTBOX + 'topic = "a b"\n', 6, "letters of ASCII"),
+    (OUTBOX + 'fallback_topic = "a b"\n', 6, "letters of ASCII"),
+    (OUTBOX + 'fields = ["type"]\n', 6, 'write "column:header"'),
+    (OUTBOX + 'fields = ["a:partition", "b:partition"]\n', 6, "keep one"),
+    (OUTBOX + 'fields = ["a:header:mr-pos"]\n', 6, "does not begin with mr-"),
+    (OUTBOX + "expand_json = true\n", 6, 'set outbox.value_format = "json"'),
+    (OUTBOX + 'key_format = "avro"\n', 6, "one of text|json"),
+    (T + '[snapshot]\nmode = "sometimes"\n', 3, "one of no_data|initial"),
+    (T + "[snapshot.max]\nthreads = 17\n", 3, "out of range: it goes from 1 to 16"),
+    (T + '[snapshot]\nwhere = ["t"]\n', 3, 'write "schema.table: condition"'),
+    (T + '[pipeline]\nlatency = "1s"\n', 3, "out of range: it goes from 0 to 100000 µs"),
 ]
 
 

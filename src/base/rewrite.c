@@ -25,8 +25,10 @@ bool mr_rewrite_init(struct mr_rewrite *rewrite, const char *expression, const c
         if (*at == '\\' && at[1] != '\0') {
             at++;
         } else if (*at == '$' && group_of(*++at, regex->re_nsub) < 0) {
-            snprintf(reason, size, "\"%s\" has a $ without the number of a group behind it",
-                     replacement);
+            snprintf(reason, size,
+                     "\"%s\" has a $ without the number of a group behind it; the expression has "
+                     "$0 to $%zu, and \\$ is the sign itself",
+                     replacement, regex->re_nsub < 10 ? regex->re_nsub - 1 : 9);
             mr_regex_free(regex);
             return false;
         }

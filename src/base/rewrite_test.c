@@ -36,9 +36,10 @@ static void test_rewrite_init_refuses(void **state)
         {"(", "x"}, {"(.*)", "$2"}, {"(.*)", "a$"}, {"x", "$1"}, {"(.*)", "${name}"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         struct mr_rewrite rewrite;
-        char reason[128] = "";
+        char reason[256] = "";
         assert_false(mr_rewrite_init(&rewrite, wrong[i][0], wrong[i][1], reason, sizeof(reason)));
         assert_true(reason[0] != '\0');
+        assert_true(i == 0 || strstr(reason, "the expression has $0 to $") != NULL);
     }
 }
 

@@ -438,6 +438,12 @@ void mr_config_build_encode(struct mr_config *config)
     config->encode.message_bytes_max = (size_t)values->message_size_max;
     config->encode.message_excluded = (const char *const *)values->message_excluded.items;
     config->encode.message_excluded_count = values->message_excluded.count;
+    if (values->message_excluded.count > 0 && values->message_prefixes.count == 0) {
+        PROBLEM(
+            config, LINE(config, message_excluded),
+            "messages.excluded_prefixes takes from what messages.prefixes names, and that names "
+            "none; set prefixes = [\"*\"], or take this out");
+    }
     config->encode.skip_unchanged = values->skip_unchanged != 0;
     build_modes(config);
     mr_config_build_bare(config);

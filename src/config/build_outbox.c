@@ -64,6 +64,7 @@ static void build_fields(struct mr_config *config)
     struct mr_outbox_field *fields =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_outbox_field, texts->count));
     bool has_envelope = false;
+    bool has_partition = false;
     for (uint32_t i = 0; i < texts->count; i++) {
         if (!take_field(config, texts->items[i], &fields[i])) {
             PROBLEM(config, LINE(config, outbox_fields),
@@ -71,7 +72,21 @@ static void build_fields(struct mr_config *config)
                     "\"column:header\", \"column:envelope\" or \"column:partition\", and a name "
                     "behind another colon where it has another",
                     texts->items[i]);
+            continue;
         }
+        bool is_partition = fields[i].placement == MR_OUTBOX_PARTITION;
+        if (is_partition && has_partition) {
+            PROBLEM(config, LINE(config, outbox_fields),
+                    "outbox.fields: \"%s\" is the second one that names the partition; keep one",
+                    texts->items[i]);
+        }
+        if (fields[i].placement == MR_OUTBOX_HEADER && strncmp(fields[i].name, "mr-", 3) == 0) {
+            PROBLEM(config, LINE(config, outbox_fields),
+                    "outbox.fields: \"%s\" is a header that looks like one of millrace's own; take "
+                    "a name that does not begin with mr-",
+                    texts->items[i]);
+        }
+        has_partition |= is_partition;
         has_envelope |= fields[i].placement == MR_OUTBOX_ENVELOPE;
     }
     config->outbox.fields = fields;
@@ -93,6 +108,8 @@ static void build_route(struct mr_config *config)
         PROBLEM(config, LINE_OF(config, outbox_topic_regex, outbox_topic),
                 "outbox.topic_regex and outbox.topic make no topic: %s", reason);
     }
+    mr_config_check_topic(config, "outbox.topic", values->outbox_topic,
+                          LINE_OF(config, outbox_topic, outbox_tables));
     route->topics_max = (uint32_t)values->outbox_topics_max;
     if (values->outbox_fallback[0] != '\0') {
         const char *fault = mr_topic_fault(values->outbox_fallback);

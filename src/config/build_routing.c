@@ -15,6 +15,25 @@ static void build_rewrite(struct mr_config *config, struct mr_rewrite *rewrite, 
     }
 }
 
+void mr_config_check_topic(struct mr_config *config, const char *option, const char *replacement,
+                           uint32_t line)
+{
+    char fixed[2] = {0};
+    for (const char *at = replacement; *at != '\0'; at++) {
+        if (*at == '$' && at[1] != '\0') {
+            at++;
+            continue;
+        }
+        at += *at == '\\' && at[1] != '\0';
+        fixed[0] = *at == '.' ? '_' : *at; /* a name of one dot is bad, one with a dot is not */
+        const char *fault = mr_topic_fault(fixed);
+        if (fault != NULL) {
+            PROBLEM(config, line, "%s: \"%s\" %s", option, replacement, fault);
+            return;
+        }
+    }
+}
+
 void mr_config_build_routing(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
@@ -22,6 +41,8 @@ void mr_config_build_routing(struct mr_config *config)
     build_rewrite(config, &routing->topic, LINE_OF(config, routing_regex, routing_topic),
                   "routing.topic_regex and routing.topic", values->routing_regex,
                   values->routing_topic);
+    mr_config_check_topic(config, "routing.topic", values->routing_topic,
+                          LINE(config, routing_topic));
     build_rewrite(config, &routing->key, LINE_OF(config, routing_key_regex, routing_key_value),
                   "routing.key_regex and routing.key_value", values->routing_key_regex,
                   values->routing_key_value);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config_internal.h"
@@ -137,12 +138,34 @@ static void check_brokers(struct mr_config *config)
     }
 }
 
+/* Of a regular file: whether it has a line that begins an object of PEM. Of others: true. */
+static bool may_be_pem(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return true;
+    }
+    FILE *file = fopen(path, "re");
+    char line[256];
+    bool found = false;
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        found = strncmp(line, "-----BEGIN ", 11) == 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return found;
+}
+
 /* Said here with its name, for OpenSSL would only say a number, and only once a broker is reached. */
 static void check_file(struct mr_config *config, const char *option, const char *path,
                        uint32_t line)
 {
     if (path[0] != '\0' && access(path, R_OK) != 0) {
         PROBLEM(config, line, "%s: %s can't be read: %s", option, path, strerror(errno));
+    } else if (path[0] != '\0' && !may_be_pem(path)) {
+        PROBLEM(config, line, "%s: %s is not a file of PEM, which has a line \"-----BEGIN …\"",
+                option, path);
     }
 }
 

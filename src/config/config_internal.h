@@ -42,6 +42,10 @@ void mr_config_build_columns(struct mr_config *config);
 void mr_config_build_outbox(struct mr_config *config);
 void mr_config_build_routing(struct mr_config *config);
 
+/* What a replacement (base/rewrite.h) puts between its groups must be good for a topic's name. */
+void mr_config_check_topic(struct mr_config *config, const char *option, const char *replacement,
+                           uint32_t line);
+
 /* Each fills in the options its name says, from the values, and adds what is wrong with them to the problems.
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */
 void mr_config_build_encode(struct mr_config *config); /* and the source's tables */

@@ -92,7 +92,7 @@ static const char outboxx[] =
     "slot_name = \"outboxx_slot\"\npublication_name = \"outboxx_pub\"\n"
     "[sink]\ntype = \"kafka\"\n"
     "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n"
-    "tls_ca_location = \"/etc/passwd\"\n"
+    "tls_ca_location = \"/etc\"\n"
     "[sink.kafka.sasl]\nmechanism = \"SCRAM-SHA-512\"\nusername = \"u\"\n"
     "password_env = \"TEST_SASL\"\n"
     "[observability]\naddress = \"0.0.0.0\"\nport = 9464\n"
