@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from kit import BINARY, BOOTSTRAP, Topic, eventually, stand
 from ledger import TABLE, Check, Writers, size
@@ -163,6 +163,19 @@ def test_unknown_record_is_refused(database, millrace, topic):
     database.produce(STATE, f"{database.prefix}/{database.slot}", '{"version": 99}')
     code, text = process.run_to_end()
     assert code == 10 and "of a form that this version does not know" in text
+
+
+def test_a_record_that_is_small_only_while_compressed_is_refused(database, millrace):
+    """Whoever may write to the state topic could have its reader take any amount of memory."""
+    name = f"{database.prefix}.state"
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__state_topic=f'"{name}"').start().streaming()
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "compression.codec": "gzip", "message.max.bytes": 100_000_000})
+    outcomes = []
+    producer.produce(name, key="x", value=bytes(32 << 20), on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(60) == 0
+    assert outcomes[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert process.stop() == 0
 
 
 def test_state_topic_that_cannot_be_made(database, millrace, topic):

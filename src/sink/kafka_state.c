@@ -208,6 +208,9 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
     rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
     /* Else Kafka 4 refuses what a machine writes whose clock is an hour ahead. */
     rd_kafka_NewTopic_set_config(topic, "message.timestamp.type", "LogAppendTime");
+    /* The broker then expands what comes, and refuses a record that is small only as long as it is compressed. librdkafka
+     * would take memory for all of it (rd_gz_decompress). */
+    rd_kafka_NewTopic_set_config(topic, "compression.type", "uncompressed");
     rd_kafka_queue_t *answer = mr_kafka_create_topics(loader->producer, &topic, 1);
     rd_kafka_event_t *event;
     mr_status status = MR_OK;
