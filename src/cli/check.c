@@ -108,6 +108,7 @@ mr_status mr_check(const struct mr_config *config, FILE *to)
     if (config->sink_kind == MR_SINK_KAFKA) {
         check_kafka(config, &report);
     }
+    mr_registry_check(&config->registry, print_finding, &report);
     fprintf(to, "%u %s, %u %s\n", report.errors, report.errors == 1 ? "error" : "errors",
             report.warnings, report.warnings == 1 ? "warning" : "warnings");
     return report.worst;

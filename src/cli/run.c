@@ -32,6 +32,8 @@ struct app {
     struct mr_source *source;
     struct mr_sink *sink;
     struct mr_topics topics;
+    struct mr_schemas *schemas; /* NULL: the format has none */
+    struct mr_registry *registry;
     struct mr_encoder *encoder;
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -99,6 +101,11 @@ static void app_wire(struct app *app)
         mr_table_counts_keep_last(app->table_counts);
     }
     app->config->encode.counts = app->table_counts;
+    if (app->config->encode.format == MR_FORMAT_AVRO) {
+        app->schemas = mr_schemas_new();
+        app->config->encode.schemas = app->schemas;
+        app->registry = mr_registry_new(&app->config->registry, app->schemas);
+    }
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
@@ -169,6 +176,7 @@ static void app_free(struct app *app)
     app->sink->ops->free(app->sink);
     mr_pg_source_free(app->source);
     mr_topics_done(&app->topics);
+    mr_schemas_free(app->schemas);
 }
 
 /* ---- running ---- */
@@ -294,6 +302,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     if (status == MR_OK) {
         status = watchers_start(app, ret_error);
     }
+    if (status == MR_OK && app->registry != NULL) {
+        status = mr_registry_start(app->registry, ret_error);
+    }
     if (status == MR_OK) {
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     }
@@ -301,6 +312,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         wait_for_end(app, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
     }
+    mr_registry_free(app->registry);
     watchers_stop(app);
     mr_profiling_end();
     log_end(app->pipeline, status, ret_error);

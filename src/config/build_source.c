@@ -141,7 +141,7 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
         snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
     }
     bool is_kafka = config->sink_kind == MR_SINK_KAFKA;
-    static const char *const formats[] = {"debezium", "flat", "cloudevents", "row"};
+    static const char *const formats[] = {"debezium", "avro", "flat", "cloudevents", "row"};
     const char *const names[] = {
         values->slot_name,
         values->publication_name,

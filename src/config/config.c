@@ -38,6 +38,7 @@ static mr_status build(struct mr_config *config)
         mr_config_build_encode(config);
         mr_config_build_source(config);
         mr_config_build_sink(config);
+        mr_config_build_registry(config);
         mr_config_build_http(config);
         mr_config_build_pipeline(config);
         mr_config_name_pipeline(config);

@@ -13,6 +13,7 @@
 #include "config/values.h"
 #include "encode/encode.h"
 #include "pipeline/pipeline.h"
+#include "registry/registry.h"
 #include "sink/sink.h"
 #include "source/pg_source.h"
 
@@ -25,6 +26,7 @@ struct mr_config {
     enum mr_sink_kind sink_kind;
     struct mr_kafka_options kafka;
     struct mr_file_options file;
+    struct mr_registry_options registry; /* no URL: there is none */
     struct mr_pipeline_options pipeline;
     uint32_t slot_interval_ms; /* 0: the slot is never looked at */
     uint32_t metrics_tables_max;

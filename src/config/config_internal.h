@@ -50,6 +50,7 @@ void mr_config_check_topic(struct mr_config *config, const char *option, const c
  * In this order: the sink says what the source must know of its position, the tables count in the memory. */
 void mr_config_build_encode(struct mr_config *config); /* and the source's tables */
 void mr_config_build_source(struct mr_config *config);
+void mr_config_build_registry(struct mr_config *config);
 void mr_config_build_sink(struct mr_config *config);
 void mr_config_build_pipeline(struct mr_config *config); /* and the log's */
 void mr_config_build_http(struct mr_config *config);

@@ -309,7 +309,7 @@ write_record(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_c
              const struct mr_tuple *after, struct mr_buffer *out, struct mr_record *ret_record)
 {
     const uint8_t *value = out->at;
-    bool is_other = encoder->options.format != MR_FORMAT_DEBEZIUM;
+    bool is_other = encoder->options.format > MR_FORMAT_AVRO; /* which is made of the envelope */
     if (MR_LIKELY(!is_other)) {
         write_envelope(out, encoder, plan, change, told->op, before, after);
     } else if (encoder->options.format == MR_FORMAT_ROW) {

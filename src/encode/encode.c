@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "encode/avro.h"
 #include "encode/row.h"
 
 enum { PLANS_MIN = 64 };
@@ -70,6 +71,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     }
     forget_plans(encoder);
     free(encoder->plans);
+    mr_avro_pair_done(&encoder->message_avro);
     free(encoder->database_name);
     free(encoder->database.data);
     free(encoder->prefix.data);
@@ -274,7 +276,8 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
         line = plan->line;
         if (MR_UNLIKELY(plan->is_unusual) && count > 0 && records[0].kind == MR_RECORD_SCHEMA) {
             plan->tells_schema = false; /* it is kept; what is encoded may be thrown away */
-            plan->is_unusual = plan->skips_unchanged || plan->outbox != NULL;
+            plan->is_unusual =
+                plan->skips_unchanged || plan->outbox != NULL || plan->avro.value != NULL;
         }
     }
     if (line != NULL) {
@@ -293,6 +296,29 @@ __attribute__((cold)) static mr_status fail_change(const struct mr_encoder *enco
     return mr_fail(ret_error, MR_ERR_POISON, "column \"%s\" of table %s.%s: %s",
                    relation->columns[encoder->wrong_column].name, relation->schema, relation->table,
                    encoder->wrong);
+}
+
+/* The key of a dead letter stays JSON. The error's text holds names, nothing of the row. */
+static mr_status encode_avro(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *buffer,
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    uint8_t *begin = buffer->at;
+    mr_slice wrong = {0};
+    *ret_count = mr_debezium_change(encoder, plan, change, buffer, ret_records);
+    if (encoder->writes_letter || encoder->wrong != NULL || buffer->full ||
+        mr_avro_records(&plan->avro, encoder->options.unavailable_value, begin, buffer, ret_records,
+                        *ret_count, &wrong)) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_POISON,
+        "column \"%.*s\" of table %s.%s has a value that does not fit its Avro schema (a "
+        "key that is not UTF-8 has none); leave the column out with columns.exclude, or "
+        "out of the key with key_columns",
+        (int)wrong.len, (const char *)wrong.data, change->relation->schema,
+        change->relation->table);
 }
 
 /* Whether an update has the row as it was, in all columns that are passed on. Without the whole old row nobody can tell. */
@@ -346,6 +372,8 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     if (MR_UNLIKELY(plan->is_unusual) && plan->outbox != NULL) {
         MR_TRY(
             mr_outbox_change(encoder, plan, change, buffer, ret_records + told, &count, ret_error));
+    } else if (MR_UNLIKELY(plan->is_unusual) && plan->avro.value != NULL) {
+        MR_TRY(encode_avro(encoder, plan, change, buffer, ret_records + told, &count, ret_error));
     } else {
         count = encoder->options.format == MR_FORMAT_FLAT
                     ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
@@ -409,13 +437,26 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error)
 {
-    (void)ret_error;
     if (!message_wanted(&encoder->options, message) || message_too_large(encoder, message)) {
         *ret_count = 0;
         return MR_OK;
     }
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    uint8_t *begin = buffer->at;
     uint32_t count = mr_debezium_message(encoder, message, buffer, ret_records);
+    if (MR_UNLIKELY(encoder->options.format == MR_FORMAT_AVRO) && !encoder->writes_letter &&
+        !buffer->full) {
+        if (encoder->message_avro.value == NULL) {
+            encoder->message_avro = mr_avro_messages(&encoder->options, encoder->message_topic);
+        }
+        mr_slice wrong = {0};
+        if (!mr_avro_records(&encoder->message_avro, encoder->options.unavailable_value, begin,
+                             buffer, ret_records, count, &wrong)) {
+            return mr_fail(
+                ret_error, MR_ERR_POISON,
+                "a logical message does not fit its Avro schema: its prefix is not UTF-8");
+        }
+    }
     if (buffer->full) {
         return MR_FULL;
     }

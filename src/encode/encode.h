@@ -15,12 +15,21 @@
 #include "encode/table_counts.h"
 #include "event/batch.h"
 #include "event/event.h"
+#include "event/schemas.h"
 
 enum mr_format {
     MR_FORMAT_DEBEZIUM,
+    MR_FORMAT_AVRO, /* the same in Avro; with types = MR_TYPES_DEBEZIUM and `schemas` */
     MR_FORMAT_FLAT,
     MR_FORMAT_CLOUDEVENTS,
     MR_FORMAT_ROW, /* a row and nothing else: what Debezium's ExtractNewRecordState makes of its events */
+};
+
+/* The subject of a schema, in a registry. */
+enum mr_subject_strategy {
+    MR_SUBJECT_TOPIC,        /* <topic>-key, <topic>-value */
+    MR_SUBJECT_RECORD,       /* the schema's name */
+    MR_SUBJECT_TOPIC_RECORD, /* <topic>-<the schema's name> */
 };
 
 /* How CloudEvents are written. */
@@ -206,6 +215,8 @@ struct mr_encode_options {
     enum mr_format format;
     enum mr_types types;
     struct mr_cloud_options cloud;
+    struct mr_schemas *schemas; /* of MR_FORMAT_AVRO: where its schemas get their ids; else NULL */
+    enum mr_subject_strategy subjects;
     struct mr_value_modes modes;
     struct mr_bare_options bare;   /* of MR_FORMAT_ROW */
     const char *topic_prefix;      /* also the `name` of the source block */

@@ -353,7 +353,12 @@ static mr_status write_letter(struct mr_encoder *encoder, const struct mr_item *
                               struct mr_error *ret_error)
 {
     struct mr_buffer out = *buffer;
-    MR_TRY(encode_small(encoder, item, &out, ret_records, ret_count, ret_error));
+    encoder->writes_letter = true;
+    mr_status status = encode_small(encoder, item, &out, ret_records, ret_count, ret_error);
+    encoder->writes_letter = false;
+    if (status != MR_OK) {
+        return status;
+    }
     if (*ret_count == 0) {
         return MR_OK; /* filtered */
     }

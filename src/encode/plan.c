@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "encode/avro.h"
 #include "encode/row.h"
 
 /* An escaped byte takes six at the most (\u00XX). */
@@ -306,6 +307,11 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
         mr_plan_free(plan);
         return NULL;
     }
+    if (options->format == MR_FORMAT_AVRO && plan->topic != NULL && plan->outbox == NULL &&
+        mr_avro_plan(options, plan, ret_error) != MR_OK) {
+        mr_plan_free(plan);
+        return NULL;
+    }
     return plan;
 }
 
@@ -321,5 +327,6 @@ void mr_plan_free(struct mr_plan *plan)
     free(plan->key_prefixes);
     free(plan->names);
     free(plan->rendered.data);
+    mr_avro_pair_done(&plan->avro);
     free(plan);
 }

@@ -41,6 +41,16 @@ struct mr_plan_column {
     const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
 };
 
+struct mr_avro_schema;
+
+/* A table's schemas in Avro, or those of messages, and what they are known by. */
+struct mr_avro_pair {
+    struct mr_avro_schema *key; /* NULL: there is no key */
+    struct mr_avro_schema *value;
+    uint32_t key_index;
+    uint32_t value_index;
+};
+
 struct mr_plan {
     const struct mr_relation *relation;
     const struct mr_topic *topic; /* NULL: nothing of this relation is passed on */
@@ -55,7 +65,7 @@ struct mr_plan {
         key_end; /* of a key that is an object: with a field for the table, where topics are shared */
     uint32_t key_count;
     uint32_t routing_column;
-    bool is_unusual;                  /* one of the next three */
+    bool is_unusual;                  /* one of the next three, or Avro */
     bool skips_unchanged;             /* updates that leave all columns as they were */
     bool tells_schema;                /* before the next row: the form is new */
     struct mr_outbox_columns *outbox; /* NULL: it is none */
@@ -63,6 +73,7 @@ struct mr_plan {
     bool key_is_text;                 /* flat format: the key is the first key column's bare text */
     uint8_t *names;                   /* memory of all prefixes */
     uint8_t *key_tail;                /* and of key_end, where that is its own */
+    struct mr_avro_pair avro;
 
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */

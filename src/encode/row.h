@@ -27,6 +27,8 @@ struct mr_encoder {
         *wrong; /* what is wrong with the change at hand, found first while it was written; */
     uint32_t wrong_column; /* NULL: nothing. And the column with it */
     const struct mr_topic *message_topic;
+    bool writes_letter;                       /* whose key is JSON in every format */
+    struct mr_avro_pair message_avro;         /* `value` NULL: no message was seen yet */
     const struct mr_topic *schema_topic;      /* NULL: not wanted */
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */

@@ -265,6 +265,13 @@ static const struct type *find_type(uint32_t oid, bool *ret_is_array)
     return NULL;
 }
 
+uint32_t mr_type_element(uint32_t oid)
+{
+    bool is_array = false;
+    const struct type *type = find_type(oid, &is_array);
+    return is_array ? type->oid : oid;
+}
+
 void mr_type_name(struct mr_buffer *out, uint32_t oid)
 {
     bool is_array = false;

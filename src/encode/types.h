@@ -19,6 +19,9 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
 /* The name of a type as JSON, `"int4[]"`; null where it is not built in. */
 void mr_type_name(struct mr_buffer *out, uint32_t oid);
 
+/* Of a built-in array, what its elements are; of anything else, itself. */
+uint32_t mr_type_element(uint32_t oid);
+
 /* What the rules for columns make of a form. `key_is_text`: the key is bare text. MR_ERR_CONFIG where a rule would make keys equal
  * that are not. */
 mr_status mr_shape_column(const struct mr_encode_options *options,

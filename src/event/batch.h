@@ -64,6 +64,7 @@ enum mr_content {
     MR_CONTENT_JSON,
     MR_CONTENT_TEXT,
     MR_CONTENT_BINARY,
+    MR_CONTENT_FRAMED, /* binary, behind the frame of a schema (event/schemas.h) */
 };
 
 struct mr_batch;

@@ -424,7 +424,14 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
             mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
             note_sent(delivery, delivery->current);
         }
-        mr_status status = sink->ops->send(sink, delivery->current, ret_error);
+        struct mr_schemas *schemas = delivery->pipeline->schemas;
+        mr_status status = MR_OK;
+        if (MR_UNLIKELY(schemas != NULL)) {
+            status = mr_schemas_resolve(schemas, delivery->current, ret_error);
+        }
+        if (status == MR_OK) {
+            status = sink->ops->send(sink, delivery->current, ret_error);
+        }
         if (status != MR_OK) {
             return status == MR_FULL ? MR_OK : status;
         }

@@ -91,6 +91,10 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pthread_mutex_init(&pipeline->copy_plan_lock, NULL);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->schemas = mr_encoder_options(encoder)->schemas;
+    if (pipeline->schemas != NULL) {
+        mr_schemas_set_wake(pipeline->schemas, pipeline->sink_wake);
+    }
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);

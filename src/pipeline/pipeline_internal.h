@@ -33,6 +33,7 @@ struct mr_intake;
 struct mr_pipeline {
     struct mr_pipeline_options options;
     struct mr_source *source;
+    struct mr_schemas *schemas; /* of events that have some; NULL */
     struct mr_sink *sink;
     void (*on_open)(void *context);
     void *on_open_context;

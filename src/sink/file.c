@@ -171,7 +171,7 @@ static mr_status append_string(struct file_sink *file, mr_slice bytes, enum mr_c
         file->scratch_size = size;
     }
     struct mr_buffer out = mr_buffer_init(file->scratch, file->scratch_size);
-    if (content == MR_CONTENT_BINARY) {
+    if (content != MR_CONTENT_TEXT) {
         mr_json_base64(&out, bytes.data, bytes.len);
     } else {
         mr_json_string(&out, bytes.data, bytes.len);

@@ -1,0 +1,92 @@
+/* The schema registry of format = "avro". */
+#include <string.h>
+
+#include "config/config_internal.h"
+#include "config/secrets.h"
+
+static bool is_here(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+        size_t len = strlen(names[i]);
+        if (strncmp(host, names[i], len) == 0 && strchr(":/", host[len]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_url(struct mr_config *config, const char *url)
+{
+    const char *host = strstr(url, "://");
+    bool is_http = strncmp(url, "http://", 7) == 0;
+    uint32_t line = LINE(config, registry_url);
+    if (host == NULL || (!is_http && strncmp(url, "https://", 8) != 0)) {
+        PROBLEM(config, line, "schema_registry.url: \"%s\" does not begin with http:// or https://",
+                url);
+    } else if (strchr(host, '@') != NULL) {
+        PROBLEM(config, line,
+                "schema_registry.url has a user name in it; set schema_registry.username and "
+                "password_env");
+    } else if (is_http && config->registry.username != NULL && !is_here(host + 3)) {
+        PROBLEM(config, line,
+                "schema_registry.url: the password would go to \"%s\" in the clear; set https://",
+                url);
+    }
+}
+
+static void build_login(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    if (values->registry_username[0] == '\0') {
+        return;
+    }
+    config->registry.username = values->registry_username;
+    config->registry.password = mr_config_keep_secret(
+        config, mr_secret_read("schema registry's password", values->registry_password_env,
+                               values->registry_password_file,
+                               LINE_OF(config, registry_password_env, registry_password_file),
+                               &config->problems));
+    if (values->registry_password_env[0] == '\0' && values->registry_password_file[0] == '\0') {
+        PROBLEM(config, LINE(config, registry_username),
+                "schema_registry.username needs password_env or password_file");
+    }
+}
+
+void mr_config_build_registry(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    bool is_avro = config->encode.format == MR_FORMAT_AVRO;
+    uint32_t line = LINE(config, registry_url);
+    if (!is_avro) {
+        if (line != 0) {
+            PROBLEM(config, line,
+                    "[schema_registry] is of format = \"avro\" alone; set that, or take this out");
+        }
+        return;
+    }
+    build_login(config);
+    config->encode.subjects = (enum mr_subject_strategy)values->registry_subjects;
+    config->registry.urls = (const char *const *)values->registry_url.items;
+    config->registry.url_count = values->registry_url.count;
+    config->registry.timeout_ms = (uint32_t)values->registry_timeout;
+    config->registry.backoff_max_ms = (uint32_t)values->reconnect_max;
+    config->registry.registers = values->registry_registers != 0;
+    if (values->registry_ca[0] != '\0') {
+        config->registry.authority = mr_config_keep(
+            config, mr_public_file_read("schema_registry.tls_ca_location", values->registry_ca,
+                                        LINE(config, registry_ca), &config->problems));
+    }
+    if (config->encode.types != MR_TYPES_DEBEZIUM) {
+        PROBLEM(config, LINE(config, format),
+                "format = \"avro\" has Debezium's types; set types = \"debezium\"");
+    }
+    if (values->registry_url.count == 0) {
+        PROBLEM(config, LINE(config, format),
+                "format = \"avro\" needs a schema registry; set [schema_registry] url = "
+                "[\"http://…\"]");
+    }
+    for (uint32_t i = 0; i < values->registry_url.count; i++) {
+        check_url(config, values->registry_url.items[i]);
+    }
+}

@@ -1,0 +1,244 @@
+#include "event/schemas.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { UNKNOWN_MARK = 0xFF };
+
+struct mr_schemas {
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    struct mr_schema **items; /* each stays where it is */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t pending; /* none before it waits for an id */
+    int wake;
+    bool ended;
+};
+
+struct mr_schemas *mr_schemas_new(void)
+{
+    struct mr_schemas *schemas = MR_NEW(struct mr_schemas);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&schemas->lock, NULL);
+    pthread_cond_init(&schemas->change, &clock);
+    pthread_condattr_destroy(&clock);
+    schemas->wake = -1;
+    return schemas;
+}
+
+void mr_schemas_free(struct mr_schemas *schemas)
+{
+    if (schemas == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < schemas->count; i++) {
+        free(schemas->items[i]->subject);
+        free(schemas->items[i]->text);
+        free(schemas->items[i]->fault);
+        free(schemas->items[i]);
+    }
+    free(schemas->items);
+    pthread_cond_destroy(&schemas->change);
+    pthread_mutex_destroy(&schemas->lock);
+    free(schemas);
+}
+
+void mr_schemas_set_wake(struct mr_schemas *schemas, int wake)
+{
+    pthread_mutex_lock(&schemas->lock);
+    schemas->wake = wake;
+    pthread_mutex_unlock(&schemas->lock);
+}
+
+static uint32_t find(const struct mr_schemas *schemas, const char *subject, mr_slice text)
+{
+    for (uint32_t i = 0; i < schemas->count; i++) {
+        const struct mr_schema *item = schemas->items[i];
+        if (strcmp(item->subject, subject) == 0 && mr_slice_equal(mr_slice_of(item->text), text)) {
+            return i;
+        }
+    }
+    return schemas->count;
+}
+
+uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_slice text)
+{
+    pthread_mutex_lock(&schemas->lock);
+    uint32_t index = find(schemas, subject, text);
+    if (index == schemas->count) {
+        if (schemas->count == schemas->capacity) {
+            schemas->capacity = schemas->capacity == 0 ? 16 : 2 * schemas->capacity;
+            schemas->items =
+                MR_REALLOC(schemas->items, schemas->capacity * sizeof(*schemas->items));
+        }
+        struct mr_schema *item = MR_NEW(struct mr_schema);
+        *item = (struct mr_schema){.subject = MR_STRDUP(subject),
+                                   .text = MR_STRNDUP((const char *)text.data, text.len),
+                                   .index = index,
+                                   .id = -1};
+        schemas->items[schemas->count++] = item;
+        pthread_cond_signal(&schemas->change);
+    }
+    pthread_mutex_unlock(&schemas->lock);
+    return index;
+}
+
+static void put_number(uint8_t *to, uint8_t mark, uint32_t number)
+{
+    to[0] = mark;
+    for (int i = 0; i < 4; i++) {
+        to[1 + i] = (uint8_t)(number >> (24 - 8 * i));
+    }
+}
+
+void mr_schema_frame(struct mr_buffer *out, uint32_t index)
+{
+    uint8_t bytes[MR_SCHEMA_FRAME_LEN];
+    put_number(bytes, UNKNOWN_MARK, index);
+    mr_buffer_append(out, bytes, sizeof(bytes));
+}
+
+/* The schema of a frame without an id; NULL: it has one, or is none. */
+static const struct mr_schema *unknown(const struct mr_schemas *schemas, const uint8_t *bytes,
+                                       unsigned content)
+{
+    if (content != MR_CONTENT_FRAMED || bytes == NULL || bytes[0] != UNKNOWN_MARK) {
+        return NULL;
+    }
+    uint32_t index = 0;
+    for (int i = 0; i < 4; i++) {
+        index = index << 8 | bytes[1 + i];
+    }
+    MR_ASSERT(index < schemas->count);
+    return schemas->items[index];
+}
+
+static mr_status look(const struct mr_schema *schema, struct mr_error *ret_error)
+{
+    if (schema == NULL || schema->id >= 0) {
+        return MR_OK;
+    }
+    return schema->fault == NULL ? MR_FULL : mr_fail(ret_error, MR_ERR_CONFIG, "%s", schema->fault);
+}
+
+static void resolve(const struct mr_schema *schema, const uint8_t *bytes)
+{
+    if (schema != NULL) {
+        put_number((uint8_t *)(uintptr_t)bytes, 0, (uint32_t)schema->id);
+    }
+}
+
+mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
+                             struct mr_error *ret_error)
+{
+    mr_status status = MR_OK;
+    pthread_mutex_lock(&schemas->lock);
+    for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
+        const struct mr_record *record = mr_batch_record(batch, i);
+        status = look(unknown(schemas, record->key, record->key_content), ret_error);
+        if (status == MR_OK) {
+            status = look(unknown(schemas, record->value, record->value_content), ret_error);
+        }
+    }
+    for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
+        const struct mr_record *record = mr_batch_record(batch, i);
+        resolve(unknown(schemas, record->key, record->key_content), record->key);
+        resolve(unknown(schemas, record->value, record->value_content), record->value);
+    }
+    pthread_mutex_unlock(&schemas->lock);
+    return status;
+}
+
+/* ---- the registry's thread ---- */
+
+static struct timespec in_ms(uint32_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+static struct mr_schema *next_pending(struct mr_schemas *schemas)
+{
+    while (schemas->pending < schemas->count) {
+        struct mr_schema *item = schemas->items[schemas->pending];
+        if (item->id < 0 && item->fault == NULL) {
+            return item;
+        }
+        schemas->pending++;
+    }
+    return NULL;
+}
+
+const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t limit_ms)
+{
+    struct timespec until = in_ms(limit_ms);
+    pthread_mutex_lock(&schemas->lock);
+    const struct mr_schema *found = next_pending(schemas);
+    while (found == NULL && !schemas->ended &&
+           pthread_cond_timedwait(&schemas->change, &schemas->lock, &until) == 0) {
+        found = next_pending(schemas);
+    }
+    found = schemas->ended ? NULL : found;
+    pthread_mutex_unlock(&schemas->lock);
+    return found;
+}
+
+void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
+{
+    struct timespec until = in_ms(ms);
+    pthread_mutex_lock(&schemas->lock);
+    while (!schemas->ended &&
+           pthread_cond_timedwait(&schemas->change, &schemas->lock, &until) == 0) {
+    }
+    pthread_mutex_unlock(&schemas->lock);
+}
+
+void mr_schemas_end(struct mr_schemas *schemas)
+{
+    pthread_mutex_lock(&schemas->lock);
+    schemas->ended = true;
+    pthread_cond_broadcast(&schemas->change);
+    pthread_mutex_unlock(&schemas->lock);
+}
+
+bool mr_schemas_ended(struct mr_schemas *schemas)
+{
+    pthread_mutex_lock(&schemas->lock);
+    bool ended = schemas->ended;
+    pthread_mutex_unlock(&schemas->lock);
+    return ended;
+}
+
+static void tell(struct mr_schemas *schemas)
+{
+    if (schemas->wake >= 0) {
+        uint64_t one = 1;
+        ssize_t written = write(schemas->wake, &one, sizeof(one));
+        (void)written; /* it is full: whoever waits is awake */
+    }
+}
+
+void mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
+{
+    pthread_mutex_lock(&schemas->lock);
+    schemas->items[index]->id = id;
+    tell(schemas);
+    pthread_mutex_unlock(&schemas->lock);
+}
+
+void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char *fault)
+{
+    pthread_mutex_lock(&schemas->lock);
+    schemas->items[index]->fault = MR_STRDUP(fault);
+    tell(schemas);
+    pthread_mutex_unlock(&schemas->lock);
+}

@@ -1,0 +1,306 @@
+#include "registry/registry.h"
+
+#include <cjson/cJSON.h>
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/thread.h"
+
+enum {
+    ANSWER_MAX = 256 * 1024,
+    TEXT_MAX = 512,
+    WAIT_MS = 60000,
+    BACKOFF_MIN_MS = 100,
+    INCOMPATIBLE = 409,
+};
+
+struct mr_registry {
+    struct mr_registry_options options;
+    struct mr_schemas *schemas; /* NULL: a check, which nothing ends */
+    CURL *curl;                 /* kept, and with it the connection */
+    struct curl_slist *headers;
+    pthread_t thread;
+    bool started;
+    uint32_t url;        /* asked next */
+    uint32_t backoff_ms; /* 0: the last question was answered */
+};
+
+struct answer {
+    char *bytes;
+    size_t len;
+};
+
+/* CURLOPT_WRITEFUNCTION */
+static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
+{
+    (void)one;
+    struct answer *answer = context;
+    if (answer->len + len > ANSWER_MAX) {
+        return 0;
+    }
+    memcpy(answer->bytes + answer->len, bytes, len);
+    answer->len += len;
+    return len;
+}
+
+/* CURLOPT_XFERINFOFUNCTION: not 0 ends the transfer. */
+static int look_for_end(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    const struct mr_registry *registry = context;
+    return registry->schemas != NULL && mr_schemas_ended(registry->schemas);
+}
+
+/* {"schema":"…"} */
+static struct mr_text body_of(const struct mr_schema *schema)
+{
+    size_t len = strlen(schema->text);
+    uint8_t *bytes = MR_ALLOC(6 * len + 16);
+    struct mr_buffer out = mr_buffer_init(bytes, 6 * len + 16);
+    MR_BUFFER_LITERAL(&out, "{\"schema\":");
+    mr_json_string(&out, (const uint8_t *)schema->text, len);
+    MR_BUFFER_LITERAL(&out, "}");
+    MR_ASSERT(!out.full);
+    return (struct mr_text){.data = (char *)bytes, .len = (size_t)(out.at - bytes)};
+}
+
+static CURL *connection_new(struct mr_registry *registry)
+{
+    const struct mr_registry_options *options = &registry->options;
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    CURL *curl = curl_easy_init();
+    MR_ASSERT(curl != NULL);
+    registry->headers =
+        curl_slist_append(NULL, "Content-Type: application/vnd.schemaregistry.v1+json");
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, registry->headers);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)options->timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_end);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, registry);
+    if (options->username != NULL) {
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
+        curl_easy_setopt(curl, CURLOPT_USERNAME, options->username);
+        curl_easy_setopt(curl, CURLOPT_PASSWORD, options->password);
+    }
+    if (options->authority != NULL) {
+        struct curl_blob trusted = {.data = (void *)(uintptr_t)options->authority,
+                                    .len = strlen(options->authority),
+                                    .flags = CURL_BLOB_COPY};
+        curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &trusted);
+    }
+    return curl;
+}
+
+struct outcome {
+    int32_t id; /* -1: none */
+    long http;  /* status of the answer; 0: none came */
+    char text[TEXT_MAX];
+};
+
+/* What an answer says: {"id":1}, or {"error_code":409,"message":"…"}. */
+static void read_answer(const struct answer *answer, struct outcome *outcome)
+{
+    cJSON *parsed = cJSON_ParseWithLength(answer->bytes, answer->len);
+    const cJSON *id = cJSON_GetObjectItemCaseSensitive(parsed, "id");
+    const cJSON *message = cJSON_GetObjectItemCaseSensitive(parsed, "message");
+    if (outcome->http == 200 && cJSON_IsNumber(id) && id->valuedouble >= 0 &&
+        id->valuedouble <= INT32_MAX) {
+        outcome->id = id->valueint;
+    }
+    snprintf(outcome->text, sizeof(outcome->text), "%s",
+             cJSON_IsString(message) ? message->valuestring
+             : outcome->http == 200  ? "its answer has no id"
+                                     : "");
+    cJSON_Delete(parsed);
+}
+
+/* One question to the address at hand; a GET without a body. */
+static struct outcome ask_path(struct mr_registry *registry, const char *path,
+                               const struct mr_text *body)
+{
+    struct outcome outcome = {.id = -1};
+    struct answer answer = {.bytes = MR_ALLOC(ANSWER_MAX)};
+    char reason[CURL_ERROR_SIZE] = "";
+    const char *base = registry->options.urls[registry->url];
+    size_t base_len = strlen(base);
+    while (base_len > 0 && base[base_len - 1] == '/') {
+        base_len--;
+    }
+    struct mr_text url = {0};
+    mr_text_format(&url, "%.*s%s", (int)base_len, base, path);
+    CURL *curl = registry->curl;
+    curl_easy_setopt(curl, CURLOPT_URL, url.data);
+    if (body == NULL) {
+        curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L);
+    } else {
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)body->len);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body->data);
+    }
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
+    CURLcode code = curl_easy_perform(curl);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
+    if (code == CURLE_OK) {
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
+        read_answer(&answer, &outcome);
+    } else if (code == CURLE_WRITE_ERROR) {
+        curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
+        snprintf(outcome.text, sizeof(outcome.text), "its answer is larger than %d bytes",
+                 ANSWER_MAX);
+    } else {
+        snprintf(outcome.text, sizeof(outcome.text), "%s",
+                 reason[0] == '\0' ? curl_easy_strerror(code) : reason);
+    }
+    mr_text_done(&url);
+    free(answer.bytes);
+    return outcome;
+}
+
+static struct outcome ask(struct mr_registry *registry, const struct mr_schema *schema)
+{
+    char *subject = curl_easy_escape(registry->curl, schema->subject, 0);
+    struct mr_text path = {0};
+    mr_text_format(&path, "/subjects/%s%s", subject,
+                   registry->options.registers ? "/versions" : "");
+    struct mr_text body = body_of(schema);
+    struct outcome outcome = ask_path(registry, path.data, &body);
+    curl_free(subject);
+    mr_text_done(&path);
+    free(body.data);
+    return outcome;
+}
+
+/* What mends an answer that will not change by itself; else `otherwise`. */
+static const char *help_with(const struct mr_registry *registry, long http, const char *otherwise)
+{
+    switch (http) {
+    case INCOMPATIBLE:
+        return "the table's new form does not fit the subject's compatibility level; change that "
+               "level in the registry, or take another subject (schema_registry.subject_strategy), "
+               "and start millrace again: the stream goes on where it is";
+    case 401:
+    case 403:
+        return "set schema_registry.username and its password to those of a user who may";
+    case 404:
+        return registry->options.registers
+                   ? "see that schema_registry.url has the path of its API; Apicurio's is "
+                     "/apis/ccompat/v7"
+                   : "register it, or set schema_registry.register = true";
+    case 422:
+        return "the registry does not take the schema; see its log";
+    default:
+        return otherwise;
+    }
+}
+
+static void settle(struct mr_registry *registry, const struct mr_schema *schema)
+{
+    struct outcome outcome = ask(registry, schema);
+    if (mr_schemas_ended(registry->schemas)) {
+        return;
+    }
+    if (outcome.id >= 0) {
+        registry->backoff_ms = 0;
+        mr_log(MR_LOG_INFO, "schema_registered", "a schema has its id",
+               MR_LOG_STR("subject", schema->subject), MR_LOG_INT("id", outcome.id));
+        mr_schemas_set_id(registry->schemas, schema->index, outcome.id);
+        return;
+    }
+    const char *help = help_with(registry, outcome.http, NULL);
+    if (help != NULL) {
+        char fault[2 * TEXT_MAX + 512];
+        snprintf(fault, sizeof(fault), "the schema registry refuses subject \"%s\" (%ld%s%s): %s",
+                 schema->subject, outcome.http, outcome.text[0] == '\0' ? "" : ", ", outcome.text,
+                 help);
+        mr_schemas_set_fault(registry->schemas, schema->index, fault);
+        return;
+    }
+    registry->url = (registry->url + 1) % registry->options.url_count;
+    uint32_t grown = 2 * registry->backoff_ms;
+    registry->backoff_ms = grown < BACKOFF_MIN_MS ? BACKOFF_MIN_MS
+                           : grown > registry->options.backoff_max_ms
+                               ? registry->options.backoff_max_ms
+                               : grown;
+    mr_log(MR_LOG_WARN, "schema_registry_away",
+           "the schema registry gives no id; the stream waits, and it is asked again",
+           MR_LOG_STR("subject", schema->subject), MR_LOG_INT("status", outcome.http),
+           MR_LOG_STR("reason", outcome.text), MR_LOG_INT("pause_ms", registry->backoff_ms));
+    mr_schemas_pause(registry->schemas, registry->backoff_ms);
+}
+
+static void *registry_main(void *context)
+{
+    struct mr_registry *registry = context;
+    mr_thread_begin(MR_THREAD_HTTP, "mr-registry");
+    while (!mr_schemas_ended(registry->schemas)) {
+        const struct mr_schema *schema = mr_schemas_wait(registry->schemas, WAIT_MS);
+        if (schema != NULL) {
+            settle(registry, schema);
+        }
+    }
+    mr_thread_end();
+    return NULL;
+}
+
+struct mr_registry *mr_registry_new(const struct mr_registry_options *options,
+                                    struct mr_schemas *schemas)
+{
+    struct mr_registry *registry = MR_NEW(struct mr_registry);
+    registry->options = *options;
+    registry->schemas = schemas;
+    registry->curl = connection_new(registry);
+    return registry;
+}
+
+mr_status mr_registry_start(struct mr_registry *registry, struct mr_error *ret_error)
+{
+    int code = mr_thread_create(&registry->thread, registry_main, registry);
+    registry->started = code == 0;
+    return code == 0 ? MR_OK
+                     : mr_fail(ret_error, MR_ERR_SYSTEM, "the registry's thread can't start: %s",
+                               strerror(code));
+}
+
+void mr_registry_free(struct mr_registry *registry)
+{
+    if (registry == NULL) {
+        return;
+    }
+    if (registry->started) {
+        mr_schemas_end(registry->schemas);
+        pthread_join(registry->thread, NULL);
+    }
+    curl_easy_cleanup(registry->curl);
+    curl_slist_free_all(registry->headers);
+    free(registry);
+}
+
+void mr_registry_check(const struct mr_registry_options *options, mr_finding_fn report,
+                       void *context)
+{
+    struct mr_registry *registry = mr_registry_new(options, NULL);
+    for (; registry->url < options->url_count; registry->url++) {
+        struct outcome outcome = ask_path(registry, "/subjects", NULL);
+        char subject[TEXT_MAX], finding[2 * TEXT_MAX];
+        snprintf(subject, sizeof(subject), "schema registry %s", options->urls[registry->url]);
+        if (outcome.http == 0) {
+            snprintf(finding, sizeof(finding), "%s", outcome.text);
+        } else {
+            snprintf(finding, sizeof(finding), "answers %ld %s", outcome.http, outcome.text);
+        }
+        bool good = outcome.http == 200;
+        bool refused = outcome.http == 401 || outcome.http == 403;
+        report(context, good ? MR_FINDING_OK : MR_FINDING_ERROR,
+               refused ? MR_ERR_AUTH : MR_ERR_TRANSIENT, subject, good ? "answers" : finding,
+               good ? NULL
+                    : help_with(registry, outcome.http, "start it, or set schema_registry.url"));
+    }
+    mr_registry_free(registry);
+}
