@@ -16,15 +16,16 @@ declare -A MAY_INCLUDE=(
     [source]="base event postgres"
     [record]="base event postgres source"
     [encode]="base event"
+    [registry]="base event"
     [sink]="base event"
     [pipeline]="base event metrics source encode sink"
     [admin]="base event metrics postgres source encode sink pipeline"
-    [config]="base event postgres source encode sink pipeline admin"
+    [config]="base event postgres source encode registry sink pipeline admin"
     [convert]="base encode pipeline config"
     [profiler]="base metrics pipeline admin config profiler/draw profiler/http profiler/tools"
     [profiler/draw]="base"
     [confine]="base"
-    [cli]="base confine convert event sink postgres source record metrics pipeline admin config profiler profiler/draw"
+    [cli]="base confine convert event registry sink postgres source record metrics pipeline admin config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
