@@ -37,8 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .flushed = UINT64_MAX};
     struct mr_error error = {0};
     mr_status status = mr_checkpoint_verify(&state, &server, &error);
-    mr_copy_stored_free(state.copy);
-    mr_copy_stored_free(again.copy);
+    mr_checkpoint_done(&state);
+    mr_checkpoint_done(&again);
     MR_ASSERT(status == MR_OK || (status == MR_ERR_HISTORY && error.text[0] != '\0'));
     return 0;
 }

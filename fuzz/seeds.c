@@ -213,6 +213,15 @@ static void write_states(void)
         MR_SLICE("{\"version\":1,\"system_id\":\"7000000000000000001\",\"timeline\":1,\"slot\":"
                  "\"millrace\",\"publication\":\"millrace\",\"end_lsn\":\"16/B374D900\","
                  "\"position\":\"16/B374D848:7\"}"));
+    write_file(
+        "fuzz_state", "asked",
+        MR_SLICE(
+            "{\"version\":3,\"system_id\":\"7\",\"timeline\":1,\"slot\":\"s\",\"publication\":"
+            "\"p\","
+            "\"end_lsn\":\"1/2\",\"asked\":{\"step\":9,\"last_id\":2,\"paused\":false,\"tables\":["
+            "{\"id\":1,\"schema\":\"s\",\"table\":\"t\",\"where\":\"a > "
+            "1\",\"oid\":16384,\"rows\":5,"
+            "\"passed_over\":0,\"form\":\"1f\",\"after\":[\"7\"]}]}}"));
     FILE *dictionary = open_file(".", "fuzz_state.dict");
     fputs(
         "\"\\\"version\\\":1\"\n\"\\\"system_id\\\":\\\"\"\n\"\\\"timeline\\\":\"\n\"\\\"slot\\\":"

@@ -232,3 +232,139 @@ def test_connections_that_are_cut(database, millrace, topic, mode):
     writers.end()
     check(database, topic, "t", mode)
     assert process.stop() == 0
+
+
+GATE = 7  # an advisory lock: rows behind a certain one are read when nobody has it
+
+
+def behind_gate(row):
+    """A condition of all rows that waits for the gate at that row."""
+    return f"CASE WHEN id > {row} THEN (SELECT true FROM pg_advisory_xact_lock_shared({GATE})) ELSE true END"
+
+
+class Gate:
+    """Closed as long as it is held."""
+
+    def __init__(self, database):
+        self.database, self.connection = database, connect(database.name)
+        self.connection.execute(f"SELECT pg_advisory_lock({GATE})")
+
+    def reached(self, count=1):
+        """So many readers wait; of a process that was killed the server does not know yet."""
+        eventually(lambda: self.database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
+                                             " (SELECT oid FROM pg_database WHERE datname = current_database())") == [(count,)],
+                   60, "the reader at the gate")
+
+    def open(self):
+        self.connection.close()
+
+
+class States:
+    """What is stored of copies, from a state topic of the test's own."""
+
+    def __init__(self, database, topic):
+        self.name = database.create_topic(f"{database.prefix}.state", config={"cleanup.policy": "compact"})
+        self.topic, self.last, self.paused = topic(self.name), [], False
+
+    def options(self, mode):
+        return {"sink__kafka__state_topic": f'"{self.name}"', "pipeline__status_interval": '"100ms"', **MODES[mode]}
+
+    def tables(self):
+        """The last state's."""
+        for record in self.topic.read():
+            asked = record.json.get("asked", {})
+            self.last, self.paused = asked.get("tables", []), asked.get("paused", False)
+        return self.last
+
+    def safe(self, process, table):
+        """Waits until all that went out is stored; how many rows."""
+        def is_stored():
+            rows = copies(process)[table]["rows"]
+            return rows > 0 and [one.get("rows") for one in self.tables()][:1] == [rows] and rows
+        return eventually(is_stored, 60, "the stored place")
+
+
+def keys_read(records):
+    """Of copied rows."""
+    return [r.key for r in records if r.value is not None and r.json["op"] == "r"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_goes_on_after_kills(database, millrace, topic, mode):
+    """Killed where all is stored, and anywhere: nobody asks again, and what was stored does not come twice."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 30000) i")
+    states = States(database, topic)
+    process = millrace(tables=("t",), **states.options(mode)).start().streaming()
+    writers = Writers(database, "t")
+    gate = Gate(database)
+    assert command(process, "t", "--where", behind_gate(9000))[0] == 0
+    gate.reached()
+    rows = states.safe(process, "public.t")
+    process.kill()
+    process.start().streaming()
+    assert process.wait_for("incremental_continued")["rows"] == rows > 5000
+    gate.reached(2)
+    gate.open()
+    eventually(lambda: copies(process)["public.t"]["rows"] > rows, 60, "more rows")
+    process.kill()
+    process.start().streaming()
+    eventually(lambda: process.log("incremental_done") or states.tables() == [], 60, "the end of the copy")
+    writers.end()
+    records = check(database, topic, "t", mode)
+    read = keys_read(records)
+    assert len(read) > 20000 and (mode == "at-least-once" or len(read) == len(set(read)))
+    assert process.stop() == 0
+    process.start().streaming()
+    assert states.tables() == [] and not process.log("incremental_continued")
+    assert process.stop() == 0
+
+
+def test_a_standby_goes_on(database, millrace, topic):
+    """It has what was asked of the other one, also what was not begun; what is paused stays so."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE u (a int PRIMARY KEY, b int); INSERT INTO u SELECT i, i FROM generate_series(1, 5) i")
+    states = States(database, topic)
+    first = millrace(tables=("t", "u"), **states.options("at-least-once")).start().streaming()
+    second = millrace(tables=("t", "u"), **states.options("at-least-once")).start()
+    second.wait_for("standby")
+    gate = Gate(database)
+    assert command(first, "t", "--where", behind_gate(1000))[0] == 0
+    assert command(first, "u", "--where", "b > 2 -- no more")[0] == 0
+    gate.reached()
+    assert command(first, "--pause")[0] == 0
+    eventually(lambda: [one["table"] for one in states.tables()] == ["t", "u"] and states.paused, 60, "what is stored")
+    rows = copies(first)["public.t"]["rows"]
+    first.kill()
+    second.streaming()
+    eventually(lambda: {name: one["state"] for name, one in copies(second).items()} == {"public.t": "waiting", "public.u": "waiting"},
+               60, "both tables")
+    gate.open()
+    assert copies(second)["public.t"]["rows"] == rows and second.get("/status").json["incremental"]["paused"]
+    assert command(second, "--resume")[0] == 0
+    eventually(lambda: is_done(second, "public.t") and is_done(second, "public.u"), 60, "the copies")
+    assert len(keys_read(check(database, topic, "t"))) == 3000
+    assert len(keys_read(read_until(topic(database.topic("u")), '{"a":5}'))) == 3
+    assert second.stop() == 0
+
+
+def test_tables_altered_between_two_starts(database, millrace, topic):
+    """A key of another type begins anew; a table that is gone fails, and is told; one that was made anew is another one."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE u (a int PRIMARY KEY)")
+    states = States(database, topic)
+    process = millrace(tables=("t", "u"), **states.options("at-least-once")).start().streaming()
+    gate = Gate(database)
+    assert command(process, "t", "--where", behind_gate(1000))[0] == 0 and command(process, "u")[0] == 0
+    gate.reached()
+    rows = states.safe(process, "public.t")
+    assert process.stop() == 0
+    gate.open()
+    database.run("ALTER TABLE t ALTER id TYPE bigint; DROP TABLE u")
+    process.start().streaming()
+    assert process.wait_for("incremental_anew")["table"] == "t"
+    assert eventually(lambda: is_done(process, "public.t"), 60)["rows"] == rows + 3000
+    eventually(lambda: copies(process)["public.u"]["state"] == "failed", 60, "the end of u's copy")
+    assert [one["table"] for one in process.log("incremental_failed")] == ["public.u"]
+    check(database, topic, "t")
+    eventually(lambda: states.tables() == [], 60, "nothing to be stored")
+    assert process.stop() == 0

@@ -119,7 +119,8 @@ enum mr_batch_state {
 };
 
 /* How far a lane is that copies existing rows: of that plan (0: of none) so many of its pieces are complete, and the one
- * behind them is up to that place (0: nothing of it is). */
+ * behind them is up to that place (0: nothing of it is). In the stream's lane `pieces` are the steps of copies beside it
+ * (pipeline/chunk_requests.h). */
 struct mr_copied {
     uint32_t plan;
     uint64_t pieces;

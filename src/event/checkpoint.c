@@ -7,6 +7,19 @@
     "where Kafka keeps "                                                                           \
     "the position"
 
+void mr_checkpoint_done(struct mr_checkpoint *state)
+{
+    mr_copy_stored_free(state->copy);
+    mr_asked_stored_free(state->asked);
+    state->copy = NULL;
+    state->asked = NULL;
+}
+
+static uint64_t asked_step(const struct mr_checkpoint *state)
+{
+    return state->asked == NULL ? 0 : state->asked->step;
+}
+
 /* A copy says where the stream will begin, and it is not there before it is complete. */
 static mr_lsn reached(const struct mr_checkpoint *state)
 {
@@ -28,7 +41,8 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
         return next->copy != NULL &&
                (known->copy == NULL || mr_copy_stored_is_behind(next->copy, known->copy));
     }
-    return mr_position_compare(next->position, known->position) < 0;
+    int order = mr_position_compare(next->position, known->position);
+    return order < 0 || (order == 0 && asked_step(next) < asked_step(known));
 }
 
 /* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message

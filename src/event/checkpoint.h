@@ -5,6 +5,7 @@
 #define MR_EVENT_CHECKPOINT_H
 
 #include "base/status.h"
+#include "event/asked_stored.h"
 #include "event/copy_stored.h"
 #include "event/event.h"
 
@@ -24,7 +25,12 @@ struct mr_checkpoint {
     struct mr_position position;
     /* Existing rows are being copied, and nothing else is told of yet; NULL: they are not. Of whoever made it. */
     struct mr_copy_stored *copy;
+    /* Existing rows are asked for while the stream runs, or were; NULL: not yet. Of whoever made it. */
+    struct mr_asked_stored *asked;
 };
+
+/* Frees what it has, and not itself. */
+void mr_checkpoint_done(struct mr_checkpoint *state);
 
 /* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the sink, and that stays
  * true; so of all that is stored the furthest counts, and not what was stored last: an instance that was frozen, and

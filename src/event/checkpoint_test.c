@@ -121,6 +121,14 @@ static void test_furthest_counts(void **state)
     next.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
     assert_false(mr_checkpoint_is_behind(&next, &stored));
     assert_true(mr_checkpoint_is_behind(&stored, &next));
+    struct mr_asked_stored earlier = {.step = 3};
+    struct mr_asked_stored later = {.step = 4};
+    struct mr_checkpoint known = next;
+    next.asked = &later;
+    assert_false(mr_checkpoint_is_behind(&next, &known));
+    assert_true(mr_checkpoint_is_behind(&known, &next));
+    known.asked = &earlier;
+    assert_true(mr_checkpoint_is_behind(&known, &next));
     next.end_lsn = 1;
     strcpy(next.identity.system_id, "7001");
     assert_false(mr_checkpoint_is_behind(&next, &stored));

@@ -145,6 +145,13 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         return;
     }
     adapt(chunks, job->ns);
+    if (chunk->is_anew) {
+        mr_log(MR_LOG_WARN, "incremental_anew",
+               "the key by which a table is copied is another one than when its copy began: it is "
+               "copied from its first row on",
+               MR_LOG_STR("schema", chunks->current->schema),
+               MR_LOG_STR("table", chunks->current->table));
+    }
     chunks->at = 0;
     mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
 }
@@ -196,7 +203,8 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
                                            .request = unchecked->id,
                                            .schema = unchecked->schema,
-                                           .name = unchecked->table});
+                                           .name = unchecked->table,
+                                           .key = unchecked->key});
         return;
     }
     if (chunks->phase == MR_CHUNKS_NUMBER) {
@@ -208,8 +216,10 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
                                             .where = chunks->current->where,
-                                            .after = (const char *const *)chunks->after,
-                                            .after_count = chunks->after_count,
+                                            .key = chunks->current->key,
+                                            .after = (const char *const *)chunks->place.after,
+                                            .after_count = chunks->place.after_count,
+                                            .form = chunks->place.form,
                                             .rows_max = chunks->rows_max,
                                             .bytes_max = chunks->bytes_max}};
         ask(chunks, &job);

@@ -11,6 +11,8 @@
 enum {
     ENDED_KEPT = 32, /* that are at their ends */
     TOLD_INTERVAL_S = 10,
+    TEXT_MAX =
+        256 * 1024, /* of conditions and keys of all that are open: they are stored in one record */
 };
 
 const char *mr_copy_request_state_name(enum mr_copy_request_state state)
@@ -29,21 +31,45 @@ static bool is_open(const struct mr_chunk_request *request)
     return request->state <= MR_REQUEST_SETTLED;
 }
 
+struct mr_chunk_note {
+    struct mr_chunk_note *next;
+    uint64_t step, sequence, request;
+    struct mr_asked_place place;
+};
+
 static void request_free(struct mr_chunk_request *request)
 {
+    mr_asked_place_done(&request->safe);
     free(request->where);
+    free(request->key);
     free(request->parts);
     free(request);
 }
 
-void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd)
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores)
 {
-    *requests = (struct mr_chunk_requests){.wake_fd = wake_fd};
+    *requests = (struct mr_chunk_requests){.wake_fd = wake_fd, .stores = stores};
+    requests->last_note = &requests->notes;
     pthread_mutex_init(&requests->lock, NULL);
+}
+
+/* The oldest. */
+static void forget_note(struct mr_chunk_requests *requests)
+{
+    struct mr_chunk_note *note = requests->notes;
+    requests->notes = note->next;
+    if (requests->notes == NULL) {
+        requests->last_note = &requests->notes;
+    }
+    mr_asked_place_done(&note->place);
+    free(note);
 }
 
 void mr_chunk_requests_done(struct mr_chunk_requests *requests)
 {
+    while (requests->notes != NULL) {
+        forget_note(requests);
+    }
     while (requests->first != NULL) {
         struct mr_chunk_request *next = requests->first->next;
         request_free(requests->first);
@@ -73,6 +99,33 @@ static void forget_ended(struct mr_chunk_requests *requests)
     }
 }
 
+static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    forget_ended(requests);
+    struct mr_chunk_request **last = &requests->first;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = request;
+    atomic_fetch_add(&requests->open, 1);
+}
+
+static char *text_of(const char *text)
+{
+    return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
+}
+
+static size_t text_size(const struct mr_chunk_request *request)
+{
+    return (request->where == NULL ? 0 : strlen(request->where)) +
+           (request->key == NULL ? 0 : strlen(request->key));
+}
+
+static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
+{
+    return strcmp(request->schema, schema) == 0 && strcmp(request->table, table) == 0;
+}
+
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error)
 {
@@ -81,15 +134,17 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
                     (int)sizeof(request->schema) &&
                 snprintf(request->table, sizeof(request->table), "%s", wish->table) <
                     (int)sizeof(request->table);
-    bool has_where = wish->where != NULL && wish->where[0] != '\0';
-    request->where = has_where ? MR_STRDUP(wish->where) : NULL;
+    request->where = text_of(wish->where);
+    request->key = text_of(wish->key);
+    size_t text = text_size(request);
     pthread_mutex_lock(&requests->lock);
     bool is_asked = false;
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        is_asked |= is_open(one) && strcmp(one->schema, wish->schema) == 0 &&
-                    strcmp(one->table, wish->table) == 0;
+        is_asked |= is_open(one) && is_named(one, wish->schema, wish->table);
+        text += is_open(one) ? text_size(one) : 0;
     }
-    bool has_room = atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT;
+    bool has_room =
+        atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
     if (!fits || is_asked || !has_room) {
         pthread_mutex_unlock(&requests->lock);
         request_free(request);
@@ -101,13 +156,8 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     }
     request->id = ++requests->last_id;
     *ret_id = request->id;
-    forget_ended(requests);
-    struct mr_chunk_request **last = &requests->first;
-    while (*last != NULL) {
-        last = &(*last)->next;
-    }
-    *last = request;
-    atomic_fetch_add(&requests->open, 1);
+    append(requests, request);
+    atomic_fetch_add(&requests->step, 1);
     pthread_mutex_unlock(&requests->lock);
     mr_wake(requests->wake_fd);
     return MR_OK;
@@ -119,8 +169,7 @@ uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *
     uint32_t count = 0;
     pthread_mutex_lock(&requests->lock);
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        bool is_meant =
-            table == NULL || (strcmp(one->schema, schema) == 0 && strcmp(one->table, table) == 0);
+        bool is_meant = table == NULL || is_named(one, schema, table);
         if (is_meant && is_open(one)) {
             one->stops = true;
             count++;
@@ -134,6 +183,7 @@ uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *
 void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
 {
     if (atomic_exchange(&requests->paused, pauses) != pauses) {
+        atomic_fetch_add(&requests->step, 1);
         mr_log(MR_LOG_INFO, pauses ? "incremental_paused" : "incremental_resumed",
                pauses ? "no further existing rows are copied until that is asked for"
                       : "copying existing rows goes on");
@@ -217,6 +267,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
         atomic_fetch_sub(&requests->open, 1);
+        atomic_fetch_add(&requests->step, !request->safe.settled);
     }
     pthread_mutex_unlock(&requests->lock);
     if (ends) {
@@ -245,13 +296,19 @@ struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *reque
     return one;
 }
 
-struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
+static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, uint64_t id)
 {
-    pthread_mutex_lock(&requests->lock);
     struct mr_chunk_request *one = requests->first;
     while (one != NULL && one->id != id) {
         one = one->next;
     }
+    return one;
+}
+
+struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = find(requests, id);
     pthread_mutex_unlock(&requests->lock);
     return one;
 }
@@ -274,9 +331,12 @@ void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_
     if (request->begun_ns == 0) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         name_of(request, name, sizeof(name));
-        mr_log(MR_LOG_INFO, "incremental_begun",
-               "copying the existing rows of a table, while the stream runs",
-               MR_LOG_STR("table", name), MR_LOG_INT("parts", request->part_count),
+        bool goes_on = request->safe.oid != 0;
+        mr_log(MR_LOG_INFO, goes_on ? "incremental_continued" : "incremental_begun",
+               goes_on ? "goes on copying the existing rows of a table, while the stream runs"
+                       : "copying the existing rows of a table, while the stream runs",
+               MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+               MR_LOG_INT("parts", request->part_count),
                MR_LOG_INT("rows_estimated", request->rows_estimated));
         pthread_mutex_lock(&requests->lock);
         request->begun_ns = mr_monotonic_ns();
@@ -284,6 +344,16 @@ void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_
         request->told_ns = request->begun_ns;
     }
     mr_chunk_request_set(requests, request, MR_REQUEST_COPIED);
+}
+
+/* The part that is next. Parts come by their OIDs; a table by itself may be another one of that name by now. */
+static uint32_t part_of(const struct mr_chunk_request *request)
+{
+    uint32_t part = 0;
+    while (part < request->part_count && request->parts[part].oid < request->safe.oid) {
+        part++;
+    }
+    return request->part_count == 1 ? 0 : part;
 }
 
 void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
@@ -298,8 +368,11 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     request->part_count = count;
     pthread_mutex_lock(&requests->lock);
     request->rows_estimated = rows;
+    request->part = part_of(request);
     pthread_mutex_unlock(&requests->lock);
-    mr_chunk_request_set(requests, request, MR_REQUEST_WAITING);
+    request->end_sequence = 0;
+    mr_chunk_request_set(requests, request,
+                         request->part < count ? MR_REQUEST_WAITING : MR_REQUEST_SETTLED);
 }
 
 void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
@@ -345,15 +418,192 @@ void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk
     pthread_mutex_unlock(&requests->lock);
 }
 
+uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
+                               const struct mr_chunk_request *request,
+                               const struct mr_asked_place *place, uint64_t sequence)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_note *note = requests->notes;
+    while (note != NULL && note->next != NULL) {
+        note = note->next;
+    }
+    /* No batch has carried its step: the one at hand will carry this one instead. */
+    bool is_same = note != NULL && note->sequence == sequence && note->request == request->id;
+    if (is_same) {
+        mr_asked_place_done(&note->place);
+    } else {
+        note = MR_NEW(struct mr_chunk_note);
+        *requests->last_note = note;
+        requests->last_note = &note->next;
+    }
+    note->request = request->id;
+    note->sequence = sequence;
+    note->place = mr_asked_place_copy(place);
+    note->place.rows = request->rows;
+    note->place.passed_over = request->passed_over;
+    note->step = atomic_fetch_add(&requests->step, 1) + 1;
+    uint64_t step = note->step;
+    pthread_mutex_unlock(&requests->lock);
+    return step;
+}
+
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
 {
     pthread_mutex_lock(&requests->lock);
+    while (requests->notes != NULL) {
+        forget_note(requests);
+    }
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        if (one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED) {
-            one->state = MR_REQUEST_WAITING;
-            one->part = 0;
-            one->rows = one->passed_over = 0;
+        one->end_sequence = 0;
+        if ((one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED ||
+             one->state == MR_REQUEST_WAITING) &&
+            !one->safe.settled) {
+            one->state = MR_REQUEST_CHECKED;
+            one->rows = one->safe.rows;
+            one->passed_over = one->safe.passed_over;
         }
     }
     pthread_mutex_unlock(&requests->lock);
+}
+
+/* ---- sink thread ---- */
+
+void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
+{
+    pthread_mutex_lock(&requests->lock);
+    while (requests->notes != NULL && requests->notes->step <= step) {
+        struct mr_chunk_request *request = find(requests, requests->notes->request);
+        if (request != NULL) {
+            struct mr_asked_place former = request->safe;
+            request->safe = requests->notes->place;
+            requests->notes->place = former;
+        }
+        forget_note(requests);
+    }
+    requests->safe_step = step > requests->safe_step ? step : requests->safe_step;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                       uint64_t step, struct mr_asked_stored *state)
+{
+    const struct mr_asked_place *place = &request->safe;
+    for (const struct mr_chunk_note *note = requests->notes; note != NULL && note->step <= step;
+         note = note->next) {
+        place = note->request == request->id ? &note->place : place;
+    }
+    request->told = true;
+    if (place->settled) {
+        return;
+    }
+    state->tables[state->count++] = (struct mr_asked_table){
+        .id = request->id,
+        .schema = MR_STRDUP(request->schema),
+        .table = MR_STRDUP(request->table),
+        .where = text_of(request->where),
+        .key = text_of(request->key),
+        .place = mr_asked_place_copy(place),
+    };
+}
+
+struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
+{
+    struct mr_asked_stored *state = NULL;
+    pthread_mutex_lock(&requests->lock);
+    bool paused = atomic_load(&requests->paused);
+    if (requests->last_id > 0 || paused) {
+        state = MR_NEW(struct mr_asked_stored);
+        *state = (struct mr_asked_stored){
+            .step = step > requests->safe_step ? step : requests->safe_step,
+            .last_id = requests->last_id,
+            .paused = paused,
+            .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
+        };
+        for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+            if (is_open(one)) {
+                tell_table(requests, one, step, state);
+            }
+        }
+        requests->told_id = requests->last_id;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return state;
+}
+
+static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stored,
+                                              const struct mr_chunk_request *request)
+{
+    for (uint32_t i = 0; i < stored->count; i++) {
+        const struct mr_asked_table *one = &stored->tables[i];
+        if (one->id == request->id && is_named(request, one->schema, one->table)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* What was stored without one that the sink has been told of was stored when that was at its end. */
+static void adopt_ours(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                       const struct mr_asked_stored *stored)
+{
+    const struct mr_asked_table *known = request->told ? stored_of(stored, request) : NULL;
+    if (known != NULL) {
+        mr_asked_place_done(&request->safe);
+        request->safe = mr_asked_place_copy(&known->place);
+        request->rows = known->place.rows;
+        request->passed_over = known->place.passed_over;
+    } else if (!request->told && request->id <= stored->last_id) {
+        request->id = ++requests->last_id;
+    } else if (request->id <= stored->last_id) {
+        request->safe.settled = true;
+        request->state = MR_REQUEST_SETTLED;
+    }
+}
+
+static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_asked_table *table)
+{
+    struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
+    *request = (struct mr_chunk_request){
+        .id = table->id,
+        .where = text_of(table->where),
+        .key = text_of(table->key),
+        .safe = mr_asked_place_copy(&table->place),
+        .rows = table->place.rows,
+        .passed_over = table->place.passed_over,
+        .told = true,
+    };
+    snprintf(request->schema, sizeof(request->schema), "%s", table->schema);
+    snprintf(request->table, sizeof(request->table), "%s", table->table);
+    append(requests, request);
+}
+
+uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                                 const struct mr_asked_stored *stored)
+{
+    pthread_mutex_lock(&requests->lock);
+    if (stored != NULL && stored->step > requests->safe_step) {
+        uint64_t ours = requests->told_id;
+        uint64_t step = atomic_load(&requests->step);
+        if (step < stored->step) {
+            atomic_store(&requests->step, stored->step);
+            atomic_store(&requests->paused, stored->paused);
+        }
+        if (requests->last_id < stored->last_id) {
+            requests->last_id = stored->last_id;
+        }
+        for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+            if (is_open(one)) {
+                adopt_ours(requests, one, stored);
+            }
+        }
+        for (uint32_t i = 0; i < stored->count; i++) {
+            if (stored->tables[i].id > ours && find(requests, stored->tables[i].id) == NULL) {
+                adopt_theirs(requests, &stored->tables[i]);
+            }
+        }
+        requests->safe_step = stored->step;
+    }
+    uint64_t safe_step = requests->safe_step;
+    pthread_mutex_unlock(&requests->lock);
+    return safe_step;
 }

@@ -1,10 +1,15 @@
 /* Who asked for which tables' existing rows, and how far each is. Anybody asks and looks; the source thread does what is asked for
- * (chunks.h). Inside pipeline/ only. */
+ * (chunks.h). Inside pipeline/ only.
+ *
+ * Where the sink stores positions, it stores this, too. Each change of it is a step, of which each batch of the stream's lane
+ * carries the last (mr_copied.pieces): what a step says is safe once the batches up to that one are. Until then the request's
+ * `safe` place is an older one, and what is to become of it waits as a note. */
 #ifndef MR_PIPELINE_CHUNK_REQUESTS_H
 #define MR_PIPELINE_CHUNK_REQUESTS_H
 
 #include <pthread.h>
 
+#include "event/asked_stored.h"
 #include "pipeline/pipeline.h"
 
 struct mr_chunk_request {
@@ -12,10 +17,12 @@ struct mr_chunk_request {
     uint64_t id;
     char schema[MR_IDENTIFIER_MAX + 1];
     char table[MR_IDENTIFIER_MAX + 1];
-    char *where;
+    char *where, *key; /* NULL: all rows; by the key of events */
     enum mr_copy_request_state state;
     bool stops; /* somebody wants its end */
     uint64_t rows, passed_over, chunks, repeated, rows_estimated;
+    struct mr_asked_place safe; /* where it begins, or goes on after a loss */
+    bool told;                  /* the sink may have stored it */
     int64_t begun_ns, ended_ns;
     char error[sizeof(((struct mr_copy_request *)0)->error)];
     /* Source thread. */
@@ -32,12 +39,17 @@ struct mr_chunk_requests {
     _Atomic bool paused;
     _Atomic uint32_t open; /* that are not at their ends */
     int wake_fd;           /* the source thread's */
+    bool stores;           /* the sink does */
+    _Atomic uint64_t step;
+    uint64_t safe_step;
+    uint64_t told_id; /* the last one of ours that the sink may have stored */
+    struct mr_chunk_note *notes, **last_note; /* by their steps */
 
     /* Written by the source thread: of all requests. */
     mr_counter rows, passed_over, chunks, repeated;
 };
 
-void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd);
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores);
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 
 /* ---- any thread; as mr_pipeline_copy_… ---- */
@@ -81,7 +93,27 @@ void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_r
 void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
 void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
 
-/* What was not at its end begins anew. */
+/* A place that the request has come to with what is in the lane's batch at hand, behind the one of that sequence. The next
+ * batches are to carry the step that is returned. */
+uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
+                               const struct mr_chunk_request *request,
+                               const struct mr_asked_place *place, uint64_t sequence);
+
+/* What was on its way is lost: what is not at its end goes on where it is safe. */
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
+
+/* ---- sink thread ---- */
+
+/* All batches up to one that carries the step are with the sink. */
+void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
+
+/* How far it is where all up to that step is with the sink, or will be together with what is stored; the caller's. NULL: nobody
+ * has asked for anything yet. */
+struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
+
+/* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the process or another instance
+ * has stored it, counts. Returns the step that is safe. While nothing is copied. */
+uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                                 const struct mr_asked_stored *stored);
 
 #endif

@@ -40,7 +40,10 @@ static mr_status send_row(struct mr_chunks *chunks, struct mr_intake *intake,
         .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->at)},
     };
     struct mr_item item = {.change = &change};
-    MR_TRY(mr_lane_append(intake->lane, &item, ret_error));
+    chunks->appends = true;
+    mr_status status = mr_lane_append(intake->lane, &item, ret_error);
+    chunks->appends = false;
+    MR_TRY(status);
     intake->handler.hold = intake->lane->hold;
     chunks->ordinal++;
     intake->appended = change.position;
@@ -59,7 +62,7 @@ static void end_chunk(struct mr_chunks *chunks)
 {
     struct mr_chunk_request *request = chunks->current;
     bool is_last = chunks->thread.chunk.is_last;
-    mr_chunks_keep_place(chunks);
+    mr_chunks_keep_place(chunks, chunks->at);
     mr_chunks_close_window(chunks);
     mr_chunk_request_chunk(chunks->requests, request);
     if (!is_last) {
@@ -72,6 +75,8 @@ static void end_chunk(struct mr_chunks *chunks)
         mr_chunks_begin(chunks, request);
         return;
     }
+    chunks->place.settled = true;
+    mr_chunks_note_place(chunks);
     const struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
     request->end_sequence = lane->sequence + mr_lane_has_records(lane);
     mr_chunks_leave(chunks);
@@ -93,8 +98,7 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake
     mr_encoder_set_clock(intake->lane->encoder, wall_ns);
     uint32_t most =
         chunk->rows == 0 ? 0 : (uint32_t)(SLICE_BYTES / (chunk->len / chunk->rows + 1)) + 1;
-    uint64_t sent = 0;
-    uint64_t passed_over = 0;
+    uint32_t sent = 0;
     struct mr_error error = {0};
     mr_status status = MR_OK;
     for (; status == MR_OK && chunks->at < chunk->rows && sent < most;
@@ -102,12 +106,14 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake
         if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {
             status = send_row(chunks, intake, &error);
             sent += status == MR_OK;
+            chunks->sent += status == MR_OK;
         } else {
-            passed_over++;
+            chunks->passed_over++;
         }
     }
     chunks->since_ns = now_ns;
-    mr_chunk_request_rows(chunks->requests, chunks->current, sent, passed_over);
+    mr_chunk_request_rows(chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
+    chunks->sent = chunks->passed_over = 0;
     if (status != MR_OK && status != MR_FULL) {
         mr_chunk_request_fail(chunks->requests, chunks->current, &error);
         mr_chunks_leave(chunks);

@@ -33,7 +33,7 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
     const struct mr_source_ops *ops = thread->source->ops;
     switch (job->kind) {
     case MR_CHUNK_JOB_FIND:
-        return ops->chunks_find(thread->reader, job->schema, job->name, &job->tables,
+        return ops->chunks_find(thread->reader, job->schema, job->name, job->key, &job->tables,
                                 &job->table_count, &job->error);
     case MR_CHUNK_JOB_NUMBER:
         return ops->chunks_number(thread->reader, &job->xid, &job->error);

@@ -17,10 +17,10 @@ enum mr_chunk_job_state { MR_CHUNK_JOB_IDLE, MR_CHUNK_JOB_ASKED, MR_CHUNK_JOB_DO
 
 struct mr_chunk_job {
     enum mr_chunk_job_kind kind;
-    uint64_t request;              /* the asker's own */
-    const char *schema, *name;     /* FIND */
-    struct mr_chunk_wish wish;     /* READ */
-    struct mr_chunk_table *tables; /* FIND: the asker's to free */
+    uint64_t request;                /* the asker's own */
+    const char *schema, *name, *key; /* FIND */
+    struct mr_chunk_wish wish;       /* READ */
+    struct mr_chunk_table *tables;   /* FIND: the asker's to free */
     uint32_t table_count;
     uint32_t xid; /* NUMBER */
     int64_t ns;   /* how long it took */

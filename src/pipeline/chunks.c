@@ -14,6 +14,7 @@ enum {
     BYTES_MIN = 64 * 1024, /* of a chunk: a part of the memory for large changes */
     BYTES_MAX = 1024 * 1024,
     MEMORY_PART = 16,
+    KEY_MAX = 16 * 1024, /* a longer one is not stored: the place before counts */
 };
 #define YIELD_NS (INT64_C(5) * 1000000)
 
@@ -28,16 +29,6 @@ struct mr_chunks *mr_chunks_new(struct mr_pipeline *pipeline)
     return chunks;
 }
 
-static void forget_after(struct mr_chunks *chunks)
-{
-    for (uint32_t i = 0; i < chunks->after_count; i++) {
-        free(chunks->after[i]);
-    }
-    free(chunks->after);
-    chunks->after = NULL;
-    chunks->after_count = 0;
-}
-
 void mr_chunks_free(struct mr_chunks *chunks)
 {
     if (chunks == NULL) {
@@ -45,7 +36,7 @@ void mr_chunks_free(struct mr_chunks *chunks)
     }
     mr_chunk_thread_done(&chunks->thread);
     mr_chunk_window_free(chunks->window);
-    forget_after(chunks);
+    mr_asked_place_done(&chunks->place);
     mr_text_done(&chunks->key);
     free(chunks);
 }
@@ -96,7 +87,7 @@ static void begin_window(struct mr_chunks *chunks)
 void mr_chunks_leave(struct mr_chunks *chunks)
 {
     mr_chunks_forget_relation(chunks);
-    forget_after(chunks);
+    mr_asked_place_done(&chunks->place);
     mr_chunk_window_free(chunks->window);
     chunks->window = NULL;
     chunks->streamed = NULL;
@@ -110,6 +101,10 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 {
     chunks->current = request;
     chunks->rows_max = ROWS_FIRST;
+    if (request->safe.oid == mr_chunks_table(chunks)->oid) {
+        chunks->place = mr_asked_place_copy(&request->safe);
+    }
+    chunks->place.oid = mr_chunks_table(chunks)->oid;
     chunks->attempt = 0;
     begin_window(chunks);
     mr_chunk_request_begin(chunks->requests, request);
@@ -120,22 +115,50 @@ const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
     return &chunks->current->parts[chunks->current->part];
 }
 
-/* The chunk's rows before `chunks->at` are dealt with. */
-void mr_chunks_keep_place(struct mr_chunks *chunks)
+void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    if (chunks->at == 0) {
+    mr_chunk_request_rows(chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
+    chunks->sent = chunks->passed_over = 0;
+    if (rows == 0) {
         return;
     }
-    const struct mr_datum *row = mr_chunk_row(chunk, chunks->at - 1);
-    forget_after(chunks);
-    chunks->after_count = chunk->relation->key_count;
-    chunks->after = MR_NEW_ARRAY(char *, chunks->after_count);
-    for (uint32_t i = 0; i < chunks->after_count; i++) {
+    const struct mr_datum *row = mr_chunk_row(chunk, rows - 1);
+    mr_asked_place_done(&chunks->place);
+    struct mr_asked_place *place = &chunks->place;
+    place->oid = mr_chunks_table(chunks)->oid;
+    place->form = chunk->form;
+    place->after_count = chunk->key_count;
+    place->after = MR_NEW_ARRAY(char *, place->after_count);
+    for (uint32_t i = 0; i < place->after_count; i++) {
         const struct mr_datum *value = &row[chunk->key[i]];
-        chunks->after[i] = MR_ALLOC(value->len + 1);
-        memcpy(chunks->after[i], value->data, value->len);
-        chunks->after[i][value->len] = '\0';
+        place->after[i] = MR_ALLOC(value->len + 1);
+        memcpy(place->after[i], value->data, value->len);
+        place->after[i][value->len] = '\0';
+    }
+    mr_chunks_note_place(chunks);
+}
+
+/* What was asked or done so far. */
+static void follow_step(const struct mr_chunks *chunks)
+{
+    struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
+    if (chunks->requests->stores) {
+        lane->coming.pieces = atomic_load_explicit(&chunks->requests->step, memory_order_relaxed);
+        lane->copied = lane->coming;
+    }
+}
+
+void mr_chunks_note_place(struct mr_chunks *chunks)
+{
+    size_t key_bytes = 0;
+    for (uint32_t i = 0; i < chunks->place.after_count; i++) {
+        key_bytes += strlen(chunks->place.after[i]);
+    }
+    if (chunks->requests->stores && (key_bytes <= KEY_MAX || chunks->place.settled)) {
+        uint64_t sequence = chunks->pipeline->lanes[MR_LANE_STREAM].sequence;
+        mr_chunk_request_note(chunks->requests, chunks->current, &chunks->place, sequence);
+        follow_step(chunks);
     }
 }
 
@@ -157,8 +180,12 @@ void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
 
 bool mr_chunks_wanted(const struct mr_chunks *chunks)
 {
+    const struct mr_chunk_requests *requests = chunks->requests;
+    uint64_t step = chunks->pipeline->lanes[MR_LANE_STREAM].copied.pieces;
     return chunks->watches ||
-           MR_UNLIKELY(atomic_load_explicit(&chunks->requests->open, memory_order_relaxed) > 0);
+           MR_UNLIKELY(atomic_load_explicit(&requests->open, memory_order_relaxed) > 0) ||
+           (requests->stores &&
+            atomic_load_explicit(&requests->step, memory_order_relaxed) != step);
 }
 
 /* Those that somebody wants to end, and those whose last row is safe. */
@@ -201,6 +228,7 @@ static void set_watch(struct mr_chunks *chunks, struct mr_intake *intake, bool w
 mr_status mr_chunks_step(struct mr_intake *intake)
 {
     struct mr_chunks *chunks = intake->pipeline->chunks;
+    follow_step(chunks);
     set_watch(chunks, intake, atomic_load(&chunks->requests->open) > 0);
     if (!chunks->watches) {
         return MR_OK;
@@ -221,7 +249,7 @@ mr_status mr_chunks_step(struct mr_intake *intake)
     }
     if (chunks->phase == MR_CHUNKS_WAITS || chunks->phase == MR_CHUNKS_SENDS) {
         if (mr_chunk_window_is_void(chunks->window)) {
-            mr_chunks_keep_place(chunks);
+            mr_chunks_keep_place(chunks, chunks->at);
             mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
         } else if (chunks->phase == MR_CHUNKS_WAITS &&
                    mr_chunk_window_is_due(chunks->window, intake->marked)) {
@@ -246,6 +274,14 @@ int64_t mr_chunks_due_in(const struct mr_chunks *chunks, int64_t now_ns)
     return MR_CHUNKS_QUIET_NS;
 }
 
+void mr_chunks_hand_over(struct mr_chunks *chunks)
+{
+    if (chunks->phase == MR_CHUNKS_SENDS) {
+        bool has_row = chunks->appends && chunks->pipeline->lanes[MR_LANE_STREAM].has_item;
+        mr_chunks_keep_place(chunks, chunks->at + has_row);
+    }
+}
+
 void mr_chunks_interrupt(struct mr_chunks *chunks)
 {
     chunks->changed = false;
@@ -253,7 +289,7 @@ void mr_chunks_interrupt(struct mr_chunks *chunks)
         return;
     }
     if (chunks->phase == MR_CHUNKS_SENDS) {
-        mr_chunks_keep_place(chunks);
+        mr_chunks_keep_place(chunks, chunks->at);
     }
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;

@@ -31,6 +31,9 @@ void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, 
 void mr_chunks_commit(struct mr_chunks *chunks, const struct mr_transaction *transaction);
 void mr_chunks_relation_end(struct mr_chunks *chunks, const struct mr_relation *relation);
 
+/* The stream's batch at hand is about to be handed over: it tells how far the rows in it are. */
+void mr_chunks_hand_over(struct mr_chunks *chunks);
+
 /* The connection has ended: the chunk at hand is read anew behind it. */
 void mr_chunks_interrupt(struct mr_chunks *chunks);
 

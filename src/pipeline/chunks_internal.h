@@ -46,13 +46,14 @@ struct mr_chunks {
     const struct mr_relation
         *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
     bool changed;  /* the running transaction has changed the table */
-    char **after;  /* the key behind which the next chunk begins; NULL: none yet */
-    uint32_t after_count;
+    struct mr_asked_place place; /* behind which the next chunk begins */
     uint32_t rows_max;
     size_t bytes_max;
-    uint32_t at;      /* the row of the chunk that is next */
-    int64_t due_ns;   /* of what is to be tried again */
-    int64_t since_ns; /* the phase began, or the last slice went out */
+    uint32_t at;                /* the row of the chunk that is next */
+    bool appends;               /* it is being appended */
+    uint64_t sent, passed_over; /* rows since the request's were counted */
+    int64_t due_ns;             /* of what is to be tried again */
+    int64_t since_ns;           /* the phase began, or the last slice went out */
     uint32_t attempt;
     struct mr_text key;                /* scratch */
     struct mr_transaction transaction; /* that copied rows seem to be of */
@@ -70,8 +71,11 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 void mr_chunks_leave(struct mr_chunks *chunks);
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
 
-/* The chunk's rows before `at` are dealt with. */
-void mr_chunks_keep_place(struct mr_chunks *chunks);
+/* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is behind them. */
+void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows);
+
+/* The next batches carry what is known of the place. */
+void mr_chunks_note_place(struct mr_chunks *chunks);
 
 /* The next chunk is read. */
 void mr_chunks_read_next(struct mr_chunks *chunks);

@@ -44,6 +44,8 @@ struct delivery {
     int64_t stored_ns; /* when the sink was asked to store last */
     uint64_t copied;   /* how often a lane that copies has come further, */
     uint64_t copied_stored;  /* and up to then it is stored */
+    uint64_t step;           /* of copies beside the stream: acknowledged, */
+    uint64_t sent_step;      /* and sent */
     mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
 
@@ -146,6 +148,18 @@ static void publish_copied(struct delivery *delivery, struct mr_lane *lane)
     atomic_store(&lane->published, lane->ack.oldest - 1);
 }
 
+/* Of copies beside the stream more is with the sink. */
+static void follow_step(struct delivery *delivery)
+{
+    const struct mr_lane *lane = delivery->stream;
+    uint64_t step = lane->copied_with[(lane->ack.oldest - 1) % lane->ack.capacity].pieces;
+    if (MR_UNLIKELY(step != delivery->step)) {
+        delivery->step = step;
+        delivery->copied++;
+        mr_chunk_requests_safe(&delivery->pipeline->copy_requests, step);
+    }
+}
+
 /* All of a batch is safe. */
 static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
 {
@@ -153,6 +167,9 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     struct mr_lane *lane = &pipeline->lanes[mark->lane];
     atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
+    if (moved && lane == delivery->stream) {
+        follow_step(delivery);
+    }
     if (moved && lane != delivery->stream) {
         publish_copied(delivery, lane);
     } else if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
@@ -260,10 +277,9 @@ static struct mr_copy_stored *copy_state(struct delivery *delivery, mr_lsn end_l
     pthread_mutex_lock(&pipeline->copy_plan_lock);
     struct mr_copy_plan *plan = pipeline->copy_plan;
     if (plan != NULL && plan->session == delivery->session && end_lsn < plan->state.lsn) {
-        for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-            const struct mr_lane *lane = &pipeline->lanes[i];
-            note_copied(pipeline, lane,
-                        is_transactional(delivery) ? lane->ack.next - 1 : lane->ack.oldest - 1);
+        for (uint32_t i = MR_LANE_STREAM + 1;
+             is_transactional(delivery) && i < pipeline->lane_count; i++) {
+            note_copied(pipeline, &pipeline->lanes[i], pipeline->lanes[i].ack.next - 1);
         }
         state = mr_copy_plan_state(plan, mr_pipeline_copied(pipeline) -
                                              atomic_load(&pipeline->copy.rows_before));
@@ -281,9 +297,12 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
     state.identity = pipeline->identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
     state.copy = copy_state(delivery, end_lsn);
+    state.asked =
+        mr_chunk_requests_state(&pipeline->copy_requests,
+                                is_transactional(delivery) ? delivery->sent_step : delivery->step);
     delivery->stored_ns = mr_monotonic_ns();
     mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
-    mr_copy_stored_free(state.copy);
+    mr_checkpoint_done(&state);
     if (status == MR_OK) {
         delivery->copied_stored = delivery->copied;
     }
@@ -356,7 +375,11 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
-    mr_copy_stored_free(pipeline->stored.copy);
+    delivery->step = mr_chunk_requests_adopt(&pipeline->copy_requests, state.asked);
+    delivery->sent_step = delivery->step;
+    mr_checkpoint_done(&pipeline->stored);
+    mr_asked_stored_free(state.asked);
+    state.asked = NULL;
     pipeline->stored = state;
     pipeline->stored_found = found;
     step(delivery, MR_HANDSHAKE_LOADED);
@@ -370,6 +393,9 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     bool is_stream = batch->lane == MR_LANE_STREAM;
     if (batch->confirm_lsn != 0) {
         delivery->sent_lsn = batch->confirm_lsn;
+    }
+    if (is_stream) {
+        delivery->sent_step = batch->copied.pieces;
     }
     if (is_stream && batch->record_count > 0) {
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;

@@ -32,9 +32,16 @@ void mr_intake_carry(struct mr_intake *intake)
     }
 }
 
+/* What is said of copies beside the stream goes with a position, and there is one. */
+static bool owes_step(const struct mr_intake *intake)
+{
+    return intake->marked != 0 && mr_lane_owes_pieces(intake->lane);
+}
+
 bool mr_intake_position_waits(const struct mr_intake *intake)
 {
-    return intake->marked > intake->carried && !mr_intake_has_records(intake);
+    return (intake->marked > intake->carried || owes_step(intake)) &&
+           !mr_intake_has_records(intake);
 }
 
 /* The end of a transaction whose rows are out already is due with the next status update: without it they would come
@@ -49,7 +56,8 @@ int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns
         return 0;
     }
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
-    return intake->position_ns + (intake->ends_rows ? status_ns : POSITION_NS) - now_ns;
+    bool is_soon = intake->ends_rows || owes_step(intake);
+    return intake->position_ns + (is_soon ? status_ns : POSITION_NS) - now_ns;
 }
 
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
@@ -61,11 +69,11 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     if (lane->filling == NULL) {
         lane->filling = mr_pool_acquire(&intake->pipeline->pool);
     }
-    bool ends_rows = intake->ends_rows;
+    bool is_needed = intake->ends_rows || owes_step(intake);
     mr_intake_carry(intake);
     intake->position_ns = now_ns;
     mr_lane_hand_over(lane);
-    if (ends_rows) {
+    if (is_needed) {
         lane->needed = lane->sequence;
     }
 }

@@ -226,8 +226,15 @@ static mr_status on_commit_watched(void *context, const struct mr_transaction *t
     return MR_OK;
 }
 
+static void on_hand_over_watched(void *context)
+{
+    const struct mr_intake *intake = context;
+    mr_chunks_hand_over(intake->pipeline->chunks);
+}
+
 void mr_intake_watch(struct mr_intake *intake, bool watches)
 {
+    intake->lane->on_hand_over = watches ? on_hand_over_watched : NULL;
     intake->handler.change = watches ? on_change_watched : on_change;
     intake->handler.begin = watches ? on_begin_watched : on_begin;
     intake->handler.commit = watches ? on_commit_watched : on_commit;

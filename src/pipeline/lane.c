@@ -41,6 +41,7 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
     lane->session = session;
     lane->sequence = 0;
     lane->needed = 0;
+    lane->pieces_handed = 0;
     lane->handed_over = (struct mr_position){0};
     atomic_store_explicit(&lane->handed, 0, memory_order_relaxed);
     lane->oversizer.refused = lane->pipeline->refused;
@@ -114,12 +115,17 @@ void mr_lane_hand_over(struct mr_lane *lane)
     bool copies = lane->index != MR_LANE_STREAM;
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
-    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || copies);
+    if (MR_UNLIKELY(lane->on_hand_over != NULL)) {
+        lane->on_hand_over(lane->context);
+    }
+    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || copies ||
+              mr_lane_owes_pieces(lane));
     lane->filling = NULL;
     mr_counter_add(&lane->records, batch->record_count);
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
     batch->copied = lane->copied;
+    lane->pieces_handed = lane->copied.pieces;
     batch->sequence = ++lane->sequence;
     if (batch->record_count > 0) {
         lane->needed = lane->sequence; /* others carry a position alone */
@@ -213,7 +219,9 @@ static void hand_over_large(struct mr_lane *lane)
 {
     struct mr_pool *pool = &lane->pipeline->pool;
     if (mr_batch_is_large(pool, lane->filling)) {
+        lane->has_item = true;
         mr_lane_hand_over(lane);
+        lane->has_item = false;
         lane->wanted = 0;
         lane->hold = !mr_pool_admits(pool, NULL, 0);
     }

@@ -35,12 +35,15 @@ struct mr_lane {
     uint64_t needed;                 /* of the last whose loss makes rows come twice */
     struct mr_copied copied;         /* by the records appended so far, where it copies, */
     struct mr_copied coming;         /* and with the one that is being appended */
+    uint64_t pieces_handed;          /* that the batch handed over last tells of */
     struct mr_position handed_over;  /* of the last record handed over */
     int64_t round_ns, round_wall_ns; /* when what is appended was received */
     pthread_t thread;                /* the only one that calls */
-    /* The batch at hand has got its first record. NULL: nobody wants to know. */
+    /* The batch at hand has got its first record / is about to be handed over. NULL: nobody wants to know. */
     void (*on_first)(void *context);
+    void (*on_hand_over)(void *context);
     void *context;
+    bool has_item; /* what is being appended is in the batch at hand */
     int wake; /* eventfd of a lane that copies: written, while it `waits`, for each batch that comes home */
 
     /* ---- written by its thread, read by whoever looks ---- */
@@ -83,6 +86,12 @@ void mr_lane_give_up(struct mr_lane *lane);
 
 /* Whether what was held back may go on. */
 bool mr_lane_may_go_on(const struct mr_lane *lane);
+
+/* A batch is to tell of pieces that none has told of. */
+static inline bool mr_lane_owes_pieces(const struct mr_lane *lane)
+{
+    return lane->copied.pieces != lane->pieces_handed;
+}
 
 static inline bool mr_lane_has_records(const struct mr_lane *lane)
 {

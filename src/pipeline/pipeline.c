@@ -98,7 +98,8 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);
-    mr_chunk_requests_init(&pipeline->copy_requests, pipeline->source_wake);
+    mr_chunk_requests_init(&pipeline->copy_requests, pipeline->source_wake,
+                           sink->storage != MR_STORES_NOTHING);
     bool has_chunks = source->ops != NULL && source->ops->chunks_new != NULL;
     pipeline->chunks = has_chunks ? mr_chunks_new(pipeline) : NULL;
     return pipeline;

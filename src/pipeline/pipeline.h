@@ -137,6 +137,8 @@ struct mr_copy_table_stats {
 struct mr_copy_wish {
     const char *schema, *table;
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
+    const char
+        *key; /* columns to read by, as PostgreSQL writes a list of names; NULL: those of events */
 };
 
 enum mr_copy_request_state {

@@ -9,12 +9,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "event/lsn.h"
+#include "sink/kafka_asked.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_topics.h"
 
 enum {
     STATE_VERSION = 1,
-    COPY_VERSION = 2, /* rows are being copied: who does not know that must not go on from it */
+    COPY_VERSION = 2,  /* rows are being copied: who does not know that must not go on from it */
+    ASKED_VERSION = 3, /* the same of tables that are copied while the stream runs */
     ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
@@ -28,12 +30,19 @@ enum {
 
 /* ---- the record ---- */
 
+/* What nobody has to know does not keep an older version from going on. */
+static int version_of(const struct mr_checkpoint *state)
+{
+    bool is_asked = state->asked != NULL && (state->asked->count > 0 || state->asked->paused);
+    return is_asked ? ASKED_VERSION : state->copy != NULL ? COPY_VERSION : STATE_VERSION;
+}
+
 char *mr_state_format(const struct mr_checkpoint *state)
 {
     cJSON *json = cJSON_CreateObject();
     char lsn[32];
     char position[64];
-    cJSON_AddNumberToObject(json, "version", state->copy == NULL ? STATE_VERSION : COPY_VERSION);
+    cJSON_AddNumberToObject(json, "version", version_of(state));
     cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
     cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
     cJSON_AddStringToObject(json, "slot", state->identity.slot);
@@ -49,6 +58,9 @@ char *mr_state_format(const struct mr_checkpoint *state)
         char *copy = mr_copy_stored_format(state->copy);
         cJSON_AddStringToObject(json, "copy", copy);
         free(copy);
+    }
+    if (state->asked != NULL) {
+        cJSON_AddItemToObject(json, "asked", mr_asked_to_json(state->asked));
     }
     char *text = cJSON_PrintUnformatted(json);
     MR_ASSERT(text != NULL);
@@ -76,11 +88,15 @@ static bool is_timeline(const cJSON *json)
     return cJSON_IsNumber(json) && json->valuedouble >= 0 && json->valuedouble <= UINT32_MAX;
 }
 
-static bool take_copy(const cJSON *json, struct mr_checkpoint *state)
+static bool take_copies(const cJSON *json, int version, struct mr_checkpoint *state)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "copy"));
-    state->copy = text == NULL ? NULL : mr_copy_stored_parse(text);
-    return state->copy != NULL;
+    const cJSON *copy = cJSON_GetObjectItemCaseSensitive(json, "copy");
+    const cJSON *asked = cJSON_GetObjectItemCaseSensitive(json, "asked");
+    state->copy = cJSON_IsString(copy) ? mr_copy_stored_parse(copy->valuestring) : NULL;
+    state->asked = asked == NULL ? NULL : mr_asked_from_json(asked);
+    bool has_copy = copy != NULL || version == COPY_VERSION;
+    bool has_asked = asked != NULL || version == ASKED_VERSION;
+    return (state->copy != NULL || !has_copy) && (state->asked != NULL || !has_asked);
 }
 
 static bool take_state(const cJSON *json, struct mr_checkpoint *state)
@@ -90,7 +106,7 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
     if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||
-        version->valueint > COPY_VERSION || !is_timeline(timeline) ||
+        version->valueint > ASKED_VERSION || !is_timeline(timeline) ||
         !mr_lsn_parse(end, &state->end_lsn, NULL)) {
         return false;
     }
@@ -100,7 +116,7 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
-           (version->valueint == STATE_VERSION || take_copy(json, state));
+           take_copies(json, version->valueint, state);
 }
 
 bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state)
@@ -111,6 +127,8 @@ bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_stat
     cJSON_Delete(json);
     if (good) {
         *ret_state = state;
+    } else {
+        mr_checkpoint_done(&state);
     }
     return good;
 }
@@ -305,10 +323,10 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
         return;
     }
     if (!loader->found || !mr_checkpoint_is_behind(&state, &loader->state)) {
-        mr_copy_stored_free(loader->state.copy);
+        mr_checkpoint_done(&loader->state);
         loader->state = state;
     } else {
-        mr_copy_stored_free(state.copy);
+        mr_checkpoint_done(&state);
     }
     loader->found = true;
 }
@@ -443,7 +461,7 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
     rd_kafka_destroy_flags(loader.consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     *ret_hangs = loader.hangs;
     if (status != MR_OK || loader.unreadable) {
-        mr_copy_stored_free(loader.state.copy);
+        mr_checkpoint_done(&loader.state);
     }
     MR_TRY(status);
     if (loader.unreadable) {

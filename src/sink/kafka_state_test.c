@@ -43,6 +43,68 @@ static void test_state_parse_reads_how_far_a_copy_is(void **state)
     free(text);
 }
 
+/* What is asked for makes another version; where nothing is under way, an older one may go on. Keys are any text. */
+static void test_state_parse_reads_what_is_asked_for(void **state)
+{
+    (void)state;
+    char key[] = "a\"\\\n\x01\xff";
+    char empty[] = "";
+    char s[] = "s";
+    char where[] = "x > 'y'";
+    char *after[] = {key, empty};
+    struct mr_asked_table tables[] = {
+        {.id = 3,
+         .schema = s,
+         .table = s,
+         .where = where,
+         .key = key,
+         .place = {.oid = UINT32_MAX,
+                   .form = UINT64_MAX,
+                   .after = after,
+                   .after_count = 2,
+                   .rows = 8,
+                   .passed_over = 9}},
+        {.id = 4, .schema = s, .table = where},
+    };
+    struct mr_asked_stored asked = {.step = 6, .last_id = 4, .tables = tables, .count = 2};
+    struct mr_checkpoint written = {.identity = {"7", 1, "s", "p"}, .asked = &asked};
+    char *text = mr_state_format(&written);
+    assert_non_null(strstr(text, "\"version\":3"));
+    struct mr_checkpoint read = {0};
+    assert_true(mr_state_parse(text, strlen(text), &read));
+    assert_int_equal(read.asked->step, 6);
+    assert_int_equal(read.asked->last_id, 4);
+    assert_int_equal(read.asked->count, 2);
+    assert_false(read.asked->paused);
+    const struct mr_asked_table *first = &read.asked->tables[0];
+    assert_string_equal(first->where, "x > 'y'");
+    assert_string_equal(first->key, key);
+    assert_int_equal(first->place.oid, UINT32_MAX);
+    assert_true(first->place.form == UINT64_MAX);
+    assert_string_equal(first->place.after[0], after[0]);
+    assert_string_equal(first->place.after[1], "");
+    assert_int_equal(first->place.rows, 8);
+    assert_int_equal(first->place.passed_over, 9);
+    assert_null(read.asked->tables[1].where);
+    assert_null(read.asked->tables[1].place.after);
+    /* Cut anywhere it is nothing, and nothing is left behind. */
+    for (size_t len = 0; len < strlen(text); len++) {
+        struct mr_checkpoint cut;
+        assert_false(mr_state_parse(text, len, &cut));
+    }
+    free(text);
+    mr_checkpoint_done(&read);
+
+    asked.count = 0;
+    text = mr_state_format(&written);
+    assert_non_null(strstr(text, "\"version\":1"));
+    free(text);
+    asked.paused = true;
+    text = mr_state_format(&written);
+    assert_non_null(strstr(text, "\"version\":3"));
+    free(text);
+}
+
 #define HEAD "{\"version\":1,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\","
 
 static void test_state_parse_refuses(void **state)
@@ -65,6 +127,15 @@ static void test_state_parse_refuses(void **state)
         HEAD "\"timeline\":4294967296,\"end_lsn\":\"1/0\"}",
         HEAD "\"timeline\":1e400,\"end_lsn\":\"1/0\"}",
         "{\"version\":3,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
+        "\"end_lsn\":\"1/0\"}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"asked\":{\"step\":1}}",
+        HEAD
+        "\"timeline\":1,\"end_lsn\":\"1/0\",\"asked\":{\"step\":1,\"last_id\":1,\"paused\":false,"
+        "\"tables\":[{\"id\":1,\"schema\":\"s\"}]}}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/"
+             "0\",\"asked\":{\"step\":1e99,\"last_id\":1,\"paused\":false,"
+             "\"tables\":[]}}",
+        "{\"version\":4,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
         "\"end_lsn\":\"1/0\"}",
         "{\"version\":2,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
         "\"end_lsn\":\"1/0\",\"copy\":\"1 2\"}",
@@ -89,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state_parse_reads_what_is_written),
         cmocka_unit_test(test_state_parse_reads_how_far_a_copy_is),
+        cmocka_unit_test(test_state_parse_reads_what_is_asked_for),
         cmocka_unit_test(test_state_parse_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

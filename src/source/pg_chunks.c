@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
 #include "source/pg_captured.h"
@@ -26,9 +27,12 @@ struct mr_chunk_reader {
     char *select; /* up to the condition */
     uint32_t *
         places; /* of the key's columns, in the order of its index: one by another order would sort */
-    char *key;    /* the same, "a", "b" */
-    char *order;  /* what stands behind ORDER BY */
-    char *behind; /* the operator that says so of keys */
+    uint32_t place_count;
+    uint64_t form; /* of key and order */
+    char *by;      /* mr_chunk_wish.key */
+    char *key;     /* the same, "a", "b" */
+    char *order;   /* what stands behind ORDER BY */
+    char *behind;  /* the operator that says so of keys */
     bool has_filter;
 };
 
@@ -55,15 +59,22 @@ void mr_pg_chunks_rest(struct mr_chunk_reader *reader)
     reader->conn = NULL;
 }
 
-static void forget_commands(struct mr_chunk_reader *reader)
+static void forget_order(struct mr_chunk_reader *reader)
 {
-    free(reader->select);
     free(reader->key);
     free(reader->places);
-    reader->places = NULL;
     free(reader->order);
     free(reader->behind);
-    reader->select = reader->key = reader->order = reader->behind = NULL;
+    reader->places = NULL;
+    reader->key = reader->order = reader->behind = NULL;
+}
+
+static void forget_commands(struct mr_chunk_reader *reader)
+{
+    forget_order(reader);
+    free(reader->select);
+    free(reader->by);
+    reader->select = reader->by = NULL;
     reader->oid = 0;
 }
 
@@ -303,21 +314,28 @@ static mr_status find_types(struct mr_chunk_reader *reader, struct description *
 static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
                        const struct mr_pg_result *result)
 {
+    uint32_t count = mr_pg_result_rows(result);
     struct mr_text behind = {0};
     struct mr_text order = {0};
     struct mr_text key = {0};
-    reader->places = MR_NEW_ARRAY(uint32_t, view->key_count);
+    reader->places = MR_NEW_ARRAY(uint32_t, count);
+    reader->place_count = count;
+    reader->form = MR_HASH_BEGIN;
     mr_text_string(&behind, " OPERATOR(");
     mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 1));
     mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 2));
-    for (uint32_t i = 0; i < view->key_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const char *name = mr_pg_result_value(result, i, 0);
+        const char *collation = mr_pg_result_value(result, i, 5);
         uint32_t column = 0;
         while (!mr_slice_equal(view->columns[column].name, mr_slice_of(name))) {
             column++; /* it is one of them: it was asked for by its name */
             MR_ASSERT(column < view->column_count);
         }
         reader->places[i] = column;
+        uint32_t type_oid = view->columns[column].type_oid;
+        reader->form = mr_hash_add(reader->form, &type_oid, sizeof(type_oid));
+        reader->form = mr_hash_add(reader->form, collation, strlen(collation));
         mr_text_string(&key, i == 0 ? "" : ", ");
         mr_sql_add_identifier(&key, name);
         mr_text_string(&order, i == 0 ? "" : ", ");
@@ -329,15 +347,18 @@ static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_
     reader->behind = behind.data;
     reader->order = order.data;
     reader->key = key.data;
+    reader->form = mr_hash_add(reader->form, reader->behind, strlen(reader->behind));
+    reader->form = mr_hash_add(reader->form, reader->order, strlen(reader->order));
 }
 
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
  * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
  * comparison of rows (parse_expr.c, make_row_comparison_op). */
 static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
-                            const struct mr_chunk_table *table, struct mr_error *ret_error)
+                            const struct mr_chunk_table *table, const uint32_t *columns,
+                            uint32_t count, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the order of a key", "sssss", 0, MR_COLUMNS_MAX};
+    static const struct mr_pg_shape shape = {"the order of a key", "ssssss", 0, MR_COLUMNS_MAX};
     const struct mr_relation_view *view = &description->view;
     struct mr_text sql = {0};
     mr_text_format(&sql,
@@ -345,9 +366,9 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
                    " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
                    " AND a.attname = ANY (ARRAY[",
                    table->oid);
-    for (uint32_t i = 0; i < view->key_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct mr_text name = {0};
-        mr_slice of = view->columns[view->key_columns[i]].name;
+        mr_slice of = view->columns[columns[i]].name;
         mr_text_add(&name, of.data, of.len);
         mr_text_string(&sql, i == 0 ? "" : ",");
         mr_sql_add_literal(&sql, name.data);
@@ -355,7 +376,8 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
     }
     mr_text_format(
         &sql,
-        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attname, gn.nspname AS gs, g.oprname "
+        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attname, w.attcollation, gn.nspname "
+        "AS gs, g.oprname "
         "AS g,"
         " ln.nspname AS ls, l.oprname AS l FROM pg_index i CROSS JOIN LATERAL"
         " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
@@ -371,16 +393,22 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         " AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
         " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
         " AND count(DISTINCT (gs, g, ls, l)) = 1 ORDER BY 1 LIMIT 1)"
-        " SELECT attname, gs, g, ls, l FROM places JOIN chosen USING (indexrelid) ORDER BY at",
-        table->oid, view->key_count, view->key_count);
+        " SELECT attname, gs, g, ls, l, attcollation::text FROM places JOIN chosen"
+        " USING (indexrelid) ORDER BY at",
+        table->oid, count, count);
     struct mr_pg_result *result;
     MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    if (mr_pg_result_rows(result) != view->key_count) {
+    if (mr_pg_result_rows(result) != count) {
         mr_pg_result_free(result);
-        return no_key(table,
-                      "its key can hold nulls, or has no unique index of its columns alone that is "
-                      "not deferrable, in the columns' collation",
-                      ret_error);
+        return no_key(
+            table,
+            columns != view->key_columns
+                ? "the columns that it is to be read by can hold nulls, or have no unique "
+                  "index of these columns alone that is not deferrable, in the columns' "
+                  "collation"
+                : "its key can hold nulls, or has no unique index of its columns alone "
+                  "that is not deferrable, in the columns' collation",
+            ret_error);
     }
     take_order(reader, view, result);
     mr_pg_result_free(result);
@@ -408,8 +436,61 @@ static void make_select(struct mr_chunk_reader *reader, const struct description
     reader->select = sql.data;
 }
 
+/* The columns of a list of names, by their places; they are none twice where an index has as many. */
+static mr_status find_named(const struct mr_relation_view *view, const struct mr_chunk_table *table,
+                            const char *names, uint32_t *ret_columns, uint32_t *ret_count,
+                            struct mr_error *ret_error)
+{
+    uint32_t count = 0;
+    for (const char *at = names; count < view->column_count;) {
+        at += strspn(at, " ");
+        size_t len = strcspn(at, ",");
+        const char *next = at[len] == ',' ? at + len + 1 : NULL;
+        while (len > 0 && at[len - 1] == ' ') {
+            len--;
+        }
+        mr_slice name = {.data = (const uint8_t *)at, .len = len};
+        uint32_t column = 0;
+        while (column < view->column_count && !mr_slice_equal(view->columns[column].name, name)) {
+            column++;
+        }
+        if (column == view->column_count) {
+            return mr_fail(ret_error, MR_ERR_CONFIG,
+                           "table %s.%s has no column \"%.*s\" to be read by, or the publication "
+                           "leaves it out",
+                           table->schema, table->table, (int)len, at);
+        }
+        ret_columns[count++] = column;
+        if (next == NULL) {
+            *ret_count = count;
+            return MR_OK;
+        }
+        at = next;
+    }
+    return mr_fail(ret_error, MR_ERR_CONFIG,
+                   "table %s.%s has fewer columns than it is to be read by", table->schema,
+                   table->table);
+}
+
+/* Rows are read by other columns than those of the events' key. The key must be a unique one all the same: it is what tells
+ * which row of a chunk the stream has had. */
+static mr_status find_other_order(struct mr_chunk_reader *reader,
+                                  const struct description *description,
+                                  const struct mr_chunk_table *table, const char *by,
+                                  struct mr_error *ret_error)
+{
+    uint32_t columns[MR_COLUMNS_MAX];
+    uint32_t count;
+    MR_TRY(find_named(&description->view, table, by, columns, &count, ret_error));
+    forget_order(reader);
+    MR_TRY(find_order(reader, description, table, columns, count, ret_error));
+    reader->by = MR_STRDUP(by);
+    return MR_OK;
+}
+
 static mr_status take_description(struct mr_chunk_reader *reader, struct description *description,
-                                  const struct mr_chunk_table *table, struct mr_error *ret_error)
+                                  const struct mr_chunk_table *table, const char *by,
+                                  struct mr_error *ret_error)
 {
     const struct mr_pg_result *parts = description->parts;
     struct mr_relation_view *view = &description->view;
@@ -433,7 +514,8 @@ static mr_status take_description(struct mr_chunk_reader *reader, struct descrip
     }
     MR_TRY(find_key(reader, description, table, ret_error));
     MR_TRY(find_types(reader, description, ret_error));
-    return find_order(reader, description, table, ret_error);
+    MR_TRY(find_order(reader, description, table, view->key_columns, view->key_count, ret_error));
+    return by == NULL ? MR_OK : find_other_order(reader, description, table, by, ret_error);
 }
 
 static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation_view *view)
@@ -457,7 +539,7 @@ static mr_status table_gone(const struct mr_chunk_table *table, struct mr_error 
 
 /* `version` NULL: only to see whether it can be done. */
 static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
-                          const int64_t *version, struct mr_error *ret_error)
+                          const char *by, const int64_t *version, struct mr_error *ret_error)
 {
     struct description *description = MR_NEW(struct description);
     forget_commands(reader);
@@ -469,7 +551,7 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
         status = read_parts(reader, table, &description->parts, ret_error);
     }
     if (status == MR_OK) {
-        status = take_description(reader, description, table, ret_error);
+        status = take_description(reader, description, table, by, ret_error);
     }
     if (status == MR_OK && version != NULL) {
         keep_relation(reader, &description->view);
@@ -518,9 +600,15 @@ static mr_status take_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
     return MR_OK;
 }
 
-static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+static bool is_same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
+    const struct mr_chunk_table *table = wish->table;
     static const struct mr_pg_shape shape = {"a chunk's snapshot", "slnN", 1, 1};
     struct mr_text sql = {0};
     mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY ");
@@ -547,13 +635,13 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     if (!is_there) {
         return table_gone(table, ret_error);
     }
-    return reader->oid == table->oid && reader->version == version
-               ? MR_OK
-               : describe(reader, table, &version, ret_error);
+    bool is_known = reader->oid == table->oid && reader->version == version &&
+                    is_same_text(reader->by, wish->key);
+    return is_known ? MR_OK : describe(reader, table, wish->key, &version, ret_error);
 }
 
 static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
-                      const struct mr_chunk_wish *wish)
+                      const struct mr_chunk_wish *wish, bool is_anew)
 {
     mr_text_string(sql, reader->select);
     const char *joint = reader->has_filter ? " AND " : " WHERE ";
@@ -561,7 +649,7 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
         mr_text_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
         joint = " AND ";
     }
-    if (wish->after != NULL) {
+    if (wish->after != NULL && !is_anew) {
         mr_text_format(sql, "%sROW(%s)%sROW(", joint, reader->key, reader->behind);
         for (uint32_t i = 0; i < wish->after_count; i++) {
             mr_text_string(sql, i == 0 ? "" : ", ");
@@ -641,19 +729,16 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     chunk->rows = 0;
     chunk->len = 0;
     MR_TRY(open_reader(reader, ret_error));
-    MR_TRY(begin_chunk(reader, wish->table, chunk, ret_error));
+    MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
     chunk->relation = reader->relation;
-    uint32_t key_count = reader->relation->key_count;
-    chunk->key = MR_REALLOC(chunk->key, key_count * sizeof(*chunk->key));
-    memcpy(chunk->key, reader->places, key_count * sizeof(*chunk->key));
-    if (wish->after != NULL && wish->after_count != reader->relation->key_count) {
-        return mr_fail(
-            ret_error, MR_ERR_CONFIG,
-            "the key of table %s.%s is another one than when its copy began; ask for it anew",
-            wish->table->schema, wish->table->table);
-    }
+    chunk->key_count = reader->place_count;
+    chunk->key = MR_REALLOC(chunk->key, chunk->key_count * sizeof(*chunk->key));
+    memcpy(chunk->key, reader->places, chunk->key_count * sizeof(*chunk->key));
+    chunk->form = reader->form;
+    chunk->is_anew =
+        wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
     struct mr_text sql = {0};
-    add_chunk(&sql, reader, wish);
+    add_chunk(&sql, reader, wish, chunk->is_anew);
     mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
     mr_text_done(&sql);
     MR_TRY(status);
@@ -671,15 +756,15 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
 }
 
 mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                            struct mr_chunk_table **ret_tables, uint32_t *ret_count,
-                            struct mr_error *ret_error)
+                            const char *key, struct mr_chunk_table **ret_tables,
+                            uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_chunk_table *tables = NULL;
     uint32_t count = 0;
     MR_TRY(close_if(reader, find_tables(reader, schema, table, &tables, &count, ret_error)));
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < count && status == MR_OK; i++) {
-        status = close_if(reader, describe(reader, &tables[i], NULL, ret_error));
+        status = close_if(reader, describe(reader, &tables[i], key, NULL, ret_error));
     }
     if (status != MR_OK) {
         free(tables);

@@ -16,8 +16,8 @@ struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *opti
 void mr_pg_chunks_free(struct mr_chunk_reader *reader);
 
 mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                            struct mr_chunk_table **ret_tables, uint32_t *ret_count,
-                            struct mr_error *ret_error);
+                            const char *key, struct mr_chunk_table **ret_tables,
+                            uint32_t *ret_count, struct mr_error *ret_error);
 mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                               struct mr_error *ret_error);
 mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,

@@ -73,9 +73,12 @@ struct mr_chunk_table {
 
 struct mr_chunk_wish {
     const struct mr_chunk_table *table;
-    const char *where;        /* of rows that are wanted, SQL; NULL: all */
+    const char *where; /* of rows that are wanted, SQL; NULL: all */
+    const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     const char *const *after; /* the key behind which it begins, as texts; NULL: at the first row */
     uint32_t after_count;
+    uint64_t
+        form; /* of the chunk that this key is of: where it is another one now, the table begins anew */
     uint32_t rows_max;
     size_t bytes_max; /* the row that passes it is the last */
 };
@@ -83,8 +86,11 @@ struct mr_chunk_wish {
 /* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
 struct mr_chunk {
     const struct mr_relation
-        *relation;  /* the reader's, until the one behind the next with another one is read */
-    uint32_t *key;  /* its columns, in the order in which rows come */
+        *relation; /* the reader's, until the one behind the next with another one is read */
+    uint32_t *key; /* columns, in the order in which rows come */
+    uint32_t key_count;
+    uint64_t form;  /* tells that order from others */
+    bool is_anew;   /* it begins at the first row, whatever was wished */
     char *snapshot; /* pg_current_snapshot's text, */
     uint32_t xmax;  /* the number in it, lower half, */
     mr_lsn wal_end; /* and where the WAL ended behind it */
@@ -143,11 +149,11 @@ struct mr_source_ops {
 
     /* The reader of chunks; NULL where there is none. It connects when it is asked. Source thread. */
     struct mr_chunk_reader *(*chunks_new)(struct mr_source *source, int stop_fd);
-    /* What is read for a table that somebody names; the caller frees `*ret_tables`. An error names it, the reason and the
+    /* What is read for a table that somebody names, by `key` (NULL: as in mr_chunk_wish), by ascending OIDs; the caller frees `*ret_tables`. An error names it, the reason and the
      * remedy; but for MR_ERR_TRANSIENT and MR_AGAIN (`stop_fd` is readable) it is for good. So is one of chunks_read. */
     mr_status (*chunks_find)(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                             struct mr_chunk_table **ret_tables, uint32_t *ret_count,
-                             struct mr_error *ret_error);
+                             const char *key, struct mr_chunk_table **ret_tables,
+                             uint32_t *ret_count, struct mr_error *ret_error);
     /* A transaction number, of a transaction that has ended. */
     mr_status (*chunks_number)(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                                struct mr_error *ret_error);
