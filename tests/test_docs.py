@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import tomllib
+import xml.etree.ElementTree
 
 import pytest
 
@@ -246,3 +247,15 @@ def test_files_exist(path):
     """Files of this repository that a document names by their path."""
     for name in re.findall(r"(?<![\w./…-])(?:scripts|tests|benchmarks|load|docker|grafana|fuzz|src)/[\w./-]*\w\.\w+", read(path)):
         assert os.path.exists(os.path.join(ROOT, name)), f"{path} names {name}"
+
+
+@pytest.mark.parametrize("path", sorted(glob.glob(os.path.join(ROOT, "docs", "images", "*.svg"))), ids=os.path.basename)
+def test_pictures_are_svg_that_needs_nothing_else(path):
+    """Well-formed, of a size, ids once, and nothing that is fetched from elsewhere."""
+    root = xml.etree.ElementTree.parse(path).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg" and float(root.get("width")) > 0 and float(root.get("height")) > 0
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            assert not name.rsplit("}", 1)[-1] in ("href", "src") or value.startswith("#"), (name, value)
