@@ -397,6 +397,28 @@ static void build_modes(struct mr_config *config)
     }
 }
 
+static void build_transactions(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    struct mr_encode_options *encode = &config->encode;
+    if (values->transaction_metadata == 0) {
+        return;
+    }
+    if (encode->format != MR_FORMAT_DEBEZIUM && encode->format != MR_FORMAT_ROW) {
+        PROBLEM(config, LINE(config, transaction_metadata),
+                "provide_transaction_metadata is of format = \"debezium\" and \"row\" alone; set "
+                "one of them, or take this out");
+    }
+    char *name = mr_config_keep(config, mr_topic_name(values->topic_prefix, values->topic_delimiter,
+                                                      "", values->topic_transaction));
+    const char *fault = mr_topic_fault(name);
+    if (fault != NULL || values->topic_transaction[0] == '\0') {
+        PROBLEM(config, LINE(config, topic_transaction), "topic_transaction: the topic \"%s\" %s",
+                name, fault == NULL ? "needs a last part" : fault);
+    }
+    encode->transaction_topic = name;
+}
+
 static void build_cloud(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
@@ -446,6 +468,7 @@ void mr_config_build_encode(struct mr_config *config)
     }
     config->encode.skip_unchanged = values->skip_unchanged != 0;
     build_modes(config);
+    build_transactions(config);
     mr_config_build_bare(config);
     check_prefix(config);
     if (values->stream_count > 0 && values->tables.count > 0) {

@@ -142,6 +142,12 @@ bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_sl
 
 void mr_scratch_done(struct mr_scratch *scratch);
 
+/* String.hashCode of UTF-8, as java.util.HashMap spreads it; a backslash escapes nothing. */
+uint32_t mr_java_hash(mr_slice text);
+
+/* Of a HashMap that has got so many entries: it begins with 16 and doubles them when it is over three quarters full. */
+uint32_t mr_java_buckets(uint32_t entries);
+
 /* A place in a text that is being read. */
 struct mr_cursor {
     const uint8_t *at;

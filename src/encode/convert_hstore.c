@@ -108,17 +108,22 @@ static uint32_t hash_point(uint32_t hash, const uint8_t *text, size_t len)
     return 31 * hash + (0xDC00 + ((point - 0x10000) & 0x3FF));
 }
 
-static uint32_t hash_key(mr_slice key)
+static uint32_t hash_text(mr_slice key, bool escaped)
 {
     uint32_t hash = 0;
     for (size_t at = 0; at < key.len;) {
-        at += key.data[at] == '\\' && at + 1 < key.len;
+        at += escaped && key.data[at] == '\\' && at + 1 < key.len;
         size_t len = mr_utf8_sequence(key.data + at, key.len - at);
         len = len == 0 ? 1 : len;
         hash = hash_point(hash, key.data + at, len);
         at += len;
     }
     return hash ^ hash >> 16;
+}
+
+uint32_t mr_java_hash(mr_slice text)
+{
+    return hash_text(text, false);
 }
 
 /* A pair of a bucket; pairs of one bucket keep their order. */
@@ -128,8 +133,7 @@ struct entry {
     uint32_t next; /* 1 + its index; 0: none */
 };
 
-/* A HashMap begins with 16 buckets and doubles them when it is over three quarters full. */
-static uint32_t bucket_count(uint32_t entries)
+uint32_t mr_java_buckets(uint32_t entries)
 {
     uint32_t buckets = 16;
     while (entries > buckets / 4 * 3) {
@@ -171,7 +175,7 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
 {
     /* `"a"=>""` is the shortest pair but for the comma behind it. */
     size_t most = text.len / 7 + 1;
-    size_t buckets_max = bucket_count((uint32_t)most);
+    size_t buckets_max = mr_java_buckets((uint32_t)most);
     mr_text_begin(&scratch->number,
                   most * sizeof(struct entry) + 2 * buckets_max * sizeof(uint32_t));
     struct entry *entries = (struct entry *)(void *)scratch->number.data;
@@ -181,9 +185,9 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
     struct pair pair;
     while (next_pair(&cursor, count == 0, &pair, &good)) {
         MR_ASSERT(count < most);
-        entries[count++] = (struct entry){.pair = pair, .hash = hash_key(pair.key)};
+        entries[count++] = (struct entry){.pair = pair, .hash = hash_text(pair.key, true)};
     }
-    uint32_t buckets = bucket_count(count);
+    uint32_t buckets = mr_java_buckets(count);
     uint32_t *heads = (uint32_t *)(void *)(entries + most);
     link_entries(entries, count, heads, heads + buckets, buckets);
     write_in_order(out, entries, heads, buckets);

@@ -118,7 +118,12 @@ static void render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     plan->middle = text_since(&out, begin);
     begin = out.at;
     source_tail(&out, transaction->origin, transaction->origin_lsn);
-    MR_BUFFER_LITERAL(&out, ",\"transaction\":null,\"op\":\"");
+    plan->ends_open = plan->tells_transaction && change->copy_mark == MR_COPY_NONE;
+    if (plan->ends_open) {
+        mr_transaction_head(&out, transaction->xid);
+    } else {
+        MR_BUFFER_LITERAL(&out, ",\"transaction\":null,\"op\":\"");
+    }
     plan->tail = text_since(&out, begin);
     MR_ASSERT(!out.full);
 }
@@ -201,6 +206,19 @@ static void write_cloud_event(struct mr_buffer *out, struct mr_encoder *encoder,
     mr_cloud_end(out, encoder);
 }
 
+/* A changed key makes two events, a delete and a create. */
+__attribute__((cold)) static void end_transaction(struct mr_buffer *out, struct mr_encoder *encoder,
+                                                  struct mr_plan *plan,
+                                                  const struct mr_change *change, enum mr_op op)
+{
+    struct mr_transaction_counts *counts = &encoder->transaction;
+    bool is_second = op == MR_OP_INSERT && change->op == MR_OP_UPDATE &&
+                     (plan->operations & (1u << MR_OP_DELETE)) != 0;
+    mr_transaction_add(counts, &plan->slot, plan->relation->schema, plan->relation->table, 0);
+    mr_transaction_block(out, counts, &plan->slot, change->lsn, is_second);
+    MR_BUFFER_LITERAL(out, ",\"op\":\"");
+}
+
 static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                            const struct mr_change *change, enum mr_op op,
                            const struct mr_tuple *before, const struct mr_tuple *after)
@@ -217,6 +235,9 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
     mr_buffer_slice(out, plan->middle);
     mr_buffer_append(out, lsn_begin, lsn_len);
     mr_buffer_slice(out, plan->tail);
+    if (MR_UNLIKELY(plan->ends_open)) {
+        end_transaction(out, encoder, plan, change, op);
+    }
     mr_buffer_append(out, (const char[]){mr_op_letter(op), '"', ','}, 3);
     mr_buffer_append(out, encoder->clock.data, encoder->clock.len);
 }
@@ -402,7 +423,7 @@ static void write_message(struct mr_buffer *out, const struct mr_encoder *encode
     MR_BUFFER_LITERAL(out, "}");
 }
 
-static void write_message_envelope(struct mr_buffer *out, const struct mr_encoder *encoder,
+static void write_message_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
                                    const struct mr_message_event *message, int64_t time_us)
 {
     const struct mr_transaction *transaction = message->transaction;
@@ -415,7 +436,15 @@ static void write_message_envelope(struct mr_buffer *out, const struct mr_encode
                   transaction != NULL);
     mr_json_u64(out, message->lsn);
     source_tail(out, (mr_slice){0}, 0);
-    MR_BUFFER_LITERAL(out, ",\"transaction\":null,");
+    if (transaction != NULL && encoder->transaction.topic != NULL) {
+        struct mr_transaction_counts *counts = &encoder->transaction;
+        mr_transaction_add(counts, &counts->messages, NULL, NULL, 0);
+        mr_transaction_head(out, transaction->xid);
+        mr_transaction_block(out, counts, &counts->messages, message->lsn, 0);
+        MR_BUFFER_LITERAL(out, ",");
+    } else {
+        MR_BUFFER_LITERAL(out, ",\"transaction\":null,");
+    }
     write_message(out, encoder, message);
     MR_BUFFER_LITERAL(out, "}");
 }

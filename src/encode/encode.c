@@ -48,6 +48,10 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     free(message_topic);
     encoder->schema_topic =
         options->schema_topic == NULL ? NULL : mr_topics_intern(topics, options->schema_topic);
+    mr_transaction_init(&encoder->transaction,
+                        options->transaction_topic == NULL
+                            ? NULL
+                            : mr_topics_intern(topics, options->transaction_topic));
     name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
@@ -77,6 +81,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder->prefix.data);
     free(encoder->missing);
     mr_value_topics_done(&encoder->value_topics);
+    mr_transaction_done(&encoder->transaction);
     mr_scratch_done(&encoder->scratch);
     free(encoder->clock.data);
     free(encoder);
@@ -265,19 +270,39 @@ __attribute__((cold)) static void keep_last(const struct mr_encoder *encoder,
                        (mr_slice){.data = last->value, .len = last->value_len});
 }
 
+/* Of the records that come before an item's own: they are kept; what is encoded may be thrown away. */
+__attribute__((cold)) static void note_told(struct mr_encoder *encoder, struct mr_plan *plan,
+                                            const struct mr_record *records, uint32_t count)
+{
+    if (count > 0 && records->kind == MR_RECORD_TRANSACTION) {
+        encoder->transaction.begin_waits = false;
+        records++;
+        count--;
+    }
+    if (plan != NULL && count > 0 && records->kind == MR_RECORD_SCHEMA) {
+        plan->tells_schema = false;
+        plan->is_unusual = plan->skips_unchanged || plan->outbox != NULL ||
+                           plan->tells_transaction || plan->avro.value != NULL;
+    }
+}
+
 void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
                       const struct mr_record *records, uint32_t count)
 {
+    if (MR_UNLIKELY(item->change == NULL)) {
+        note_told(encoder, NULL, records, count);
+        if (item->end != NULL) {
+            return;
+        }
+    }
     struct mr_table_line *line = encoder->messages;
     if (item->change != NULL) {
         struct mr_plan *last = encoder->last_plan;
         bool is_last = last != NULL && last->relation == item->change->relation;
         struct mr_plan *plan = is_last ? last : *plan_slot(encoder, item->change->relation);
         line = plan->line;
-        if (MR_UNLIKELY(plan->is_unusual) && count > 0 && records[0].kind == MR_RECORD_SCHEMA) {
-            plan->tells_schema = false; /* it is kept; what is encoded may be thrown away */
-            plan->is_unusual =
-                plan->skips_unchanged || plan->outbox != NULL || plan->avro.value != NULL;
+        if (MR_UNLIKELY(plan->is_unusual)) {
+            note_told(encoder, plan, records, count);
         }
     }
     if (line != NULL) {
@@ -365,6 +390,11 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     encoder->missing_count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t told = 0;
+    if (MR_UNLIKELY(plan->is_unusual) && encoder->transaction.begin_waits &&
+        change->op != MR_OP_READ) {
+        mr_transaction_begin(buffer, &encoder->transaction, change->transaction, change->position,
+                             &ret_records[told++]);
+    }
     if (MR_UNLIKELY(plan->is_unusual) && plan->tells_schema && change->op != MR_OP_READ) {
         mr_schema_event(encoder, plan, change, buffer, &ret_records[told++]);
     }
@@ -413,12 +443,17 @@ static bool message_wanted(const struct mr_encode_options *options,
                           message->prefix);
 }
 
+static bool message_sized(const struct mr_encode_options *options,
+                          const struct mr_message_event *message)
+{
+    return message->prefix.len <= MR_MESSAGE_PREFIX_MAX &&
+           message->prefix.len + message->content.len <= options->message_bytes_max;
+}
+
 /* Any role that may connect can write a message, so one that is too large must not stop the stream. */
 static bool message_too_large(struct mr_encoder *encoder, const struct mr_message_event *message)
 {
-    size_t bytes = message->prefix.len + message->content.len;
-    if (message->prefix.len <= MR_MESSAGE_PREFIX_MAX &&
-        bytes <= encoder->options.message_bytes_max) {
+    if (message_sized(&encoder->options, message)) {
         return false;
     }
     encoder->messages_dropped++;
@@ -427,7 +462,8 @@ static bool message_too_large(struct mr_encoder *encoder, const struct mr_messag
         mr_log(MR_LOG_WARN, "message_dropped",
                "a logical message is larger than messages.max_size, or its prefix than 255 bytes, "
                "and is not passed on",
-               MR_LOG_LSN("lsn", message->lsn), MR_LOG_INT("bytes", bytes),
+               MR_LOG_LSN("lsn", message->lsn),
+               MR_LOG_INT("bytes", message->prefix.len + message->content.len),
                MR_LOG_INT("count", encoder->messages_dropped));
     }
     return true;
@@ -442,8 +478,13 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         return MR_OK;
     }
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    uint32_t told = 0;
+    if (message->transaction != NULL && encoder->transaction.begin_waits) {
+        mr_transaction_begin(buffer, &encoder->transaction, message->transaction, message->position,
+                             &ret_records[told++]);
+    }
     uint8_t *begin = buffer->at;
-    uint32_t count = mr_debezium_message(encoder, message, buffer, ret_records);
+    uint32_t count = mr_debezium_message(encoder, message, buffer, ret_records + told);
     if (MR_UNLIKELY(encoder->options.format == MR_FORMAT_AVRO) && !encoder->writes_letter &&
         !buffer->full) {
         if (encoder->message_avro.value == NULL) {
@@ -451,7 +492,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         }
         mr_slice wrong = {0};
         if (!mr_avro_records(&encoder->message_avro, encoder->options.unavailable_value, begin,
-                             buffer, ret_records, count, &wrong)) {
+                             buffer, ret_records + told, count, &wrong)) {
             return mr_fail(
                 ret_error, MR_ERR_POISON,
                 "a logical message does not fit its Avro schema: its prefix is not UTF-8");
@@ -460,6 +501,94 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
     if (buffer->full) {
         return MR_FULL;
     }
-    *ret_count = count;
+    *ret_count = told + count;
     return MR_OK;
+}
+
+/* ---- transactions ---- */
+
+void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *transaction,
+                      bool is_told)
+{
+    mr_transaction_reset(&encoder->transaction, transaction);
+    encoder->transaction.begin_waits = !is_told;
+}
+
+/* The events that Debezium makes of a change. Of an outbox's rows it counts them all, whatever becomes of them. */
+static uint32_t events_of(const struct mr_plan *plan, const struct mr_change *change)
+{
+    uint32_t operations = plan->operations;
+    if (plan->topic == NULL) {
+        return 0;
+    }
+    if (change->op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
+        return (operations >> MR_OP_DELETE & 1) + (operations >> MR_OP_INSERT & 1);
+    }
+    return (operations & (1u << change->op)) != 0 &&
+           !(plan->skips_unchanged && leaves_all(plan, change));
+}
+
+mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item,
+                          struct mr_error *ret_error)
+{
+    struct mr_transaction_counts *counts = &encoder->transaction;
+    const struct mr_change *change = item->change;
+    const struct mr_message_event *message = item->message;
+    struct mr_position position = change != NULL ? change->position : message->position;
+    if (mr_position_compare(position, counts->last) <= 0) {
+        return MR_OK;
+    }
+    if (change != NULL) {
+        struct mr_plan *plan;
+        MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
+        uint32_t events = events_of(plan, change);
+        if (events > 0) {
+            mr_transaction_add(counts, &plan->slot, change->relation->schema,
+                               change->relation->table, events);
+        }
+    } else if (message->transaction != NULL && message_wanted(&encoder->options, message) &&
+               message_sized(&encoder->options, message)) {
+        mr_transaction_add(counts, &counts->messages, NULL, NULL, 1);
+    }
+    counts->last = position;
+    return MR_OK;
+}
+
+bool mr_encoder_has_begun(const struct mr_encoder *encoder)
+{
+    return !encoder->transaction.begin_waits;
+}
+
+struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder)
+{
+    struct mr_position position = encoder->transaction.last;
+    position.ordinal++;
+    return position;
+}
+
+/* `tables`: with the counts of each. */
+mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
+                           bool tables, struct mr_buffer *buffer, struct mr_record *ret_records,
+                           uint32_t *ret_count)
+{
+    uint32_t told = 0;
+    buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    if (encoder->transaction.begin_waits) {
+        mr_transaction_begin(buffer, &encoder->transaction, end->transaction, end->position,
+                             &ret_records[told++]);
+    }
+    mr_transaction_end(buffer, &encoder->transaction, end, tables, &ret_records[told++]);
+    if (buffer->full) {
+        return MR_FULL;
+    }
+    *ret_count = told;
+    return MR_OK;
+}
+
+mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_end *end,
+                        struct mr_buffer *buffer, struct mr_record *ret_records,
+                        uint32_t *ret_count, struct mr_error *ret_error)
+{
+    (void)ret_error;
+    return mr_encode_end_as(encoder, end, true, buffer, ret_records, ret_count);
 }

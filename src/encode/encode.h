@@ -241,12 +241,13 @@ struct mr_encode_options {
     enum mr_oversize oversize;
     size_t record_bytes_max;                /* of a key and its value; 0: no limit */
     const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
+    const char *transaction_topic;          /* where transactions are told; NULL: nowhere */
     const struct mr_outbox_options *outbox; /* NULL: no table is one */
     const struct mr_routing *routing;       /* NULL: no topic is routed */
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
-enum { MR_RECORDS_PER_CHANGE_MAX = 4, MR_MESSAGE_PREFIX_MAX = 255 };
+enum { MR_RECORDS_PER_CHANGE_MAX = 5, MR_MESSAGE_PREFIX_MAX = 255 };
 
 /* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
  * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */
@@ -302,11 +303,39 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
 
-/* One change or message; the other is NULL. */
+/* The end of a transaction, behind its last change. */
+struct mr_transaction_end {
+    const struct mr_transaction *transaction;
+    struct mr_position position;
+};
+
+/* One change, message or end of a transaction; the others are NULL. */
 struct mr_item {
     const struct mr_change *change;
     const struct mr_message_event *message;
+    const struct mr_transaction_end *end;
 };
+
+/* ---- with a transaction topic, on the thread of the stream ---- */
+
+/* A transaction begins, for the first time or again. `is_told`: its BEGIN is kept already. */
+void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *transaction,
+                      bool is_told);
+
+/* Counts a change or message as event of its transaction, whether it was passed on now, before, or not at all. */
+mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item,
+                          struct mr_error *ret_error);
+
+/* Whether the transaction's BEGIN is kept. */
+bool mr_encoder_has_begun(const struct mr_encoder *encoder);
+
+/* Behind the item that was counted last. */
+struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder);
+
+/* As mr_encode_change, the end of the transaction. */
+mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_end *end,
+                        struct mr_buffer *buffer, struct mr_record *ret_records,
+                        uint32_t *ret_count, struct mr_error *ret_error);
 
 /* Why an item can't be passed on as it is. */
 struct mr_oversize_case {

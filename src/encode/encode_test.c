@@ -333,6 +333,186 @@ static void test_schema_event(void **state)
     assert_int_equal(fixture->count, 2);
 }
 
+/* ---- transactions ---- */
+
+/* Encodes a change at that ordinal and counts it, as the pipeline does. */
+static void keep(struct fixture *fixture, uint64_t ordinal, enum mr_op op,
+                 const struct mr_datum *before, const struct mr_datum *after)
+{
+    enum mr_tuple_kind kind = before == NULL ? MR_TUPLE_NONE : MR_TUPLE_KEY;
+    struct mr_change change = change_of(fixture, op, kind, before, after);
+    change.position.ordinal = ordinal;
+    struct mr_item item = {.change = &change};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_change(fixture->encoder, &change, &buffer, fixture->records,
+                                      &fixture->count, &fixture->error),
+                     MR_OK);
+    if (fixture->count > 0) {
+        mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
+    }
+    for (int i = 0; i < 2; i++) { /* one that comes again counts once */
+        assert_int_equal(mr_encoder_pass(fixture->encoder, &item, &fixture->error), MR_OK);
+    }
+}
+
+static void assert_holds(const struct mr_record *record, const char *want)
+{
+    assert_non_null(memmem(record->value, record->value_len, want, strlen(want)));
+}
+
+static void end_transaction(struct fixture *fixture)
+{
+    fixture->transaction.end_lsn = 0x2100;
+    struct mr_transaction_end end = {.transaction = &fixture->transaction,
+                                     .position = mr_encoder_end_position(fixture->encoder)};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_end(fixture->encoder, &end, &buffer, fixture->records,
+                                   &fixture->count, &fixture->error),
+                     MR_OK);
+}
+
+static void test_transaction(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.transaction_topic = "srv.transaction";
+    fixture->options.schema_topic = "forms";
+    fixture_open(fixture);
+    fixture->transaction.begin_lsn = 0x1000;
+    mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
+    assert_false(mr_encoder_has_begun(fixture->encoder));
+
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum moved[] = {text("2"), text("a"), null, null};
+    struct mr_datum key[] = {text("1"), null, null, null};
+    keep(fixture, 1, MR_OP_INSERT, NULL, row);
+    assert_true(mr_encoder_has_begun(fixture->encoder));
+    assert_int_equal(fixture->count, 3); /* BEGIN, the form, the row */
+    assert_string_equal(fixture->records[0].topic->name, "srv.transaction");
+    assert_int_equal(fixture->records[0].part, 8);
+    assert_int_equal(fixture->records[0].position.ordinal, 1);
+    assert_key(&fixture->records[0], "{\"id\":\"555:4096\"}");
+    assert_value(&fixture->records[0],
+                 "{\"status\":\"BEGIN\",\"id\":\"555:4096\",\"event_count\":null,"
+                 "\"data_collections\":null,\"ts_ms\":1700000000000}");
+    assert_string_equal(fixture->records[1].topic->name, "forms");
+    assert_holds(&fixture->records[2],
+                 "\"origin_lsn\":null},\"transaction\":{\"id\":\"555:7936\",\"total_order\":1,"
+                 "\"data_collection_order\":1},\"op\":\"c\",\"ts_ms\"");
+
+    /* A changed key is two events; its tombstone is none. */
+    keep(fixture, 2, MR_OP_UPDATE, key, moved);
+    assert_int_equal(fixture->count, 3);
+    assert_holds(&fixture->records[0],
+                 "\"total_order\":2,\"data_collection_order\":2},\"op\":\"d\"");
+    assert_holds(&fixture->records[2],
+                 "\"total_order\":3,\"data_collection_order\":3},\"op\":\"c\"");
+
+    /* Another table, and this one again in another version. */
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    fixture->relation.table = (char *)"o\"o";
+    keep(fixture, 3, MR_OP_INSERT, NULL, row);
+    assert_holds(&fixture->records[1], "\"total_order\":4,\"data_collection_order\":1}");
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    fixture->relation.table = (char *)"t";
+    keep(fixture, 4, MR_OP_INSERT, NULL, row);
+    assert_holds(&fixture->records[1], "\"total_order\":5,\"data_collection_order\":4}");
+
+    end_transaction(fixture);
+    assert_int_equal(fixture->count, 1);
+    assert_int_equal(fixture->records[0].part, 9);
+    assert_int_equal(fixture->records[0].position.ordinal, 5);
+    assert_key(&fixture->records[0], "{\"id\":\"555:8448\"}");
+    assert_value(&fixture->records[0],
+                 "{\"status\":\"END\",\"id\":\"555:8448\",\"event_count\":5,\"data_collections\":["
+                 "{\"data_collection\":\"public.t\",\"event_count\":4},"
+                 "{\"data_collection\":\"public.o\\\"o\",\"event_count\":1}],"
+                 "\"ts_ms\":1700000000000}");
+
+    /* Where the sink takes no such record, it has the sum. */
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    mr_encoder_change(fixture->encoder, &fixture->options);
+    struct mr_transaction_end end = {.transaction = &fixture->transaction,
+                                     .position = {.commit_lsn = 0x2000, .ordinal = 5}};
+    struct mr_item item = {.end = &end};
+    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 150, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_holds(&fixture->records[0], "\"event_count\":5,\"data_collections\":null,");
+    oversize.limit = 20;
+    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_ERR_POISON);
+}
+
+/* Copied rows are no part of one; messages are, and in the next one counts begin anew. */
+static void test_transaction_copies_and_messages(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.transaction_topic = "srv.transaction";
+    fixture_open(fixture);
+    mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_change copied = change_of(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row);
+    copied.copy_mark = MR_COPY_INCREMENTAL;
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_change(fixture->encoder, &copied, &buffer, fixture->records,
+                                      &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_holds(&fixture->records[0], "\"transaction\":null,\"op\":\"r\"");
+
+    struct mr_message_event message = {.lsn = 0x1F80,
+                                       .position = {.commit_lsn = 0x2000, .ordinal = 1},
+                                       .transaction = &fixture->transaction,
+                                       .prefix = mr_slice_of("p"),
+                                       .content = mr_slice_of("c")};
+    struct mr_item item = {.message = &message};
+    for (int i = 0; i < 2; i++) {
+        mr_encoder_begin(fixture->encoder, &fixture->transaction, i == 1);
+        buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+        assert_int_equal(mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
+                                           &fixture->count, &fixture->error),
+                         MR_OK);
+        assert_int_equal(fixture->count, i == 0 ? 2 : 1); /* BEGIN is told already */
+        mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
+        assert_holds(&fixture->records[fixture->count - 1],
+                     "\"transaction\":{\"id\":\"555:8064\",\"total_order\":1,"
+                     "\"data_collection_order\":1},\"message\"");
+        assert_int_equal(mr_encoder_pass(fixture->encoder, &item, &fixture->error), MR_OK);
+    }
+    end_transaction(fixture);
+    assert_holds(&fixture->records[0],
+                 "\"event_count\":1,\"data_collections\":["
+                 "{\"data_collection\":\"LOGICAL_DECODING_MESSAGE\",\"event_count\":1}]");
+}
+
+/* The order of a HashMap of Java's, printed by one: 13 names make it grow to 32 buckets. */
+static void test_transaction_tables_in_order(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.transaction_topic = "srv.transaction";
+    fixture_open(fixture);
+    mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    for (int i = 0; i < 13; i++) {
+        char name[] = "table_\0";
+        name[6] = (char)('a' + i);
+        fixture->relation.table = name;
+        keep(fixture, (uint64_t)i + 1, MR_OP_INSERT, NULL, row);
+        mr_encoder_forget(fixture->encoder, &fixture->relation);
+    }
+    end_transaction(fixture);
+    char order[14] = "";
+    const char *value = (const char *)fixture->records[0].value;
+    for (size_t i = 0; i < 13; i++) {
+        value = strstr(value, "public.table_") + strlen("public.table_");
+        order[i] = *value;
+    }
+    assert_string_equal(order, "aedcbihgfmlkj");
+}
+
 /* ---- rules for columns ---- */
 
 static struct mr_column_rule rule_for(enum mr_column_action action, const char *column,
@@ -1296,6 +1476,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_columns_shaped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_schema_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_transaction, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_transaction_copies_and_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_transaction_tables_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_messages_excluded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),

@@ -13,8 +13,22 @@ enum {
     LETTER_HEAD = 1024 /* of the letter's own text, names aside */
 };
 
+/* The first of an item's own records: the beginning of its transaction and its table's form may come before. */
+static uint32_t own_records(const struct mr_record *records, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count &&
+           (records[i].kind == MR_RECORD_TRANSACTION || records[i].kind == MR_RECORD_SCHEMA)) {
+        i++;
+    }
+    return i;
+}
+
 size_t mr_item_bytes(const struct mr_item *item)
 {
+    if (item->end != NULL) {
+        return 0;
+    }
     if (item->message != NULL) {
         return item->message->prefix.len + item->message->content.len;
     }
@@ -118,7 +132,9 @@ static mr_status fail_still(const struct mr_item *item, const struct mr_oversize
                    "a change of %s%s%s is too large even without its large values: key and names "
                    "alone take more than %zu bytes; raise sink.kafka.message_max, or take the "
                    "table out",
-                   relation == NULL ? "a logical message" : relation->schema,
+                   relation != NULL        ? relation->schema
+                   : item->message != NULL ? "a logical message"
+                                           : "the end of a transaction",
                    relation == NULL ? "" : ".", relation == NULL ? "" : relation->table,
                    oversize->limit);
 }
@@ -188,6 +204,9 @@ static void note(struct mr_buffer *out, struct mr_record *record, size_t bytes, 
 static void note_change(struct mr_buffer *out, const struct mr_change *change,
                         struct mr_record *records, uint32_t count, size_t bytes)
 {
+    uint32_t others = own_records(records, count);
+    records += others;
+    count -= others;
     for (uint32_t i = 0; i < count; i++) {
         bool last = i + 1 == count;
         bool before = change->op != MR_OP_UPDATE || count == 1 || !last;
@@ -243,7 +262,8 @@ static mr_status place_message(struct mr_encoder *encoder, const struct mr_item 
     if (!fits(ret_records, *ret_count, oversize->limit)) {
         return fail_still(item, oversize, ret_error);
     }
-    note(buffer, &ret_records[0], oversize->bytes, MR_SLICE("[\"content\"]"));
+    note(buffer, &ret_records[own_records(ret_records, *ret_count)], oversize->bytes,
+         MR_SLICE("[\"content\"]"));
     return buffer->full ? MR_FULL : MR_OK;
 }
 
@@ -327,7 +347,7 @@ static const struct mr_record *chief_record(const struct mr_item *item,
                                             const struct mr_record *records, uint32_t count)
 {
     bool deletes = item->change != NULL && item->change->op == MR_OP_DELETE;
-    return deletes ? &records[0] : &records[count - 1];
+    return deletes ? &records[own_records(records, count)] : &records[count - 1];
 }
 
 static mr_status encode_small(struct mr_encoder *encoder, const struct mr_item *item,
@@ -393,6 +413,12 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
                              struct mr_error *ret_error)
 {
     MR_ASSERT(encoder->options.oversize != MR_OVERSIZE_FAIL);
+    if (item->end != NULL) { /* of very many tables */
+        MR_TRY(mr_encode_end_as(encoder, item->end, false, buffer, ret_records, ret_count));
+        return fits(ret_records, *ret_count, oversize->limit)
+                   ? MR_OK
+                   : fail_still(item, oversize, ret_error);
+    }
     if (encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
         return write_letter(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
     }

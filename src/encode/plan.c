@@ -299,7 +299,8 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     }
     plan->skips_unchanged = options->skip_unchanged;
     plan->tells_schema = options->schema_topic != NULL;
-    plan->is_unusual = plan->skips_unchanged || plan->tells_schema;
+    plan->tells_transaction = options->transaction_topic != NULL;
+    plan->is_unusual = plan->skips_unchanged || plan->tells_schema || plan->tells_transaction;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
         plan_columns(plan, options, ret_error) != MR_OK ||
         plan_topic(plan, options, topics, ret_error) != MR_OK ||

@@ -34,6 +34,12 @@ struct mr_outbox_columns {
     uint32_t fields[]; /* as the options have them */
 };
 
+/* Where the events of a table are counted in one transaction. */
+struct mr_transaction_slot {
+    uint64_t number; /* of the transaction; 0: none */
+    uint32_t table;
+};
+
 struct mr_plan_column {
     mr_slice
         prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
@@ -65,20 +71,23 @@ struct mr_plan {
         key_end; /* of a key that is an object: with a field for the table, where topics are shared */
     uint32_t key_count;
     uint32_t routing_column;
-    bool is_unusual;                  /* one of the next three, or Avro */
+    bool is_unusual;                  /* one of the next four, or Avro */
     bool skips_unchanged;             /* updates that leave all columns as they were */
     bool tells_schema;                /* before the next row: the form is new */
     struct mr_outbox_columns *outbox; /* NULL: it is none */
-    bool key_may_be_null;             /* its values: chosen by the configuration */
-    bool key_is_text;                 /* flat format: the key is the first key column's bare text */
-    uint8_t *names;                   /* memory of all prefixes */
-    uint8_t *key_tail;                /* and of key_end, where that is its own */
+    bool tells_transaction;           /* each event's place in it */
+    struct mr_transaction_slot slot;
+    bool key_may_be_null; /* its values: chosen by the configuration */
+    bool key_is_text;     /* flat format: the key is the first key column's bare text */
+    uint8_t *names;       /* memory of all prefixes */
+    uint8_t *key_tail;    /* and of key_end, where that is its own */
     struct mr_avro_pair avro;
 
     /* The parts of an event that stay the same for all changes of a relation in one transaction, around
      * the two places where the change's own LSN stands. */
     mr_lsn rendered_commit_lsn;
     enum mr_copy_mark rendered_mark;
+    bool ends_open; /* the tail, in the transaction's block */
     mr_slice head, middle, tail;
     struct mr_text rendered;
 };

@@ -2,6 +2,7 @@
 #ifndef MR_ENCODE_ROW_H
 #define MR_ENCODE_ROW_H
 
+#include "encode/transaction.h"
 #include "encode/types.h"
 #include "encode/value_topics.h"
 
@@ -33,6 +34,7 @@ struct mr_encoder {
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
+    struct mr_transaction_counts transaction;
     uint64_t outbox_ignored;
     int64_t ignored_told_ns; /* the log was told of them last */
     uint64_t messages_dropped;
@@ -100,6 +102,11 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
 /* The value that the column has in `row`, or had where it was not sent. */
 const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
                                     const struct mr_tuple *row, const struct mr_tuple *old);
+
+/* As mr_encode_end; without `tables`, their counts are left out. */
+mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
+                           bool tables, struct mr_buffer *buffer, struct mr_record *ret_records,
+                           uint32_t *ret_count);
 
 /* The columns of an outbox; NULL when one that it needs is not there. */
 struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_outbox_options *outbox,

@@ -55,8 +55,9 @@ void mr_topics_done(struct mr_topics *topics);
 enum mr_record_kind {
     MR_RECORD_EVENT,
     MR_RECORD_LETTER, /* in the dead-letter topic: where an event is to be found that was too large */
-    MR_RECORD_SCHEMA, /* the form of a table, before its first row that has it */
-    MR_RECORD_CLOUD,  /* a CloudEvent whose id is its position */
+    MR_RECORD_SCHEMA,      /* the form of a table, before its first row that has it */
+    MR_RECORD_CLOUD,       /* a CloudEvent whose id is its position */
+    MR_RECORD_TRANSACTION, /* the beginning or end of a transaction */
 };
 
 /* What the bytes of a key or value are, for whoever writes them into something else. */
@@ -79,8 +80,9 @@ struct mr_record {
     struct mr_position position;
     int64_t commit_time_us; /* since 1970 */
     uint32_t xid;           /* 0: none */
-    uint8_t part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema */
-    uint8_t kind; /* enum mr_record_kind */
+    uint8_t
+        part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema; 8, 9: transaction */
+    uint8_t kind;            /* enum mr_record_kind */
     uint8_t key_content : 4; /* enum mr_content */
     uint8_t value_content : 4;
     bool

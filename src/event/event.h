@@ -64,6 +64,7 @@ enum {
 
 /* The transaction a change belongs to. */
 struct mr_transaction {
+    mr_lsn begin_lsn;       /* of the Begin message itself */
     mr_lsn commit_lsn;      /* from Begin: the commit record's LSN */
     mr_lsn end_lsn;         /* from Commit: where the next record begins; 0 before it is known */
     mr_lsn last_commit_lsn; /* end LSN of the transaction before; 0 when none was seen yet */

@@ -189,6 +189,65 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
     }
 }
 
+/* ---- with a topic of transactions, besides ---- */
+
+static mr_status pass(struct mr_intake *intake, const struct mr_item *item,
+                      const struct mr_transaction *transaction, struct mr_error *ret_error)
+{
+    if (intake->skipping || transaction == NULL) {
+        return MR_OK;
+    }
+    if (mr_encoder_has_begun(intake->lane->encoder)) {
+        intake->begun_lsn = transaction->commit_lsn;
+    }
+    return mr_encoder_pass(intake->lane->encoder, item, ret_error);
+}
+
+static mr_status on_change_counted(void *context, const struct mr_change *change,
+                                   struct mr_error *ret_error)
+{
+    const struct mr_item item = {.change = change};
+    MR_TRY(on_change(context, change, ret_error));
+    return pass(context, &item, change->transaction, ret_error);
+}
+
+static mr_status on_message_counted(void *context, const struct mr_message_event *message,
+                                    struct mr_error *ret_error)
+{
+    const struct mr_item item = {.message = message};
+    MR_TRY(on_message(context, message, ret_error));
+    return pass(context, &item, message->transaction, ret_error);
+}
+
+static mr_status on_begin_counted(void *context, const struct mr_transaction *transaction,
+                                  struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    MR_TRY(on_begin(context, transaction, ret_error));
+    mr_encoder_begin(intake->lane->encoder, transaction,
+                     intake->begun_lsn == transaction->commit_lsn || intake->delivered_below != 0);
+    return MR_OK;
+}
+
+static mr_status on_commit_counted(void *context, const struct mr_transaction *transaction,
+                                   struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    const struct mr_transaction_end end = {
+        .transaction = transaction, .position = mr_encoder_end_position(intake->lane->encoder)};
+    if (mr_position_compare(end.position, intake->appended) > 0) {
+        const struct mr_item item = {.end = &end};
+        mr_status status = append(intake, &item, ret_error);
+        if (status != MR_OK) {
+            note_failure(intake, status, end.position);
+            return status;
+        }
+        intake->appended = end.position;
+        intake->appended_in_transaction = true;
+    }
+    return on_commit(context, transaction, ret_error);
+}
+
 /* ---- while existing rows are copied, besides ---- */
 
 static uint64_t records_made(const struct mr_intake *intake)
@@ -203,7 +262,8 @@ static mr_status on_change_watched(void *context, const struct mr_change *change
 {
     struct mr_intake *intake = context;
     uint64_t before = records_made(intake);
-    MR_TRY(on_change(context, change, ret_error));
+    MR_TRY(intake->counts ? on_change_counted(context, change, ret_error)
+                          : on_change(context, change, ret_error));
     mr_chunks_change(intake->pipeline->chunks, change, records_made(intake) != before);
     return MR_OK;
 }
@@ -214,14 +274,16 @@ static mr_status on_begin_watched(void *context, const struct mr_transaction *tr
 {
     struct mr_intake *intake = context;
     MR_TRY(mr_chunks_step(intake));
-    return on_begin(context, transaction, ret_error);
+    return intake->counts ? on_begin_counted(context, transaction, ret_error)
+                          : on_begin(context, transaction, ret_error);
 }
 
 static mr_status on_commit_watched(void *context, const struct mr_transaction *transaction,
                                    struct mr_error *ret_error)
 {
     const struct mr_intake *intake = context;
-    MR_TRY(on_commit(context, transaction, ret_error));
+    MR_TRY(intake->counts ? on_commit_counted(context, transaction, ret_error)
+                          : on_commit(context, transaction, ret_error));
     mr_chunks_commit(intake->pipeline->chunks, transaction);
     return MR_OK;
 }
@@ -235,9 +297,12 @@ static void on_hand_over_watched(void *context)
 void mr_intake_watch(struct mr_intake *intake, bool watches)
 {
     intake->lane->on_hand_over = watches ? on_hand_over_watched : NULL;
-    intake->handler.change = watches ? on_change_watched : on_change;
-    intake->handler.begin = watches ? on_begin_watched : on_begin;
-    intake->handler.commit = watches ? on_commit_watched : on_commit;
+    struct mr_source_handler *handler = &intake->handler;
+    bool counts = intake->counts;
+    handler->change = watches ? on_change_watched : counts ? on_change_counted : on_change;
+    handler->begin = watches ? on_begin_watched : counts ? on_begin_counted : on_begin;
+    handler->commit = watches ? on_commit_watched : counts ? on_commit_counted : on_commit;
+    handler->message = counts ? on_message_counted : on_message;
 }
 
 static void on_first(void *context)
@@ -250,14 +315,11 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
     *intake = (struct mr_intake){
         .pipeline = pipeline,
         .lane = &pipeline->lanes[MR_LANE_STREAM],
-        .handler = {.context = intake,
-                    .change = on_change,
-                    .message = on_message,
-                    .begin = on_begin,
-                    .commit = on_commit,
-                    .keepalive = on_keepalive,
-                    .relation_end = on_relation_end},
+        .handler = {.context = intake, .keepalive = on_keepalive, .relation_end = on_relation_end},
     };
+    const struct mr_encode_options *encode = mr_encoder_options(intake->lane->encoder);
+    intake->counts = encode->transaction_topic != NULL;
+    mr_intake_watch(intake, false);
     mr_lane_attach(intake->lane);
     intake->lane->on_first = on_first;
     intake->lane->context = intake;

@@ -28,7 +28,9 @@ struct mr_intake {
     /* ---- intake_events.c ---- */
     struct mr_source_handler handler;
     struct mr_position
-        appended; /* of the change appended last: anything up to it is a repetition */
+        appended;     /* of the change appended last: anything up to it is a repetition */
+    bool counts;      /* transactions are told, */
+    mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
     bool in_transaction;
     bool appended_in_transaction;            /* part of the running transaction is in a batch */
     mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */

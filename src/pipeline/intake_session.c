@@ -63,6 +63,7 @@ void mr_intake_follow_session(struct mr_intake *intake)
     intake->carried = 0;
     intake->ends_rows = false;
     intake->appended = (struct mr_position){0};
+    intake->begun_lsn = 0;
     intake->start_behind = 0;
     intake->resting =
         false; /* what is in the way now comes home when the session has begun, behind the claim */
@@ -126,6 +127,7 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     bool is_known = mr_intake_known(intake, &known);
     if (mr_position_compare(intake->appended, known.position) < 0) {
         intake->appended = known.position;
+        intake->begun_lsn = known.position.commit_lsn; /* behind its BEGIN, if it is one's */
     }
     mr_lsn published = mr_intake_published(intake);
     /* A server whose slot was told less, because millrace died in between, reads its WAL from further back. */

@@ -156,6 +156,18 @@ enum form {
     FORM_TOO_LARGE /* the same, because no block holds the item itself */
 };
 
+static mr_status encode_as_it_is(struct mr_encoder *encoder, const struct mr_item *item,
+                                 struct mr_buffer *buffer, struct mr_record *records,
+                                 uint32_t *ret_count, struct mr_error *ret_error)
+{
+    if (MR_LIKELY(item->change != NULL)) {
+        return mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error);
+    }
+    return item->message != NULL
+               ? mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error)
+               : mr_encode_end(encoder, item->end, buffer, records, ret_count, ret_error);
+}
+
 /* Encodes one item; `*form` becomes FORM_PLACED when it is too large for the sink. */
 static mr_status encode_item(struct mr_lane *lane, const struct mr_item *item, enum form *form,
                              struct mr_buffer *buffer, struct mr_record *records,
@@ -164,10 +176,7 @@ static mr_status encode_item(struct mr_lane *lane, const struct mr_item *item, e
     struct mr_encoder *encoder = lane->encoder;
     if (MR_LIKELY(*form != FORM_TOO_LARGE)) {
         struct mr_buffer begin = *buffer;
-        mr_status status =
-            item->change != NULL
-                ? mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error)
-                : mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error);
+        mr_status status = encode_as_it_is(encoder, item, buffer, records, ret_count, ret_error);
         if (status != MR_OK ||
             MR_LIKELY(!mr_oversizer_applies(&lane->oversizer, records, *ret_count))) {
             return status;

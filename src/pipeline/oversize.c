@@ -93,13 +93,16 @@ void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encode
 
 static struct mr_position item_position(const struct mr_item *item)
 {
-    return item->change != NULL ? item->change->position : item->message->position;
+    return item->change != NULL    ? item->change->position
+           : item->message != NULL ? item->message->position
+                                   : item->end->position;
 }
 
 static const char *item_table(const struct mr_item *item, char *name, size_t size)
 {
     const struct mr_relation *relation = item->change == NULL ? NULL : item->change->relation;
-    snprintf(name, size, "%s%s%s", relation == NULL ? "logical message" : relation->schema,
+    const char *other = item->message != NULL ? "logical message" : "end of a transaction";
+    snprintf(name, size, "%s%s%s", relation == NULL ? other : relation->schema,
              relation == NULL ? "" : ".", relation == NULL ? "" : relation->table);
     return name;
 }

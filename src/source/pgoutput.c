@@ -209,6 +209,7 @@ static mr_status decode_begin(struct decoding *decoding)
                          MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
     }
     decoder->transaction = (struct mr_transaction){
+        .begin_lsn = decoding->lsn,
         .commit_lsn = commit_lsn,
         .last_commit_lsn = decoder->last_commit_lsn,
         .commit_time_us = commit_time_of(commit_time, commit_lsn),

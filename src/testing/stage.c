@@ -233,15 +233,34 @@ static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     return MR_OK;
 }
 
+/* Whether `name` is in the record's value, and what stands behind it. */
+static bool field_text(const struct mr_record *record, const char *name, char ret_text[16])
+{
+    const char *begin = memmem(record->value, record->value_len, name, strlen(name));
+    return begin != NULL && sscanf(begin + strlen(name), "%15[^\",}]", ret_text) == 1;
+}
+
+/* A row's value, behind its place in the transaction if that is told; the beginning or end of one. */
+static bool value_text(const struct mr_record *record, char ret_text[16])
+{
+    char word[16] = "", number[16] = "";
+    bool is_row = field_text(record, "\"v\":\"", word);
+    if (!is_row && !field_text(record, "{\"status\":\"", word)) {
+        return false;
+    }
+    field_text(record, is_row ? "\"total_order\":" : "\"event_count\":", number);
+    bool is_told = number[0] >= '0' && number[0] <= '9';
+    snprintf(ret_text, 16, "%.*s%.*s", is_told ? 3 : 0, number, is_told ? 12 : 15, word);
+    return true;
+}
+
 static void remember(struct mr_stage *stage, const struct mr_batch *batch)
 {
     pthread_mutex_lock(&stage->lock);
     for (uint32_t i = 0; i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
-        const char *begin = memmem(record->value, record->value_len, "\"v\":\"", 5);
         int at = atomic_load(&stage->value_count);
-        if (begin != NULL && at < MR_STAGE_RECORDS_MAX) {
-            sscanf(begin + 5, "%15[^\"]", stage->values[at]);
+        if (at < MR_STAGE_RECORDS_MAX && value_text(record, stage->values[at])) {
             atomic_store(&stage->value_count, at + 1);
         }
     }

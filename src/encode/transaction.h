@@ -1,0 +1,57 @@
+/* Transactions as Debezium tells them: BEGIN and END in a topic of their own, and each event's place among the transaction's.
+ * Inside encode/ only; the thread of the stream.
+ *
+ * Places count the events of the whole transaction, those that are not sent again after a restart too: so they are the same
+ * each time the server sends it. */
+#ifndef MR_ENCODE_TRANSACTION_H
+#define MR_ENCODE_TRANSACTION_H
+
+#include "encode/plan.h"
+
+struct mr_transaction_table;
+
+struct mr_transaction_counts {
+    const struct mr_topic *topic; /* NULL: none of this is wanted */
+    struct mr_position last;      /* that was counted: an item may come again */
+    mr_lsn begin_lsn;
+    uint64_t number;  /* of the transaction at hand; slots of another one are void */
+    bool begin_waits; /* for the transaction's first record */
+    uint64_t total;
+    struct mr_transaction_table *tables; /* that have events in it */
+    uint32_t table_count, table_capacity;
+    uint32_t *heads,
+        *tails; /* of buckets, which are Java's: they say in which order END has the tables */
+    uint32_t bucket_count;
+    struct mr_text names;
+    struct mr_transaction_slot messages;
+};
+
+void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic);
+void mr_transaction_done(struct mr_transaction_counts *counts);
+
+/* Forgets what was counted. */
+void mr_transaction_reset(struct mr_transaction_counts *counts,
+                          const struct mr_transaction *transaction);
+
+/* Adds to a table's events, and finds its slot. That is the plan's, or that of the messages, for which NULL names stand. */
+void mr_transaction_add(struct mr_transaction_counts *counts, struct mr_transaction_slot *slot,
+                        const char *schema, const char *table, uint32_t events);
+
+/* `,"transaction":{"id":"733:`, for the block that mr_transaction_block ends. */
+void mr_transaction_head(struct mr_buffer *out, uint32_t xid);
+
+/* The LSN of the id and the place of an event, `ahead` behind the one that is counted next. The slot is found. */
+void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_counts *counts,
+                          const struct mr_transaction_slot *slot, mr_lsn lsn, uint32_t ahead);
+
+/* BEGIN, with the position of the first record of the transaction, which follows it. */
+void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_counts *counts,
+                          const struct mr_transaction *transaction, struct mr_position position,
+                          struct mr_record *ret_record);
+
+/* END. Without `tables` they are left out. */
+void mr_transaction_end(struct mr_buffer *out, const struct mr_transaction_counts *counts,
+                        const struct mr_transaction_end *end, bool tables,
+                        struct mr_record *ret_record);
+
+#endif
