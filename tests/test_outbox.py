@@ -234,15 +234,17 @@ def test_outbox_equal(both, variant):
 
 
 def test_outbox_document(database, tmp_path):
-    """The example of docs/outbox.md, as it stands."""
+    """The examples of docs/outbox.md, as they stand: a row, and a message without a table."""
     with open(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "outbox.md"), encoding="utf-8") as file:
         page = file.read()
-    table, rows = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    table, rows, message = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    setting = re.search(r"`(outbox\.messages) = (.*?)`", page).groups()
     text = re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1]
     topic, key, value, headers = re.search(r"^\| `(.+?)` \| `(.+?)` \| `(.+?)` \| (.+?), and those", page, re.MULTILINE).groups()
     database.run(table)
+    database.run("CREATE TABLE orders (id int PRIMARY KEY, total numeric)")
     for ours, theirs in (("localhost:9092", BOOTSTRAP), ("shop", database.prefix),
-                         ("[outbox]", f'[outbox]\ntopic = "{database.prefix}.{topic.replace("order", "$1")}"')):
+                         ("[outbox]", f'[outbox]\n{setting[0].partition(".")[2]} = {setting[1]}\ntopic = "{database.prefix}.{topic.replace("order", "$1")}"')):
         assert ours in text
         text = text.replace(ours, theirs)
     text += ('\n[source.postgres]\nconnection_env = "TEST_URL"\n'
@@ -251,8 +253,13 @@ def test_outbox_document(database, tmp_path):
     database_has_slot = lambda: database.slot_row("active")  # noqa: E731
     eventually(database_has_slot, 60, "the stream")
     database.run(rows)
-    record = Topic(f"{database.prefix}.{topic}").take(1)[0]
+    database.run("SELECT pg_logical_emit_message(true, 'outbox', 'no event')")
+    database.run(message)
+    records = Topic(f"{database.prefix}.{topic}").take(2)
+    eventually(lambda: any("outbox_message_dropped" in line for line in millrace.lines), 60, "the word of what is no event")
     millrace.kill()
-    assert (record.key, record.value) == (key, value)
-    assert {name: text for name, text in record.headers.items() if not name.startswith("mr-")} == \
-        dict(re.findall(r"`(\w+)` = `([^`]+)`", headers))
+    wanted = dict(re.findall(r"`(\w+)` = `([^`]+)`", headers))
+    for record in records:
+        assert (record.key, record.value) == (key, value)
+        assert record.headers["eventType"] == wanted["eventType"]
+    assert {name: text for name, text in records[0].headers.items() if not name.startswith("mr-")} == wanted

@@ -124,7 +124,7 @@ static void build_route(struct mr_config *config)
 void mr_config_build_outbox(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    if (values->outbox_tables.count == 0) {
+    if (values->outbox_tables.count == 0 && values->outbox_messages[0] == '\0') {
         return;
     }
     config->outbox = (struct mr_outbox_options){
@@ -141,6 +141,7 @@ void mr_config_build_outbox(struct mr_config *config)
         .keeps_empty = values->outbox_empty != 0,
         .tombstones = values->outbox_tombstones != 0,
         .update = (enum mr_outbox_update)values->outbox_updates,
+        .messages = values->outbox_messages[0] == '\0' ? NULL : values->outbox_messages,
     };
     build_outbox_tables(config);
     build_fields(config);

@@ -81,9 +81,10 @@ void mr_config_build_source(struct mr_config *config)
     config->source.publication = values->publication_name;
     config->source.create_slot = values->create_slot != 0;
     config->source.create_publication = values->create_publication != 0;
-    config->source.messages = values->message_prefixes.count > 0 &&
-                              config->encode.format != MR_FORMAT_FLAT &&
-                              (config->encode.skipped_operations & (1u << MR_OP_MESSAGE)) == 0;
+    config->source.messages =
+        values->outbox_messages[0] != '\0' ||
+        (values->message_prefixes.count > 0 && config->encode.format != MR_FORMAT_FLAT &&
+         (config->encode.skipped_operations & (1u << MR_OP_MESSAGE)) == 0);
     config->source.failover = values->failover != 0;
     config->source.adopt_slot = values->adopt_slot != 0;
     config->slot_interval_ms = (uint32_t)values->slot_interval;

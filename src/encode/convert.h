@@ -140,6 +140,11 @@ struct mr_expansion {
 bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_slice text,
                     struct mr_scratch *scratch);
 
+/* Tells of each member of a JSON object: its name, in quotes, and its value as it stands. False: the text is none, and what was
+ * told is of no use. */
+bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
+                     void (*tell)(void *context, mr_slice name, mr_slice value), void *context);
+
 void mr_scratch_done(struct mr_scratch *scratch);
 
 /* String.hashCode of UTF-8, as java.util.HashMap spreads it; a backslash escapes nothing. */

@@ -195,6 +195,44 @@ MR_CONVERT(json)
     return levels.count == 0 && state == JSON_BEHIND;
 }
 
+/* ---- the members of an object ---- */
+
+bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
+                     void (*tell)(void *context, mr_slice name, mr_slice value), void *context)
+{
+    mr_text_begin(&scratch->number, JSON_DEPTH_MAX / 8);
+    struct json_levels levels = {.bits = scratch->number.data};
+    struct mr_cursor cursor = mr_cursor_of(text);
+    enum json_state state = JSON_VALUE;
+    mr_slice name = {0};
+    const uint8_t *value = NULL; /* of the member at hand */
+    skip_space(&cursor);
+    if (!mr_cursor_is_at(&cursor, '{')) {
+        return false;
+    }
+    for (; !mr_cursor_ended(&cursor); skip_space(&cursor)) {
+        const uint8_t *begin = cursor.at;
+        bool is_key = state == JSON_KEY || state == JSON_KEY_END;
+        bool begins = levels.count == 1 && state == JSON_VALUE;
+        if (!json_step(&cursor, &levels, &state)) {
+            return false;
+        }
+        value = begins ? begin : value;
+        if (is_key && state == JSON_VALUE) {
+            if (levels.count == 1) {
+                name = (mr_slice){.data = begin, .len = (size_t)(cursor.at - begin)};
+            }
+            skip_space(&cursor);
+            if (!mr_cursor_take(&cursor, ':')) {
+                return false;
+            }
+        } else if (levels.count == 1 && state == JSON_BEHIND) {
+            tell(context, name, (mr_slice){.data = value, .len = (size_t)(cursor.at - value)});
+        }
+    }
+    return levels.count == 0 && state == JSON_BEHIND;
+}
+
 /* ---- expanded ---- */
 
 /* What is being written, and what may have to be taken back. */

@@ -52,6 +52,9 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
                         options->transaction_topic == NULL
                             ? NULL
                             : mr_topics_intern(topics, options->transaction_topic));
+    if (options->outbox != NULL && options->outbox->messages != NULL) {
+        encoder->outbox_message = mr_outbox_message_new(options->outbox);
+    }
     name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
@@ -82,6 +85,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     free(encoder->missing);
     mr_value_topics_done(&encoder->value_topics);
     mr_transaction_done(&encoder->transaction);
+    mr_outbox_message_free(encoder->outbox_message);
     mr_scratch_done(&encoder->scratch);
     free(encoder->clock.data);
     free(encoder);
@@ -204,7 +208,7 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
     if (2 * (encoder->plan_count + 1) > encoder->plan_capacity) {
         plans_rehash(encoder, 2 * encoder->plan_capacity);
     }
-    if (encoder->options.counts != NULL && plan->topic != NULL) {
+    if (encoder->options.counts != NULL && plan->topic != NULL && !mr_is_message(relation)) {
         plan->line =
             mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
     }
@@ -391,7 +395,7 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t told = 0;
     if (MR_UNLIKELY(plan->is_unusual) && encoder->transaction.begin_waits &&
-        change->op != MR_OP_READ) {
+        change->op != MR_OP_READ && change->transaction->xid != 0) {
         mr_transaction_begin(buffer, &encoder->transaction, change->transaction, change->position,
                              &ret_records[told++]);
     }
@@ -433,6 +437,9 @@ static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice 
 static bool message_wanted(const struct mr_encode_options *options,
                            const struct mr_message_event *message)
 {
+    if (mr_is_outbox_message(options, message)) {
+        return true;
+    }
     if (options->format == MR_FORMAT_FLAT ||
         (options->skipped_operations & (1u << MR_OP_MESSAGE)) != 0) {
         return false;
@@ -476,6 +483,9 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
     if (!message_wanted(&encoder->options, message) || message_too_large(encoder, message)) {
         *ret_count = 0;
         return MR_OK;
+    }
+    if (mr_is_outbox_message(&encoder->options, message)) {
+        return mr_encode_outbox_message(encoder, message, buffer, ret_records, ret_count);
     }
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t told = 0;

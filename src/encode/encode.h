@@ -201,6 +201,7 @@ struct mr_outbox_options {
     bool keeps_nulls, keeps_empty;   /* fields with null, and with an empty list, when it does */
     bool tombstones;                 /* a null value where the payload is empty */
     enum mr_outbox_update update;
+    const char *messages; /* prefix of logical messages that are events too; NULL: none are */
 };
 
 /* What becomes of a change with a record that is too large. */

@@ -427,6 +427,128 @@ static void test_outbox_oversize(void **state)
     assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
 }
 
+/* ---- logical messages ---- */
+
+static mr_status encode_message(struct fixture *fixture, const char *content, bool transactional)
+{
+    if (fixture->encoder == NULL) {
+        fixture->outbox.messages = "box";
+        fixture->outbox.table_count = 0;
+        fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
+        mr_encoder_set_clock(fixture->encoder, INT64_C(1700000001000000000));
+    }
+    struct mr_message_event message = {
+        .lsn = 0x1F00,
+        .position = {.commit_lsn = 0x2000, .ordinal = transactional ? 3 : 0},
+        .transaction = transactional ? &fixture->transaction : NULL,
+        .prefix = mr_slice_of("box"),
+        .content = mr_slice_of(content)};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    mr_status status = mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
+                                         &fixture->count, &fixture->error);
+    if (status == MR_OK) {
+        const struct mr_item item = {.message = &message};
+        mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
+    }
+    return status;
+}
+
+static void test_outbox_message(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.message_bytes_max = 4096;
+    fixture->outbox.field_count = 2;
+    fixture->outbox.timestamp = "at";
+    fixture->fields[0] = (struct mr_outbox_field){"part", "part", MR_OUTBOX_PARTITION};
+    fixture->fields[1] = (struct mr_outbox_field){"n\"n", "eventType", MR_OUTBOX_HEADER};
+    static const char content[] =
+        " {\"id\": \"e-1\", \"aggregatetype\" : \"order\", \"aggregateid\": 17,\"other\":[{}],"
+        "\"payload\": {\"a\": [1, null, \"\\u00e9\"], \"id\": 5}, \"part\": 2, \"n\\\"n\": "
+        "\"line\\n\", \"at\":\"2023-11-14T22:13:20.5Z\"} ";
+    for (int transactional = 0; transactional < 2; transactional++) {
+        assert_int_equal(encode_message(fixture, content, transactional != 0), MR_OK);
+        assert_int_equal(fixture->count, 1);
+        const struct mr_record *record = &fixture->records[0];
+        assert_string_equal(record->topic->name, "event.order");
+        assert_bytes(record->key, record->key_len, "17");
+        assert_bytes(record->value, record->value_len,
+                     "{\"a\": [1, null, \"\\u00e9\"], \"id\": 5}");
+        assert_int_equal(record->xid, transactional ? 555 : 0);
+        assert_int_equal(record->commit_time_us,
+                         transactional ? INT64_C(1700000000000001) : INT64_C(1700000001000000));
+        assert_int_equal(mr_headers_place(mr_record_headers(record)).partition, 2);
+        assert_int_equal(mr_headers_place(mr_record_headers(record)).time_ms,
+                         INT64_C(1700000000500));
+        assert_header(fixture, 0, "id", "e-1");
+        assert_header(fixture, 1, "eventType", "line\n");
+    }
+    /* Null and a field that is not there; of two with one name the last. */
+    assert_int_equal(
+        encode_message(fixture,
+                       "{\"aggregatetype\":\"a\",\"aggregatetype\":\"order\",\"payload\":null,"
+                       "\"aggregateid\":\"k\",\"at\":\"2023-11-14T22:13:20\"}",
+                       true),
+        MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_null(fixture->records[0].value);
+    assert_bytes(fixture->records[0].key, fixture->records[0].key_len, "k");
+}
+
+/* What anybody may write ends nothing. */
+static void test_outbox_message_is_no_event(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.message_bytes_max = 4096;
+    static const char *const contents[] = {"",
+                                           "x",
+                                           "[]",
+                                           "17",
+                                           "{",
+                                           "{}",
+                                           "{\"aggregatetype\":\"or der\",\"aggregateid\":\"k\"}",
+                                           "{\"aggregatetype\":\"order\",\"aggregateid\":\"k\"",
+                                           "{\"aggregatetype\":\"order\"}}",
+                                           "{\"aggregatetype\" \"order\"}",
+                                           "{\"aggregatetype\":}",
+                                           "{\"\xff\":1}"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(contents); i++) {
+        assert_int_equal(encode_message(fixture, contents[i], true), MR_OK);
+        assert_int_equal(fixture->count, 0);
+    }
+    static const char good[] =
+        "{\"aggregatetype\":\"order\",\"aggregateid\":\"k\",\"payload\":\"p\"}";
+    assert_int_equal(encode_message(fixture, good, false), MR_OK);
+    assert_int_equal(fixture->count, 1);
+}
+
+/* It gives its payload up, as a row would. */
+static void test_outbox_message_oversize(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.message_bytes_max = 4096;
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    char content[3000];
+    snprintf(
+        content, sizeof(content),
+        "{\"id\":\"e\",\"aggregatetype\":\"order\",\"aggregateid\":\"k\",\"payload\":\"%02000d\"}",
+        1);
+    assert_int_equal(encode_message(fixture, content, true), MR_OK);
+    assert_int_equal(fixture->records[0].value_len, 2000);
+    struct mr_message_event message = {.position = {.commit_lsn = 0x2000, .ordinal = 3},
+                                       .transaction = &fixture->transaction,
+                                       .prefix = mr_slice_of("box"),
+                                       .content = mr_slice_of(content)};
+    struct mr_item item = {.message = &message};
+    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 1000, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+    assert_header(fixture, 0, "id", "e");
+}
+
 /* Whatever does not fit is said, and nothing is written behind the end. */
 static void test_outbox_fits_or_is_full(void **state)
 {
@@ -466,6 +588,9 @@ int main(void)
         TEST(test_outbox_operations),
         TEST(test_outbox_lacks_a_column),
         TEST(test_outbox_oversize),
+        TEST(test_outbox_message),
+        TEST(test_outbox_message_is_no_event),
+        TEST(test_outbox_message_oversize),
         TEST(test_outbox_fits_or_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

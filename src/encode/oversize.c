@@ -407,11 +407,23 @@ static mr_status write_letter(struct mr_encoder *encoder, const struct mr_item *
     return fits(ret_records, 1, oversize->limit) ? MR_OK : fail_still(item, oversize, ret_error);
 }
 
-mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *item,
+/* What a message that is an outbox's event stands for; else the item itself. */
+static struct mr_item stand_in(struct mr_encoder *encoder, const struct mr_item *item)
+{
+    if (item->message == NULL || !mr_is_outbox_message(&encoder->options, item->message)) {
+        return *item;
+    }
+    const struct mr_change *change = mr_outbox_message_row(encoder, item->message);
+    return change == NULL ? *item : (struct mr_item){.change = change};
+}
+
+mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *of_stream,
                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
                              struct mr_record *ret_records, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
+    const struct mr_item stands = stand_in(encoder, of_stream);
+    const struct mr_item *item = &stands;
     MR_ASSERT(encoder->options.oversize != MR_OVERSIZE_FAIL);
     if (item->end != NULL) { /* of very many tables */
         MR_TRY(mr_encode_end_as(encoder, item->end, false, buffer, ret_records, ret_count));

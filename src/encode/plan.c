@@ -244,7 +244,7 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
                             struct mr_topics *topics, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    if (mr_is_outbox(options, relation->schema, relation->table)) {
+    if (mr_is_message(relation) || mr_is_outbox(options, relation->schema, relation->table)) {
         return plan_outbox(plan, options, topics, ret_error);
     }
     if (plan->route != NULL && plan->route->topic != NULL) {
@@ -289,16 +289,17 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     struct mr_plan *plan = MR_NEW(struct mr_plan);
     plan->relation = relation;
     plan->route = find_route(options, relation);
-    if (relation->is_unlisted || (plan->route == NULL && options->routes_only)) {
+    bool is_message = mr_is_message(relation);
+    if (relation->is_unlisted || (plan->route == NULL && options->routes_only && !is_message)) {
         return plan; /* no topic: nothing is passed on */
     }
     plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
-    plan->operations &= ~options->skipped_operations;
+    plan->operations &= ~(is_message ? 0 : options->skipped_operations);
     if (options->format == MR_FORMAT_ROW) {
         plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
     }
     plan->skips_unchanged = options->skip_unchanged;
-    plan->tells_schema = options->schema_topic != NULL;
+    plan->tells_schema = options->schema_topic != NULL && !is_message;
     plan->tells_transaction = options->transaction_topic != NULL;
     plan->is_unusual = plan->skips_unchanged || plan->tells_schema || plan->tells_transaction;
     if (plan_keys(plan, options, ret_error) != MR_OK ||

@@ -35,6 +35,7 @@ struct mr_encoder {
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
     struct mr_transaction_counts transaction;
+    struct mr_outbox_message *outbox_message; /* NULL: none is an event */
     uint64_t outbox_ignored;
     int64_t ignored_told_ns; /* the log was told of them last */
     uint64_t messages_dropped;
@@ -122,6 +123,24 @@ mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *pla
                            const struct mr_change *change, struct mr_buffer *out,
                            struct mr_record *ret_records, uint32_t *ret_count,
                            struct mr_error *ret_error);
+
+/* Logical messages that are events of an outbox. */
+struct mr_outbox_message *mr_outbox_message_new(const struct mr_outbox_options *outbox);
+void mr_outbox_message_free(struct mr_outbox_message *row);
+bool mr_is_outbox_message(const struct mr_encode_options *options,
+                          const struct mr_message_event *message);
+
+/* Whether it stands for such messages. */
+bool mr_is_message(const struct mr_relation *relation);
+
+/* The row of an outbox that the message would be, until the next one; NULL: it is not a JSON object. */
+const struct mr_change *mr_outbox_message_row(struct mr_encoder *encoder,
+                                              const struct mr_message_event *message);
+
+/* As mr_encode_change. One that can't be an event is left out, with a warning. */
+mr_status mr_encode_outbox_message(struct mr_encoder *encoder,
+                                   const struct mr_message_event *message, struct mr_buffer *buffer,
+                                   struct mr_record *ret_records, uint32_t *ret_count);
 
 /* Debezium's word of an operation. */
 char mr_op_letter(enum mr_op op);
