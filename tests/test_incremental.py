@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from kit import BINARY, connect, dsn, eventually
+from test_reload import reload, with_tables
 from test_snapshot import as_rows, folded, read_until, table_rows
 
 MODES = {"at-least-once": {}, "exactly-once": {"sink__kafka__delivery": '"exactly-once"'}}
@@ -367,4 +368,45 @@ def test_tables_altered_between_two_starts(database, millrace, topic):
     assert [one["table"] for one in process.log("incremental_failed")] == ["public.u"]
     check(database, topic, "t")
     eventually(lambda: states.tables() == [], 60, "nothing to be stored")
+    assert process.stop() == 0
+
+
+def test_by_another_key(database, millrace, topic):
+    """Rows are read in the order of a column that is not the key of events, and that may change under the copy."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, seq bigserial UNIQUE, loose int UNIQUE, plain int NOT NULL DEFAULT 0);"
+                 "INSERT INTO t (id, n) SELECT 20001 - i, 0 FROM generate_series(1, 20000) i")
+    process = millrace(tables=("t",), skipped_operations="[]").start().streaming()
+    for key, reason in (("loose", "can hold nulls"), ("plain", "no unique index"), ("seq, n", "can hold nulls"),
+                        ("gone", 'no column "gone"'), ("seq,", 'no column ""')):
+        code, said = command(process, "t", "--key", key)
+        assert code == 78 and reason in said and "public.t" in said, said
+    writers = Writers(database, "t", {20: "UPDATE t SET seq = seq + 1000000 WHERE id % 89 = 0",
+                                      30: "UPDATE t SET seq = -seq WHERE id % 83 = 0", 40: "TRUNCATE t"})
+    done = copy(process, "t", "--key", " seq ")
+    writers.end(more=30)
+    records = check(database, topic, "t")
+    order = [r.json["after"]["seq"] for r in records if r.value is not None and r.json["op"] == "r"]
+    assert order == sorted(order) and len(order) == done["rows"]
+    assert process.stop() == 0
+
+
+def test_a_reload_that_changes_tables(database, millrace, topic):
+    """The chunk at hand is read again behind it; nothing is lost, nothing comes twice, and the new table is streamed."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE u (id int PRIMARY KEY, n int)")
+    process = millrace(tables=("t",)).start().streaming()
+    gate = Gate(database)
+    assert command(process, "t", "--where", behind_gate(1000))[0] == 0
+    gate.reached()
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE u")
+    with_tables(process, "t", "u")
+    code, said = reload(process)
+    assert code == 0 and "u" in said, said
+    process.wait_for("source_connected", times=2)
+    gate.open()
+    assert eventually(lambda: is_done(process, "public.t"), 60)["rows"] == 3000
+    assert copy(process, "u")["rows"] == 0
+    read = keys_read(check(database, topic, "t"))
+    assert len(read) == len(set(read)) == 3000
+    check(database, topic, "u")
     assert process.stop() == 0

@@ -62,6 +62,9 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
     case MR_CLI_WHERE:
         ret->snapshot.where = optarg;
         break;
+    case MR_CLI_KEY:
+        ret->snapshot.key = optarg;
+        break;
     case MR_CLI_PAUSE:
         ret->snapshot.pauses = true;
         break;
@@ -174,9 +177,10 @@ static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
     ret->table_count = (uint32_t)(argc - optind);
     bool pauses_too = ret->pauses + ret->resumes + ret->stops > 1 ||
                       ((ret->pauses || ret->resumes) && ret->table_count > 0);
-    bool needless_where = ret->where != NULL && (ret->stops || ret->table_count == 0);
-    if (pauses_too || needless_where) {
-        fputs("millrace: snapshot wants tables (with --where CONDITION perhaps), or --pause, or "
+    bool has_needless =
+        (ret->where != NULL || ret->key != NULL) && (ret->stops || ret->table_count == 0);
+    if (pauses_too || has_needless) {
+        fputs("millrace: snapshot wants tables (perhaps with --where or --key), or --pause, or "
               "--resume, or "
               "--stop with or without tables\n",
               stderr);

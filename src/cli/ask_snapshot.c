@@ -25,6 +25,9 @@ static char *make_wish(const struct mr_ask_snapshot *wish)
     if (wish->where != NULL) {
         cJSON_AddStringToObject(object, "where", wish->where);
     }
+    if (wish->key != NULL) {
+        cJSON_AddStringToObject(object, "key", wish->key);
+    }
     char *text = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
     MR_ASSERT(text != NULL);

@@ -45,6 +45,7 @@ struct mr_ask_snapshot {
     const char *const *tables; /* "schema.table", or "table" in public */
     uint32_t table_count;
     const char *where; /* NULL: all rows */
+    const char *key;   /* NULL: the one of events */
     bool pauses, resumes, stops;
 };
 

@@ -42,7 +42,7 @@ static bool are_names(const cJSON *tables)
 }
 
 static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, const char *where,
-                  cJSON *answer)
+                  const char *key, cJSON *answer)
 {
     cJSON *numbers = cJSON_AddArrayToObject(answer, "requests");
     cJSON *errors = cJSON_AddArrayToObject(answer, "errors");
@@ -50,7 +50,7 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
     cJSON_ArrayForEach(one, tables)
     {
         char *schema;
-        struct mr_copy_wish wish = {.where = where};
+        struct mr_copy_wish wish = {.where = where, .key = key};
         wish.table = split_name(one->valuestring, &schema);
         wish.schema = schema;
         uint64_t id;
@@ -81,18 +81,25 @@ static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, c
     cJSON_AddNumberToObject(answer, "stopped", count);
 }
 
+/* NULL: there is none. */
+static bool take_text(const cJSON *wish, const char *name, const char **ret)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(wish, name);
+    *ret = cJSON_GetStringValue(item);
+    return item == NULL || (*ret != NULL && strlen(*ret) <= WHERE_MAX);
+}
+
 static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSON *answer)
 {
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "type"));
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(wish, "tables");
-    const cJSON *where = cJSON_GetObjectItemCaseSensitive(wish, "where");
-    const char *condition = cJSON_GetStringValue(where);
-    if (type == NULL || !are_names(tables) || (where != NULL && condition == NULL) ||
-        (condition != NULL && strlen(condition) > WHERE_MAX)) {
+    const char *where, *key;
+    if (type == NULL || !are_names(tables) || !take_text(wish, "where", &where) ||
+        !take_text(wish, "key", &key)) {
         return false;
     }
     if (strcmp(type, "start") == 0 && cJSON_GetArraySize(tables) > 0) {
-        start(routes, tables, condition, answer);
+        start(routes, tables, where, key, answer);
     } else if (strcmp(type, "stop") == 0) {
         stop(routes, tables, answer);
     } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
@@ -124,7 +131,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     } else {
         mr_http_fail(request, 400,
                      "this takes {\"type\":\"start\",\"tables\":[\"public.orders\"],\"where\":\"id "
-                     "> 5\"}, or "
+                     "> 5\",\"key\":\"seq\"}, or "
                      "type stop (tables, or all), pause, resume; at most %d tables",
                      TABLES_MAX);
     }

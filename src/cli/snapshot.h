@@ -1,6 +1,6 @@
 /* Copies of existing rows while the stream runs, over HTTP:
  *
- *   POST /api/snapshot           {"type":"start","tables":["public.orders"],"where":"id > 5"}, or "stop" (tables, or all), "pause",
+ *   POST /api/snapshot           {"type":"start","tables":["public.orders"],"where":"id > 5","key":"seq"}, or "stop" (tables, or all), "pause",
  *                                "resume"; answers with the numbers of what was asked for
  *   GET  /api/snapshot/outcome   how far all are */
 #ifndef MR_CLI_SNAPSHOT_H

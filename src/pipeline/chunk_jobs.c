@@ -92,16 +92,19 @@ static bool add_rows(struct mr_chunks *chunks)
     return true;
 }
 
-static enum mr_chunk_verdict judge(struct mr_chunks *chunks)
+static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     struct mr_chunk_snapshot snapshot;
     if (!mr_chunk_snapshot_parse(chunk->snapshot, &snapshot)) {
         mr_chunk_window_close(chunks->window);
+        *ret_differs = false;
         return MR_CHUNK_AGAIN;
     }
     /* The stream may be at an older form of the table, or at a newer one already. */
-    if (chunks->streamed != NULL && !mr_chunks_same_shape(chunks->streamed, chunk->relation)) {
+    *ret_differs =
+        chunks->streamed != NULL && !mr_chunks_same_shape(chunks->streamed, chunk->relation);
+    if (*ret_differs) {
         mr_chunk_window_reshape(chunks->window);
     }
     enum mr_chunk_verdict verdict =
@@ -122,13 +125,18 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         mr_chunks_forget_relation(chunks);
         chunks->relation = chunk->relation;
     }
-    switch (judge(chunks)) {
+    bool differs;
+    switch (judge(chunks, &differs)) {
     case MR_CHUNK_TOO_MUCH:
         chunks->rows_max =
             chunks->rows_max / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->rows_max / 2;
         mr_chunks_read_again(chunks, 0);
         return;
     case MR_CHUNK_AGAIN:
+        if (differs && mr_chunks_differs(chunks)) {
+            return;
+        }
+        /* fall through */
     case MR_CHUNK_TOO_SOON:
         mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
         return;

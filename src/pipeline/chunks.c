@@ -14,6 +14,7 @@ enum {
     BYTES_MIN = 64 * 1024, /* of a chunk: a part of the memory for large changes */
     BYTES_MAX = 1024 * 1024,
     MEMORY_PART = 16,
+    DIFFERS_MAX = 100,
     KEY_MAX = 16 * 1024, /* a longer one is not stored: the place before counts */
 };
 #define YIELD_NS (INT64_C(5) * 1000000)
@@ -106,6 +107,7 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
     }
     chunks->place.oid = mr_chunks_table(chunks)->oid;
     chunks->attempt = 0;
+    chunks->differed = 0;
     begin_window(chunks);
     mr_chunk_request_begin(chunks->requests, request);
 }
@@ -168,6 +170,28 @@ void mr_chunks_read_next(struct mr_chunks *chunks)
     mr_chunks_set_phase(chunks, wants_number ? MR_CHUNKS_NUMBER : MR_CHUNKS_READ);
 }
 
+/* While the stream is behind, it is no wonder; once it has come to where the catalog was read, they should agree. */
+bool mr_chunks_differs(struct mr_chunks *chunks)
+{
+    if (chunks->differed++ == 0) {
+        chunks->differed_from = chunks->thread.chunk.wal_end;
+    }
+    if (chunks->differed < DIFFERS_MAX ||
+        chunks->pipeline->intake->marked < chunks->differed_from) {
+        return false;
+    }
+    struct mr_error error;
+    mr_error_set(
+        &error, MR_ERR_PROTOCOL,
+        "table %s.%s has other columns, types or another key in the stream than in the "
+        "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
+        "does not help, please report it with the table's definition",
+        chunks->current->schema, chunks->current->table, chunks->differed);
+    mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+    mr_chunks_leave(chunks);
+    return true;
+}
+
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
 {
     mr_chunks_close_window(chunks);
@@ -225,6 +249,12 @@ static void set_watch(struct mr_chunks *chunks, struct mr_intake *intake, bool w
     }
 }
 
+static bool is_other_form(const struct mr_chunks *chunks)
+{
+    return chunks->streamed != NULL &&
+           !mr_chunks_same_shape(chunks->streamed, chunks->thread.chunk.relation);
+}
+
 mr_status mr_chunks_step(struct mr_intake *intake)
 {
     struct mr_chunks *chunks = intake->pipeline->chunks;
@@ -250,7 +280,9 @@ mr_status mr_chunks_step(struct mr_intake *intake)
     if (chunks->phase == MR_CHUNKS_WAITS || chunks->phase == MR_CHUNKS_SENDS) {
         if (mr_chunk_window_is_void(chunks->window)) {
             mr_chunks_keep_place(chunks, chunks->at);
-            mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+            if (!is_other_form(chunks) || !mr_chunks_differs(chunks)) {
+                mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+            }
         } else if (chunks->phase == MR_CHUNKS_WAITS &&
                    mr_chunk_window_is_due(chunks->window, intake->marked)) {
             mr_chunks_set_phase(chunks, MR_CHUNKS_SENDS);

@@ -46,6 +46,8 @@ struct mr_chunks {
     const struct mr_relation
         *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
     bool changed;  /* the running transaction has changed the table */
+    uint32_t differed;           /* chunks in a row whose form was not the stream's */
+    mr_lsn differed_from;        /* where the WAL ended when the first of them was read */
     struct mr_asked_place place; /* behind which the next chunk begins */
     uint32_t rows_max;
     size_t bytes_max;
@@ -79,6 +81,9 @@ void mr_chunks_note_place(struct mr_chunks *chunks);
 
 /* The next chunk is read. */
 void mr_chunks_read_next(struct mr_chunks *chunks);
+
+/* The chunk's form is not the stream's. True: that has been so for long, and the request has failed. */
+bool mr_chunks_differs(struct mr_chunks *chunks);
 
 /* The chunk is read again, in a while. */
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);

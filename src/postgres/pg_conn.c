@@ -155,8 +155,13 @@ mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *s
     }
     char text[512];
     clean_text(message, text, sizeof(text));
+    /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
+     * check_enable_rls; elog.c, send_message_to_frontend). */
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
     const char *remedy;
-    mr_status status = mr_pg_error_classify(sqlstate, message, &remedy);
+    mr_status status =
+        mr_pg_error_classify(sqlstate, by_policy ? MR_PG_BY_POLICY : message, &remedy);
     /* The message quotes bytes of the row. */
     if (streams && strncmp(sqlstate, "22", 2) == 0) {
         status = MR_ERR_POISON;

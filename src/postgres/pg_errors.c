@@ -13,6 +13,8 @@ static const struct {
     {"28", NULL, MR_ERR_AUTH, "check user, password and pg_hba.conf"},
     {"42501", "output plugin", MR_ERR_CONFIG,
      "add pgoutput to output_plugin_libraries in postgresql.conf and reload the server"},
+    {"42501", MR_PG_BY_POLICY, MR_ERR_AUTH,
+     "its policies would hide rows: run ALTER ROLE with BYPASSRLS for the role of this connection"},
     {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
     {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
     {"57P01", NULL, MR_ERR_TRANSIENT, ""},

@@ -8,6 +8,9 @@
  * stand for several things. `ret_remedy` gets a sentence to append, or "". */
 mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy);
 
+/* The message where row-level security would hide rows, for one in any language. */
+#define MR_PG_BY_POLICY "row-level security"
+
 /* The same for a connection attempt that failed without a word of the server's: libpq gives a text and no code. */
 mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy);
 

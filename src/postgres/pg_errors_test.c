@@ -34,6 +34,8 @@ static void test_classify_by_code(void **state)
         {"42501", "output plugin \"pgoutput\" is not allowed", MR_ERR_CONFIG,
          "output_plugin_libraries"},
         {"42501", "permission denied for table t", MR_ERR_AUTH, "grant"},
+        {"42501", "query would be affected by row-level security policy for table \"t\"",
+         MR_ERR_AUTH, "BYPASSRLS"},
         {"57P01", "terminating connection due to administrator command", MR_ERR_TRANSIENT, ""},
         {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
         {"55006", "replication slot \"s\" is active for PID 1", MR_ERR_TRANSIENT, ""},

@@ -789,13 +789,8 @@ static mr_status fail_table(const struct mr_chunk_table *table, mr_status status
         return status;
     }
     struct mr_error reason = *ret_error;
-    bool by_policy = strstr(reason.text, "row-level security") != NULL;
-    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
-                   table->schema, table->table, reason.text,
-                   by_policy
-                       ? "; its policies would hide rows: run ALTER ROLE with BYPASSRLS for the "
-                         "role of this connection"
-                       : "");
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s", table->schema,
+                   table->table, reason.text);
 }
 
 mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,

@@ -497,6 +497,13 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_opt
     return MR_OK;
 }
 
+/* A table, a column or a schema does not exist, in whatever language the server says so. */
+static bool is_gone(const char *text)
+{
+    return strstr(text, "(42P01)") != NULL || strstr(text, "(42703)") != NULL ||
+           strstr(text, "(3F000)") != NULL;
+}
+
 static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
                             struct mr_error *ret_error)
 {
@@ -505,17 +512,12 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     }
     struct mr_error reason = *ret_error;
     const struct mr_relation *relation = reader->table->relation;
-    bool by_policy = strstr(reason.text, "row-level security") != NULL;
     /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
-    if (status == MR_ERR_CONFIG && strstr(reason.text, "does not exist") != NULL) {
+    if (status == MR_ERR_CONFIG && is_gone(reason.text)) {
         status = MR_ERR_TRANSIENT;
     }
-    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
-                   relation->schema, relation->table, reason.text,
-                   by_policy ? "; its policies would hide rows: run ALTER ROLE with BYPASSRLS "
-                               "for the role of this connection, or set snapshot.mode = "
-                               "\"no_data\""
-                             : "");
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s",
+                   relation->schema, relation->table, reason.text);
 }
 
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
