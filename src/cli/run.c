@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/confinement.h"
 #include "cli/reload.h"
+#include "cli/signals.h"
 #include "cli/snapshot.h"
 #include "cli/versions.h"
 #include "profiler/profiling.h"
@@ -46,7 +47,35 @@ struct app {
     char *origins;
     struct mr_reload *reload;
     struct mr_snapshot_routes snapshot;
+    struct mr_signals *signals;
+    struct mr_kafka_signals *signal_topic; /* NULL: none is read */
 };
+
+static mr_status take_signal_row(void *context, const struct mr_change *change,
+                                 struct mr_error *ret_error)
+{
+    return mr_signals_take_row(((struct app *)context)->signals, change, ret_error);
+}
+
+static mr_status take_signal_record(void *context, mr_slice value)
+{
+    return mr_signals_take_record(((struct app *)context)->signals, value);
+}
+
+static bool has_stream(void *context)
+{
+    return mr_pipeline_stats(((struct app *)context)->pipeline).source_connected;
+}
+
+static mr_status signals_start(struct app *app, struct mr_error *ret_error)
+{
+    struct mr_kafka_signal_options *options = &app->config->signals;
+    options->is_open = has_stream;
+    options->take = take_signal_record;
+    options->context = app;
+    return options->topic == NULL ? MR_OK
+                                  : mr_kafka_signals_start(options, &app->signal_topic, ret_error);
+}
 
 /* The database's name is known once the source is open. */
 static void source_opened(void *context)
@@ -107,8 +136,13 @@ static void app_wire(struct app *app)
         app->registry = mr_registry_new(&app->config->registry, app->schemas);
     }
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
+    if (app->config->source.signal_table != NULL) {
+        app->config->pipeline.on_signal = take_signal_row;
+        app->config->pipeline.on_signal_context = app;
+    }
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
+    app->signals = mr_signals_new(app->pipeline, app->source);
     app->slot =
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
@@ -170,6 +204,7 @@ static void app_free(struct app *app)
     free(app->origins);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
+    mr_signals_free(app->signals);
     mr_pipeline_free(app->pipeline);
     mr_encoder_free(app->encoder);
     mr_table_counts_free(app->table_counts);
@@ -309,8 +344,13 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     }
     if (status == MR_OK) {
+        struct mr_error error;
+        if (signals_start(app, &error) != MR_OK) {
+            mr_log(MR_LOG_WARN, "signal_topic_unread", error.text);
+        }
         wait_for_end(app, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
+        mr_kafka_signals_stop(app->signal_topic);
     }
     mr_registry_free(app->registry);
     watchers_stop(app);

@@ -439,6 +439,41 @@ static void build_cloud(struct mr_config *config)
     }
 }
 
+/* The publication has it as well, and the rules for tables hold for it. */
+static void build_signal_table(struct mr_config *config)
+{
+    struct mr_pg_source_options *source = &config->source;
+    const char *text = config->values.signal_table;
+    if (text[0] == '\0') {
+        return;
+    }
+    struct mr_table_name *tables =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, source->table_count + 1));
+    struct mr_table_name *signal = &tables[source->table_count];
+    if (mr_config_is_pattern(text) || !parse_table(config, text, false, signal)) {
+        PROBLEM(config, LINE(config, signal_table),
+                "snapshot.signal_table: \"%s\" is not a table's name; write \"schema.table\"",
+                text);
+        return;
+    }
+    mr_slice schema = mr_slice_of(signal->schema);
+    mr_slice table = mr_slice_of(signal->table);
+    bool is_listed =
+        mr_table_patterns_match(source->patterns, source->pattern_count, schema, table) &&
+        !mr_table_patterns_match(source->excluded, source->excluded_count, schema, table);
+    for (uint32_t i = 0; i < source->table_count; i++) {
+        tables[i] = source->tables[i];
+        is_listed |= strcmp(tables[i].schema, signal->schema) == 0 &&
+                     strcmp(tables[i].table, signal->table) == 0;
+    }
+    source->signal_table = signal;
+    source->signal_is_hidden = !is_listed;
+    if (!is_listed) {
+        source->tables = tables;
+        source->table_count++;
+    }
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -490,4 +525,5 @@ void mr_config_build_encode(struct mr_config *config)
         PROBLEM(config, LINE(config, tables),
                 "no tables are configured; set tables = [\"schema.table\", …]");
     }
+    build_signal_table(config);
 }

@@ -175,6 +175,37 @@ static void convert_snapshot(struct mr_convert *convert)
     }
 }
 
+/* Debezium takes signals from the table, unless it is told of other channels; the topic has a name of its own. */
+static void convert_signals(struct mr_convert *convert)
+{
+    const struct mr_convert_line *line = mr_convert_take(convert, "signal.enabled.channels");
+    const struct mr_convert_line *table = mr_convert_take(convert, "signal.data.collection");
+    const struct mr_convert_line *topic = mr_convert_take(convert, "signal.kafka.topic");
+    const struct mr_convert_line *group = mr_convert_take(convert, "signal.kafka.groupId");
+    const struct mr_convert_line *prefix = mr_convert_find(convert, "topic.prefix");
+    struct mr_convert_list channels = {0};
+    mr_convert_split(line == NULL ? "source" : line->value, ',', &channels);
+    for (uint32_t i = 0; i < channels.count; i++) {
+        if (strcmp(channels.items[i], "source") == 0) {
+            if (table != NULL) {
+                mr_convert_set(convert, "snapshot.signal_table", table->value);
+            }
+        } else if (strcmp(channels.items[i], "kafka") == 0) {
+            struct mr_text name = {0};
+            mr_text_format(&name, "%s-signal", prefix == NULL ? "" : prefix->value);
+            mr_convert_set(convert, "signal.kafka.topic",
+                           topic == NULL ? (const char *)name.data : topic->value);
+            mr_convert_set(convert, "signal.kafka.group",
+                           group == NULL ? "kafka-signal" : group->value);
+            mr_text_done(&name);
+        } else {
+            mr_convert_note(convert, MR_NOTE_LOST, line->given,
+                            "signals come by a table or a topic of Kafka; docs/snapshots.md");
+        }
+    }
+    mr_convert_list_done(&channels);
+}
+
 /* ---- operations and messages ---- */
 
 static void convert_operations(struct mr_convert *convert, bool *ret_no_messages)
@@ -255,6 +286,7 @@ void mr_convert_source(struct mr_convert *convert)
     convert_connection(convert);
     convert_slot(convert);
     convert_snapshot(convert);
+    convert_signals(convert);
     convert_operations(convert, &no_messages);
     convert_messages(convert, no_messages);
 }

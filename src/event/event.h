@@ -124,6 +124,7 @@ struct mr_relation {
     uint32_t *key_columns;
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
+    bool is_signal;     /* what is inserted into it asks for something */
     size_t bytes;       /* of memory, with all that it points to */
 };
 

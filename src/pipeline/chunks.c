@@ -141,8 +141,7 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
     mr_chunks_note_place(chunks);
 }
 
-/* What was asked or done so far. */
-static void follow_step(const struct mr_chunks *chunks)
+void mr_chunks_follow_step(const struct mr_chunks *chunks)
 {
     struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
     if (chunks->requests->stores) {
@@ -160,7 +159,7 @@ void mr_chunks_note_place(struct mr_chunks *chunks)
     if (chunks->requests->stores && (key_bytes <= KEY_MAX || chunks->place.settled)) {
         uint64_t sequence = chunks->pipeline->lanes[MR_LANE_STREAM].sequence;
         mr_chunk_request_note(chunks->requests, chunks->current, &chunks->place, sequence);
-        follow_step(chunks);
+        mr_chunks_follow_step(chunks);
     }
 }
 
@@ -258,7 +257,7 @@ static bool is_other_form(const struct mr_chunks *chunks)
 mr_status mr_chunks_step(struct mr_intake *intake)
 {
     struct mr_chunks *chunks = intake->pipeline->chunks;
-    follow_step(chunks);
+    mr_chunks_follow_step(chunks);
     set_watch(chunks, intake, atomic_load(&chunks->requests->open) > 0);
     if (!chunks->watches) {
         return MR_OK;

@@ -23,6 +23,9 @@ bool mr_chunks_wanted(const struct mr_chunks *chunks);
 /* Between two transactions: goes on with whatever is there to go on with. MR_FULL: there is no room for a row. */
 mr_status mr_chunks_step(struct mr_intake *intake);
 
+/* The next batch tells of all that was asked or done so far; a step does so, too. */
+void mr_chunks_follow_step(const struct mr_chunks *chunks);
+
 /* Nanoseconds until the next step is due; INT64_MAX: somebody wakes the thread. */
 int64_t mr_chunks_due_in(const struct mr_chunks *chunks, int64_t now_ns);
 

@@ -248,6 +248,31 @@ static mr_status on_commit_counted(void *context, const struct mr_transaction *t
     return on_commit(context, transaction, ret_error);
 }
 
+/* ---- where there is a table of signals, besides ---- */
+
+/* A signal is acted on before it counts as received, and the batch that carries its position tells of what was asked for: who has
+ * stored the one has the other, too, and what comes again is not done. */
+static mr_status on_change_signals(void *context, const struct mr_change *change,
+                                   struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    const struct mr_pipeline_options *options = &intake->pipeline->options;
+    if (MR_UNLIKELY(change->relation->is_signal) && change->op == MR_OP_INSERT &&
+        options->on_signal != NULL && change->lsn >= intake->delivered_below &&
+        mr_position_compare(change->position, intake->appended) > 0 &&
+        mr_position_compare(change->position, intake->signalled) > 0) {
+        mr_status status = options->on_signal(options->on_signal_context, change, ret_error);
+        if (status != MR_OK) {
+            note_failure(intake, status, change->position);
+            return status;
+        }
+        intake->signalled = change->position;
+        mr_chunks_follow_step(intake->pipeline->chunks);
+    }
+    return intake->counts ? on_change_counted(context, change, ret_error)
+                          : on_change(context, change, ret_error);
+}
+
 /* ---- while existing rows are copied, besides ---- */
 
 static uint64_t records_made(const struct mr_intake *intake)
@@ -262,8 +287,7 @@ static mr_status on_change_watched(void *context, const struct mr_change *change
 {
     struct mr_intake *intake = context;
     uint64_t before = records_made(intake);
-    MR_TRY(intake->counts ? on_change_counted(context, change, ret_error)
-                          : on_change(context, change, ret_error));
+    MR_TRY(on_change_signals(context, change, ret_error));
     mr_chunks_change(intake->pipeline->chunks, change, records_made(intake) != before);
     return MR_OK;
 }
@@ -299,7 +323,10 @@ void mr_intake_watch(struct mr_intake *intake, bool watches)
     intake->lane->on_hand_over = watches ? on_hand_over_watched : NULL;
     struct mr_source_handler *handler = &intake->handler;
     bool counts = intake->counts;
-    handler->change = watches ? on_change_watched : counts ? on_change_counted : on_change;
+    handler->change = watches                                       ? on_change_watched
+                      : intake->pipeline->options.on_signal != NULL ? on_change_signals
+                      : counts                                      ? on_change_counted
+                                                                    : on_change;
     handler->begin = watches ? on_begin_watched : counts ? on_begin_counted : on_begin;
     handler->commit = watches ? on_commit_watched : counts ? on_commit_counted : on_commit;
     handler->message = counts ? on_message_counted : on_message;

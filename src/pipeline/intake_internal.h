@@ -33,6 +33,7 @@ struct mr_intake {
     mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
     bool in_transaction;
     bool appended_in_transaction;            /* part of the running transaction is in a batch */
+    struct mr_position signalled;            /* of the last signal */
     mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
     const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
     uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */

@@ -51,7 +51,13 @@ struct mr_pipeline_options {
     bool copy_only;   /* and then the pipeline stops */
     bool copy_when_needed; /* also where the stream can't go on; the source knows when that is */
     enum mr_copy_order copy_order; /* of the tables */
-    mr_lsn skip_commit_lsn;        /* the transaction that commits there is skipped; 0: none */
+    /* A row was inserted into the table of signals (its relation says so). Once for each position; before it is passed on, if
+     * that is so at all. After an error the connection begins anew, and it comes again. Source thread. NULL: there is no such
+     * table. */
+    mr_status (*on_signal)(void *context, const struct mr_change *change,
+                           struct mr_error *ret_error);
+    void *on_signal_context;
+    mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
     struct mr_handed_over handed_over;
 };
 

@@ -52,6 +52,9 @@ struct mr_pg_source_options {
     uint32_t pattern_count;
     const struct mr_table_pattern *excluded; /* … but none of these */
     uint32_t excluded_count;
+    /* The one among them, or that the patterns fit, whose rows ask for something; NULL: none. */
+    const struct mr_table_name *signal_table;
+    bool signal_is_hidden; /* it is among them for that alone, and not passed on */
     const struct mr_table_key *keys;
     uint32_t key_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */

@@ -95,8 +95,19 @@ enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, ui
     return found == NULL ? MR_PG_UNKNOWN : found->kind;
 }
 
+bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table)
+{
+    const struct mr_table_name *signal = options->signal_table;
+    return signal != NULL && mr_slice_equal(mr_slice_of(signal->table), table) &&
+           mr_slice_equal(mr_slice_of(signal->schema), schema);
+}
+
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema, mr_slice table)
 {
+    if (options->signal_is_hidden && mr_pg_table_is_signal(options, schema, table)) {
+        return false;
+    }
     for (uint32_t i = 0; i < options->table_count; i++) {
         if (mr_slice_equal(mr_slice_of(options->tables[i].table), table) &&
             mr_slice_equal(mr_slice_of(options->tables[i].schema), schema)) {

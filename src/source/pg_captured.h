@@ -48,7 +48,11 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 
-/* True when a table of that name is configured. */
+/* True when it is the table of signals. */
+bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* True when a table of that name is configured, and passed on. */
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
                         mr_slice table);
 

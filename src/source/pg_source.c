@@ -134,6 +134,7 @@ static void pg_source_change(struct mr_source *base, const void *options)
     source->options.pattern_count = wanted->pattern_count;
     source->options.excluded = wanted->excluded;
     source->options.excluded_count = wanted->excluded_count;
+    source->options.signal_is_hidden = wanted->signal_is_hidden;
     source->options.pipeline = wanted->pipeline;
 }
 
@@ -359,7 +360,12 @@ static void tell_unlisted(const struct mr_relation_view *view)
 static mr_status find_listed(struct pg_source *source, const struct mr_transaction *transaction,
                              struct mr_relation_view *view, struct mr_error *ret_error)
 {
+    view->is_signal = mr_pg_table_is_signal(&source->options, view->schema, view->table);
     if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
+        return MR_OK;
+    }
+    if (view->is_signal) {
+        view->is_unlisted = true;
         return MR_OK;
     }
     enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
@@ -413,6 +419,63 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
         }
     }
     return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
+}
+
+/* ---- names ---- */
+
+void mr_pg_tables_done(struct mr_pg_tables *tables)
+{
+    for (uint32_t i = 0; i < 2 * tables->count; i++) {
+        free(tables->names[i]);
+    }
+    free(tables->names);
+    *tables = (struct mr_pg_tables){0};
+}
+
+static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *tables,
+                            struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the published tables", "nss", 0, UINT32_MAX};
+    int stop_fd;
+    MR_TRY(begin_asking(source, &stop_fd, ret_error));
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_publication p"
+                         " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t"
+                         " JOIN pg_class c ON c.oid = t.relid"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = ");
+    mr_sql_add_literal(&sql, source->options.publication);
+    mr_text_string(&sql, " ORDER BY 2, 3");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(source->asked, stop_fd, &sql, &shape, &result, ret_error));
+    uint32_t rows = mr_pg_result_rows(result);
+    tables->names = MR_NEW_ARRAY(char *, 2 * (size_t)rows);
+    for (uint32_t i = 0; i < rows; i++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        const char *schema = mr_pg_result_value(result, i, 1);
+        const char *table = mr_pg_result_value(result, i, 2);
+        if (mr_pg_captured_find(&source->captured, oid) == MR_PG_PARTITION ||
+            mr_pg_table_listed(&source->options, mr_slice_of(schema), mr_slice_of(table))) {
+            tables->names[2 * tables->count] = MR_STRDUP(schema);
+            tables->names[2 * tables->count + 1] = MR_STRDUP(table);
+            tables->count++;
+        }
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_tables,
+                              struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    struct mr_pg_tables tables = {0};
+    mr_status status = ask_tables(source, &tables, ret_error);
+    if (status != MR_OK) {
+        end_asking(source);
+        return status;
+    }
+    *ret_tables = tables;
+    return MR_OK;
 }
 
 /* ---- types ---- */

@@ -22,4 +22,15 @@ mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);
 
+/* Names of the tables that are streamed, as the publication sends them: roots of partitioned ones or their leaves. */
+struct mr_pg_tables {
+    char **names; /* schema, table, schema, table … */
+    uint32_t count;
+};
+
+/* Asks the server. The caller's: mr_pg_tables_done. MR_AGAIN: a stop. Source thread. */
+mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_tables,
+                              struct mr_error *ret_error);
+void mr_pg_tables_done(struct mr_pg_tables *tables);
+
 #endif

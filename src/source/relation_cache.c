@@ -118,6 +118,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
         .key_columns = key_columns,
         .key_is_chosen = view->key_is_chosen,
         .is_unlisted = view->is_unlisted,
+        .is_signal = view->is_signal,
         .bytes = bytes,
     };
     memcpy(key_columns, view->key_columns, view->key_count * sizeof(*key_columns));

@@ -32,6 +32,7 @@ struct mr_relation_view {
     const uint32_t *key_columns;
     bool key_is_chosen;
     bool is_unlisted; /* likewise */
+    bool is_signal;
 };
 
 /* The key that the stream itself tells: the flagged columns in the table's order, unless all are flagged because the

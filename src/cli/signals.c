@@ -1,0 +1,495 @@
+#include "cli/signals.h"
+
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/log.h"
+#include "base/pattern.h"
+#include "source/pg_source.h"
+
+enum { DATA_MAX = 64 * 1024, COLLECTIONS_MAX = 200, WHERE_MAX = 4096, PATIENCE_MS = 1000 };
+
+/* What makes a name an expression (regcomp's REG_EXTENDED). A dot alone does not: Debezium's users write names as they are. */
+#define EXPRESSION_SIGNS "*+?[({|\\^$"
+
+struct mr_signals {
+    struct mr_pipeline *pipeline;
+    struct mr_source *source;
+};
+
+struct signal {
+    struct mr_signals *signals;
+    const char *channel; /* "source", "kafka" */
+    const char *id;
+    const char *type;
+    const cJSON *data; /* an object */
+    mr_lsn lsn;        /* of its row; 0: it has none */
+};
+
+struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source)
+{
+    struct mr_signals *signals = MR_NEW(struct mr_signals);
+    *signals = (struct mr_signals){.pipeline = pipeline, .source = source};
+    return signals;
+}
+
+void mr_signals_free(struct mr_signals *signals)
+{
+    free(signals);
+}
+
+/* ---- telling ---- */
+
+/* Ids, types and names are somebody's texts: a line has the beginning. */
+enum { SHOWN_MAX = 160 };
+
+static void ignored(const struct signal *signal, const char *reason)
+{
+    char id[SHOWN_MAX];
+    char type[SHOWN_MAX];
+    snprintf(id, sizeof(id), "%s", signal->id);
+    snprintf(type, sizeof(type), "%s", signal->type);
+    mr_log(MR_LOG_WARN, "signal_ignored", reason, MR_LOG_STR("channel", signal->channel),
+           MR_LOG_STR("id", id), MR_LOG_STR("type", type));
+}
+
+static void taken(const struct signal *signal)
+{
+    char id[SHOWN_MAX];
+    snprintf(id, sizeof(id), "%s", signal->id);
+    mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", signal->channel),
+           MR_LOG_STR("id", id), MR_LOG_STR("type", signal->type));
+}
+
+/* ---- which tables ---- */
+
+/* The name's two parts without their quotes, to be freed; a name alone is of schema public. False: it is none. */
+static bool split(const char *text, char **ret_schema, char **ret_table)
+{
+    char *block = MR_ALLOC(strlen(text) + 1);
+    char *to = block;
+    char *table = NULL;
+    bool quoted = false;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '"' && quoted && at[1] == '"') {
+            *to++ = *at++;
+        } else if (*at == '"') {
+            quoted = !quoted;
+        } else if (*at == '.' && !quoted && table == NULL) {
+            *to++ = '\0';
+            table = to;
+        } else {
+            *to++ = *at;
+        }
+    }
+    *to = '\0';
+    bool good = !quoted && block[0] != '\0' && (table == NULL || table[0] != '\0');
+    if (good) {
+        *ret_schema = MR_STRDUP(table == NULL ? "public" : block);
+        *ret_table = MR_STRDUP(table == NULL ? block : table);
+    }
+    free(block);
+    return good;
+}
+
+typedef void (*table_fn)(const struct signal *signal, const char *schema, const char *table);
+
+static char *full_name(const char *schema, const char *table)
+{
+    size_t size = strlen(schema) + strlen(table) + 2;
+    char *name = MR_ALLOC(size);
+    snprintf(name, size, "%s.%s", schema, table);
+    return name;
+}
+
+static bool matches(const regex_t *regex, const char *schema, const char *table)
+{
+    char *name = full_name(schema, table);
+    bool found = regexec(regex, name, 0, NULL, 0) == 0;
+    free(name);
+    return found;
+}
+
+/* An expression stands for the tables of the stream whose names, schema included, it matches as a whole. */
+static void each_match(const struct signal *signal, const char *text,
+                       const struct mr_pg_tables *tables, table_fn act)
+{
+    char reason[256];
+    char told[512];
+    regex_t *regex = mr_regex_new(text, reason, sizeof(reason));
+    uint32_t found = 0;
+    for (uint32_t i = 0; regex != NULL && i < tables->count; i++) {
+        const char *schema = tables->names[2 * i];
+        const char *table = tables->names[2 * i + 1];
+        if (matches(regex, schema, table)) {
+            act(signal, schema, table);
+            found++;
+        }
+    }
+    if (regex == NULL) {
+        snprintf(told, sizeof(told),
+                 "data-collections: \"%.100s\" is no regular expression: %.200s", text, reason);
+        ignored(signal, told);
+    } else if (found == 0) {
+        snprintf(told, sizeof(told), "data-collections: \"%.100s\" matches no table of this stream",
+                 text);
+        ignored(signal, told);
+    }
+    if (regex != NULL) {
+        mr_regex_free(regex);
+    }
+}
+
+static char *trimmed(const char *text)
+{
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    char *copy = MR_STRDUP(text);
+    size_t len = strlen(copy);
+    while (len > 0 && isspace((unsigned char)copy[len - 1])) {
+        copy[--len] = '\0';
+    }
+    return copy;
+}
+
+static void each_table(const struct signal *signal, const char *entry,
+                       const struct mr_pg_tables *tables, table_fn act)
+{
+    char *text = trimmed(entry);
+    char *schema;
+    char *table;
+    if (strpbrk(text, EXPRESSION_SIGNS) != NULL) {
+        each_match(signal, text, tables, act);
+    } else if (split(text, &schema, &table)) {
+        act(signal, schema, table);
+        free(schema);
+        free(table);
+    } else {
+        ignored(signal, "data-collections has a name that is none; write \"schema.table\"");
+    }
+    free(text);
+}
+
+static const cJSON *member(const cJSON *object, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static bool are_texts(const cJSON *list)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, list)
+    {
+        if (!cJSON_IsString(one)) {
+            return false;
+        }
+    }
+    return cJSON_IsArray(list) && cJSON_GetArraySize(list) <= COLLECTIONS_MAX;
+}
+
+static bool has_expression(const cJSON *list)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, list)
+    {
+        if (strpbrk(one->valuestring, EXPRESSION_SIGNS) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All tables that "data-collections" names. The server is asked for names before anything is done: what fails then leaves
+ * nothing half done. */
+static mr_status each_collection(const struct signal *signal, table_fn act,
+                                 struct mr_error *ret_error)
+{
+    const cJSON *list = member(signal->data, "data-collections");
+    struct mr_pg_tables tables = {0};
+    if (has_expression(list)) {
+        MR_TRY(mr_pg_source_tables(signal->signals->source, &tables, ret_error));
+    }
+    const cJSON *one;
+    cJSON_ArrayForEach(one, list)
+    {
+        each_table(signal, one->valuestring, &tables, act);
+    }
+    mr_pg_tables_done(&tables);
+    return MR_OK;
+}
+
+/* ---- what is asked for ---- */
+
+/* The filter of the first condition whose expression matches the table (Debezium's AdditionalCondition); NULL: none does. */
+static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
+{
+    const cJSON *old = member(signal->data, "additional-condition"); /* before Debezium 2.5 */
+    const cJSON *one;
+    cJSON_ArrayForEach(one, member(signal->data, "additional-conditions"))
+    {
+        char reason[256];
+        regex_t *regex =
+            mr_regex_new(member(one, "data-collection")->valuestring, reason, sizeof(reason));
+        bool fits = regex != NULL && matches(regex, schema, table);
+        if (regex != NULL) {
+            mr_regex_free(regex);
+        }
+        if (fits) {
+            return member(one, "filter")->valuestring;
+        }
+    }
+    return cJSON_GetStringValue(old);
+}
+
+/* NULL: they can be used. */
+static const char *conditions_fault(const cJSON *data)
+{
+    const cJSON *list = member(data, "additional-conditions");
+    const cJSON *old = member(data, "additional-condition");
+    if ((list != NULL && !cJSON_IsArray(list)) || cJSON_GetArraySize(list) > COLLECTIONS_MAX ||
+        (old != NULL && !cJSON_IsString(old))) {
+        return "additional-conditions is no list of conditions";
+    }
+    const cJSON *one;
+    cJSON_ArrayForEach(one, list)
+    {
+        const char *name = cJSON_GetStringValue(member(one, "data-collection"));
+        const char *filter = cJSON_GetStringValue(member(one, "filter"));
+        char reason[256];
+        regex_t *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
+        bool good = regex != NULL && filter != NULL && strlen(filter) <= WHERE_MAX;
+        if (regex != NULL) {
+            mr_regex_free(regex);
+        }
+        if (!good) {
+            return "additional-conditions: each needs \"data-collection\", an expression, and "
+                   "\"filter\", a condition in SQL";
+        }
+    }
+    return NULL;
+}
+
+/* A column's name, as it is in the catalog, for a list of names in SQL. */
+static char *quoted(const char *name)
+{
+    char *text = MR_ALLOC(2 * strlen(name) + 3);
+    char *to = text;
+    *to++ = '"';
+    for (; *name != '\0'; name++) {
+        if (*name == '"') {
+            *to++ = '"';
+        }
+        *to++ = *name;
+    }
+    *to++ = '"';
+    *to = '\0';
+    return text;
+}
+
+static void start_table(const struct signal *signal, const char *schema, const char *table)
+{
+    const char *surrogate = cJSON_GetStringValue(member(signal->data, "surrogate-key"));
+    char *key = surrogate == NULL || surrogate[0] == '\0' ? NULL : quoted(surrogate);
+    struct mr_copy_wish wish = {
+        .schema = schema, .table = table, .where = filter_of(signal, schema, table), .key = key};
+    uint64_t id;
+    struct mr_error error;
+    if (mr_pipeline_copy_table(signal->signals->pipeline, &wish, &id, &error) != MR_OK) {
+        ignored(signal, error.text);
+    }
+    free(key);
+}
+
+static void stop_table(const struct signal *signal, const char *schema, const char *table)
+{
+    if (mr_pipeline_copy_stop(signal->signals->pipeline, schema, table) == 0) {
+        ignored(signal, "no copy of that table is under way");
+    }
+}
+
+/* "incremental" where nothing is said, in any case (Debezium's AbstractSnapshotSignal). */
+static bool type_is(const cJSON *data, const char *wanted)
+{
+    const cJSON *type = member(data, "type");
+    const char *word = cJSON_GetStringValue(type);
+    return type == NULL ? strcmp(wanted, "incremental") == 0
+                        : word != NULL && strcasecmp(word, wanted) == 0;
+}
+
+static mr_status execute(const struct signal *signal, struct mr_error *ret_error)
+{
+    const cJSON *data = signal->data;
+    const char *fault = conditions_fault(data);
+    if (!are_texts(member(data, "data-collections")) ||
+        cJSON_GetArraySize(member(data, "data-collections")) == 0) {
+        fault = "data-collections must be a list of 1 to 200 names of tables or expressions";
+    } else if (!type_is(data, "incremental") && !type_is(data, "blocking")) {
+        fault = "the type of a snapshot is incremental or blocking";
+    }
+    if (fault != NULL) {
+        ignored(signal, fault);
+        return MR_OK;
+    }
+    if (type_is(data, "blocking")) {
+        mr_log(MR_LOG_WARN, "signal_blocking",
+               "a blocking snapshot was asked for; the rows are copied beside the stream, which "
+               "goes on");
+    }
+    return each_collection(signal, start_table, ret_error);
+}
+
+static mr_status stop(const struct signal *signal, struct mr_error *ret_error)
+{
+    const cJSON *list = member(signal->data, "data-collections");
+    if (!type_is(signal->data, "incremental") || (list != NULL && !are_texts(list))) {
+        ignored(signal, "it has another form than {\"data-collections\": […], \"type\": "
+                        "\"incremental\"}");
+        return MR_OK;
+    }
+    if (cJSON_GetArraySize(list) > 0) {
+        return each_collection(signal, stop_table, ret_error);
+    }
+    mr_pipeline_copy_stop(signal->signals->pipeline, NULL, NULL);
+    return MR_OK;
+}
+
+static mr_status pause_or_resume(const struct signal *signal, struct mr_error *ret_error)
+{
+    (void)ret_error;
+    if (type_is(signal->data, "incremental")) {
+        mr_pipeline_copy_pause(signal->signals->pipeline, signal->type[0] == 'p');
+    } else {
+        ignored(signal, "only incremental snapshots can be paused");
+    }
+    return MR_OK;
+}
+
+static mr_status log_message(const struct signal *signal, struct mr_error *ret_error)
+{
+    (void)ret_error;
+    const char *message = cJSON_GetStringValue(member(signal->data, "message"));
+    if (message == NULL) {
+        ignored(signal, "it has no \"message\"");
+        return MR_OK;
+    }
+    mr_log(MR_LOG_INFO, "signal_log", message, MR_LOG_LSN("lsn", signal->lsn));
+    return MR_OK;
+}
+
+static mr_status act(const struct signal *signal, struct mr_error *ret_error)
+{
+    static const struct {
+        const char *type;
+        mr_status (*act)(const struct signal *signal, struct mr_error *ret_error);
+    } kinds[] = {
+        {"execute-snapshot", execute},
+        {"stop-snapshot", stop},
+        {"pause-snapshot", pause_or_resume},
+        {"resume-snapshot", pause_or_resume},
+        {"log", log_message},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(kinds); i++) {
+        if (strcmp(signal->type, kinds[i].type) == 0) {
+            MR_TRY(kinds[i].act(signal, ret_error));
+            taken(signal);
+            return MR_OK;
+        }
+    }
+    ignored(signal, "signals of that type are not known");
+    return MR_OK;
+}
+
+/* ---- where they come from ---- */
+
+static char *text_of(const struct mr_datum *value)
+{
+    bool is_text = value->kind == MR_DATUM_TEXT;
+    size_t len = is_text ? value->len : 0;
+    char *text = MR_ALLOC(len + 1);
+    if (len > 0) {
+        memcpy(text, value->data, len);
+    }
+    text[len] = '\0';
+    return text;
+}
+
+/* The first three columns, whatever their names (Debezium's SourceSignalChannel). */
+mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
+                              struct mr_error *ret_error)
+{
+    struct signal signal = {
+        .signals = signals, .channel = "source", .id = "", .type = "", .lsn = change->lsn};
+    if (change->relation->column_count < 3) {
+        ignored(&signal, "the table of signals must have three columns: id, type and data");
+        return MR_OK;
+    }
+    const struct mr_datum *values = change->after.values;
+    if (values[0].len + values[1].len > DATA_MAX || values[2].len > DATA_MAX) {
+        ignored(&signal, "it is larger than 64 KiB");
+        return MR_OK;
+    }
+    char *id = text_of(&values[0]);
+    char *type = text_of(&values[1]);
+    char *text = text_of(&values[2]);
+    cJSON *data = text[0] == '\0' ? cJSON_CreateObject() : cJSON_Parse(text);
+    signal.id = id;
+    signal.type = type;
+    signal.data = data;
+    mr_status status = MR_OK;
+    if (cJSON_IsObject(data)) {
+        status = act(&signal, ret_error);
+    } else {
+        ignored(&signal, "its data is no JSON object");
+    }
+    cJSON_Delete(data);
+    free(id);
+    free(type);
+    free(text);
+    return status;
+}
+
+/* A record's, as a command for the source thread. */
+struct record {
+    struct mr_command command;
+    struct signal signal;
+};
+
+static mr_status act_on_record(struct mr_command *command, struct mr_error *ret_error)
+{
+    return act(&((struct record *)command)->signal, ret_error);
+}
+
+mr_status mr_signals_take_record(struct mr_signals *signals, mr_slice value)
+{
+    struct record record = {
+        .command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = act_on_record},
+        .signal = {.signals = signals, .channel = "kafka", .id = "", .type = ""},
+    };
+    struct signal *signal = &record.signal;
+    if (value.len > DATA_MAX) {
+        ignored(signal, "it is larger than 64 KiB");
+        return MR_OK;
+    }
+    cJSON *json = cJSON_ParseWithLength((const char *)value.data, value.len);
+    const char *id = cJSON_GetStringValue(member(json, "id"));
+    const char *type = cJSON_GetStringValue(member(json, "type"));
+    cJSON *none = cJSON_CreateObject();
+    signal->id = id == NULL ? "" : id;
+    signal->type = type == NULL ? "" : type;
+    signal->data = member(json, "data") == NULL ? none : member(json, "data");
+    mr_status status = MR_OK;
+    if (type == NULL || !cJSON_IsObject(signal->data)) {
+        ignored(signal, "it is not {\"id\": …, \"type\": …, \"data\": {…}}");
+    } else {
+        struct mr_error error;
+        status = mr_pipeline_ask(signals->pipeline, &record.command, PATIENCE_MS, &error);
+    }
+    cJSON_Delete(json);
+    cJSON_Delete(none);
+    return status == MR_OK ? MR_OK : MR_AGAIN;
+}

@@ -1,0 +1,30 @@
+/* Signals in Debezium's form: what is inserted into the table of signals, and what comes by the signal topic. Each has an id, a type
+ * and data, a JSON object:
+ *
+ *   execute-snapshot   {"data-collections": ["schema.table" or an expression, …], "type": "incremental",
+ *                       "additional-conditions": [{"data-collection": …, "filter": SQL}, …],
+ *                       "surrogate-key": column}
+ *   stop-snapshot      {"data-collections": […]}, or all
+ *   pause-snapshot, resume-snapshot
+ *   log                {"message": …}
+ *
+ * What is no such thing is told in the log, and passed over. */
+#ifndef MR_CLI_SIGNALS_H
+#define MR_CLI_SIGNALS_H
+
+#include "pipeline/pipeline.h"
+
+struct mr_signals;
+
+/* Both the caller's; they outlive it. */
+struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source);
+void mr_signals_free(struct mr_signals *signals); /* NULL is fine */
+
+/* A row of the table of signals. After an error it was not acted on, and must come again. Source thread. */
+mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
+                              struct mr_error *ret_error);
+
+/* A record of the signal topic. MR_AGAIN: the stream is not there, and nothing was done. Any thread but the source's. */
+mr_status mr_signals_take_record(struct mr_signals *signals, mr_slice value);
+
+#endif

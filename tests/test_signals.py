@@ -1,0 +1,127 @@
+"""Signals in Debezium's form, from a table and from a topic: what they ask for is done once, and nothing else."""
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kit import BOOTSTRAP, eventually
+from test_incremental import copies, is_done
+
+TABLE = "CREATE TABLE signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048));"
+EXECUTE = "execute-snapshot"
+
+
+def send(database, kind, data=None, name="1"):
+    """`data`: an object, or text as it is."""
+    text = data if data is None or isinstance(data, str) else json.dumps(data)
+    database.run("INSERT INTO signal VALUES (%s || '-' || gen_random_uuid()::text, %s, %s)", [name, kind, text])
+
+
+def snapshot(*tables, **more):
+    return {"data-collections": list(tables), "type": "incremental", **more}
+
+
+@pytest.fixture(name="streamed")
+def fixture_streamed(database, millrace):
+    database.run(TABLE + "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i;"
+                         "CREATE TABLE u (id int PRIMARY KEY); INSERT INTO u VALUES (1), (2);"
+                         'CREATE TABLE keyless ("Nr" int UNIQUE NOT NULL); ALTER TABLE keyless REPLICA IDENTITY FULL; INSERT INTO keyless VALUES (7)')
+    return millrace(tables=("t", "u", "keyless"), snapshot__signal_table='"public.signal"').start().streaming()
+
+
+def test_a_table_of_signals(database, streamed, topic):
+    """Names, expressions, conditions; what is wrong is told, and the stream goes on; the table is no topic."""
+    send(database, EXECUTE, snapshot("public.(t|u)", **{"additional-conditions": [{"data-collection": "public.t", "filter": "id > 90"}]}))
+    assert eventually(lambda: "public.t" in copies(streamed) and is_done(streamed, "public.t"), 60, "t's copy")["rows"] == 10
+    assert eventually(lambda: "public.u" in copies(streamed) and is_done(streamed, "public.u"), 60, "u's copy")["rows"] == 2
+    assert {r.json["op"] for r in topic(database.topic("t")).take(10)} == {"r"}
+    wrong = [("nonsense", {}), (EXECUTE, "{"), (EXECUTE, "[1]"), (EXECUTE, {}), (EXECUTE, snapshot("public.[")), (EXECUTE, snapshot("nowhere.*")),
+             (EXECUTE, {**snapshot("public.t"), "type": "sideways"}), (EXECUTE, snapshot("public.t", **{"additional-conditions": [{}]})),
+             ("log", None), ("pause-snapshot", {"type": "blocking"}), ("stop-snapshot", snapshot("public.t"))]
+    for kind, data in wrong:
+        send(database, kind, data)
+    send(database, "log", {"message": "that was all"})
+    eventually(lambda: [line for line in streamed.log("signal_log") if line["message"] == "that was all"], what="the last signal")
+    assert len(streamed.log("signal_ignored")) == len(wrong), streamed.log("signal_ignored")
+    assert all(line["channel"] == "source" for line in streamed.log("signal_ignored"))
+    send(database, EXECUTE, snapshot("public.keyless", **{"surrogate-key": "Nr"}))
+    assert eventually(lambda: "public.keyless" in copies(streamed) and is_done(streamed, "public.keyless"), 60, "the copy")["rows"] == 1
+    database.run("UPDATE signal SET data = '{}'; DELETE FROM signal; INSERT INTO u VALUES (3)")
+    assert topic(database.topic("u")).take(3)[-1].json["op"] == "c"
+    assert database.topic("signal") not in database.topics()
+    assert streamed.stop() == 0
+
+
+def test_pause_resume_and_stop_by_signals(database, streamed):
+    send(database, "pause-snapshot", {"type": "incremental"})
+    send(database, EXECUTE, snapshot("public.t", "public.u"))
+    eventually(lambda: {one["state"] for one in copies(streamed).values()} == {"waiting"} and len(copies(streamed)) == 2, what="two that wait")
+    send(database, "stop-snapshot", snapshot("public.u"))
+    eventually(lambda: copies(streamed)["public.u"]["state"] == "stopped", what="the end of u's copy")
+    assert copies(streamed)["public.t"]["state"] == "waiting"
+    send(database, "resume-snapshot", {"type": "incremental"})
+    assert eventually(lambda: is_done(streamed, "public.t"), 60, "t's copy")["rows"] == 100
+    assert streamed.stop() == 0
+
+
+def test_a_signal_is_acted_on_once(database, streamed):
+    """What it asked for is done, so its position is stored: another start does not see it. The connection's end changes nothing."""
+    send(database, EXECUTE, snapshot("public.t"))
+    eventually(lambda: "public.t" in copies(streamed) and is_done(streamed, "public.t"), 60, "t's copy")
+    database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
+    streamed.wait_for("source_connected", times=2)
+    send(database, "log", {"message": "before"})
+    streamed.wait_for("signal_log")
+    assert len([line for line in streamed.log("signal_taken") if line["type"] == EXECUTE]) == 1
+    streamed.kill()
+    streamed.start().streaming()
+    send(database, "log", {"message": "behind"})
+    eventually(lambda: [line for line in streamed.log("signal_log") if line["message"] == "behind"], what="the last signal")
+    assert not [line for line in streamed.log("signal_taken") if line["type"] == EXECUTE]
+    assert streamed.stop() == 0
+
+
+def test_a_table_of_signals_that_is_streamed(database, millrace, topic):
+    database.run(TABLE)
+    process = millrace(tables=("signal",), snapshot__signal_table='"signal"').start().streaming()
+    send(database, "log", {"message": "both"})
+    assert topic(database.topic("signal")).take(1)[0].json["after"]["type"] == "log"
+    assert process.wait_for("signal_log")["message"] == "both"
+    assert process.stop() == 0
+
+
+def test_a_table_of_signals_that_is_not_published(database, millrace):
+    database.run(TABLE + f"CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION {database.publication} FOR TABLE t")
+    code, said = millrace(snapshot__signal_table='"public.signal"').run_to_end()
+    assert code == 78 and "signal" in said and "ALTER PUBLICATION" in said
+
+
+def committed(group, topic):
+    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": group})
+    try:
+        return consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset
+    finally:
+        consumer.close()
+
+
+def test_a_topic_of_signals(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i")
+    name, key = database.prefix + ".asks", database.prefix
+    database.create_topic(name)
+    records = [("another", {"id": "1", "type": "log", "data": {"message": "not ours"}}), (key, "{"), (key, "x" * 100000), (key, {"type": 5}),
+               (key, {"id": "2", "type": EXECUTE, "data": snapshot("public.t")}),
+               (key, {"id": "3", "type": "log", "data": {"message": "ours"}})]
+    for owner, value in records:
+        database.produce(name, owner, value if isinstance(value, str) else json.dumps(value))
+    process = millrace(signal__kafka__topic=json.dumps(name)).start().streaming()
+    assert process.wait_for("signal_log")["message"] == "ours"
+    assert eventually(lambda: is_done(process, "public.t"), 60, "t's copy")["rows"] == 100
+    assert len(process.log("signal_ignored")) == 3
+    eventually(lambda: committed("millrace-signal-" + key, name) == len(records), what="the offset")
+    assert process.stop() == 0
+    database.produce(name, key, json.dumps({"id": "4", "type": "log", "data": {"message": "behind"}}))
+    process.start().streaming()
+    assert process.wait_for("signal_log")["message"] == "behind"
+    assert len(process.log("signal_taken")) == 1 and not process.log("incremental_begun")
+    assert process.stop() == 0
