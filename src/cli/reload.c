@@ -210,6 +210,23 @@ static void show_configuration(struct mr_reload *reload)
     reload->origins = origins;
 }
 
+/* The rows that are in new tables, where that is wanted: asked for now, copied when the stream has them. */
+static void copy_added(const struct reading *reading, const struct mr_config *former)
+{
+    const struct mr_config *wanted = reading->wanted;
+    for (uint32_t i = 0; wanted->values.snapshot_added && i < wanted->source.table_count; i++) {
+        const struct mr_table_name *table = &wanted->source.tables[i];
+        struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};
+        uint64_t id;
+        struct mr_error error;
+        if (!mr_pg_table_listed(&former->source, mr_slice_of(table->schema),
+                                mr_slice_of(table->table)) &&
+            mr_pipeline_copy_table(reading->reload->pipeline, &wish, &id, &error) != MR_OK) {
+            mr_log(MR_LOG_WARN, "incremental_failed", error.text);
+        }
+    }
+}
+
 static mr_status apply(struct reading *reading)
 {
     struct mr_reload *reload = reading->reload;
@@ -225,6 +242,7 @@ static mr_status apply(struct reading *reading)
         .source = has_tables(reading) ? &wanted->source : NULL,
     };
     MR_TRY(mr_pipeline_change(reload->pipeline, &change, CHANGE_MS, &reading->error));
+    copy_added(reading, reload->reloaded == NULL ? reload->config : reload->reloaded);
     mr_log_set_level(wanted->log_level);
     mr_config_free(reload->reloaded);
     reload->reloaded = wanted;

@@ -11,6 +11,7 @@ static const uint32_t live[] = {
     MR_INDEX_latency,         MR_INDEX_coalesce,
     MR_INDEX_status_interval, MR_INDEX_shutdown_deadline,
     MR_INDEX_reconnect_max,   MR_INDEX_log_level,
+    MR_INDEX_snapshot_added,
 };
 
 bool mr_config_is_live(uint32_t index)

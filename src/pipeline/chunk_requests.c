@@ -326,12 +326,21 @@ struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *reques
     return one;
 }
 
-void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
+                                             struct mr_chunk_request *request)
 {
+    uint32_t oid = request->parts[request->part].oid;
+    pthread_mutex_lock(&requests->lock);
+    bool goes_on = request->safe.oid != 0;
+    struct mr_asked_place place = {0};
+    if (request->safe.oid == oid) {
+        place = mr_asked_place_copy(&request->safe);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    place.oid = oid;
     if (request->begun_ns == 0) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         name_of(request, name, sizeof(name));
-        bool goes_on = request->safe.oid != 0;
         mr_log(MR_LOG_INFO, goes_on ? "incremental_continued" : "incremental_begun",
                goes_on ? "goes on copying the existing rows of a table, while the stream runs"
                        : "copying the existing rows of a table, while the stream runs",
@@ -344,6 +353,7 @@ void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_
         request->told_ns = request->begun_ns;
     }
     mr_chunk_request_set(requests, request, MR_REQUEST_COPIED);
+    return place;
 }
 
 /* The part that is next. Parts come by their OIDs; a table by itself may be another one of that name by now. */

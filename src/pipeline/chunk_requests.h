@@ -80,8 +80,9 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
 void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                            const struct mr_error *error);
 
-/* Its rows are read from now on, for the first time or again. */
-void mr_chunk_request_begin(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+/* The rows of its part are read from now on, behind the place that is returned, the caller's. */
+struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
+                                             struct mr_chunk_request *request);
 
 /* The parts that it is made of, the request's from now on. */
 void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,

@@ -64,7 +64,7 @@ static void end_chunk(struct mr_chunks *chunks)
     bool is_last = chunks->thread.chunk.is_last;
     mr_chunks_keep_place(chunks, chunks->at);
     mr_chunks_close_window(chunks);
-    chunks->differed = 0;
+    chunks->differed_stream = chunks->differed_chunk = NULL;
     mr_chunk_request_chunk(chunks->requests, request);
     if (!is_last) {
         mr_chunks_read_next(chunks);

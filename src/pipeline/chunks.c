@@ -14,7 +14,7 @@ enum {
     BYTES_MIN = 64 * 1024, /* of a chunk: a part of the memory for large changes */
     BYTES_MAX = 1024 * 1024,
     MEMORY_PART = 16,
-    DIFFERS_MAX = 100,
+    DIFFERS_MAX = 20,    /* chunks in a row */
     KEY_MAX = 16 * 1024, /* a longer one is not stored: the place before counts */
 };
 #define YIELD_NS (INT64_C(5) * 1000000)
@@ -102,14 +102,10 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 {
     chunks->current = request;
     chunks->rows_max = ROWS_FIRST;
-    if (request->safe.oid == mr_chunks_table(chunks)->oid) {
-        chunks->place = mr_asked_place_copy(&request->safe);
-    }
-    chunks->place.oid = mr_chunks_table(chunks)->oid;
     chunks->attempt = 0;
-    chunks->differed = 0;
+    chunks->differed_stream = chunks->differed_chunk = NULL;
     begin_window(chunks);
-    mr_chunk_request_begin(chunks->requests, request);
+    chunks->place = mr_chunk_request_begin(chunks->requests, request);
 }
 
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
@@ -169,13 +165,19 @@ void mr_chunks_read_next(struct mr_chunks *chunks)
     mr_chunks_set_phase(chunks, wants_number ? MR_CHUNKS_NUMBER : MR_CHUNKS_READ);
 }
 
-/* While the stream is behind, it is no wonder; once it has come to where the catalog was read, they should agree. */
+/* While the stream is behind, it is no wonder; once it has come to where that form was read, they should agree. */
 bool mr_chunks_differs(struct mr_chunks *chunks)
 {
-    if (chunks->differed++ == 0) {
-        chunks->differed_from = chunks->thread.chunk.wal_end;
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    bool is_same =
+        chunks->differed_stream == chunks->streamed && chunks->differed_chunk == chunk->relation;
+    if (!is_same) {
+        chunks->differed = 0;
+        chunks->differed_stream = chunks->streamed;
+        chunks->differed_chunk = chunk->relation;
+        chunks->differed_from = chunk->wal_end;
     }
-    if (chunks->differed < DIFFERS_MAX ||
+    if (++chunks->differed < DIFFERS_MAX ||
         chunks->pipeline->intake->marked < chunks->differed_from) {
         return false;
     }
@@ -332,6 +334,8 @@ void mr_chunks_begin_anew(struct mr_chunks *chunks)
     if (chunks->current != NULL) {
         mr_chunks_leave(chunks);
     }
+    mr_chunk_thread_end(&chunks->thread); /* whoever it looks for may get another number */
+    chunks->stale = false;
     mr_chunk_requests_begin_anew(chunks->requests);
 }
 

@@ -46,8 +46,10 @@ struct mr_chunks {
     const struct mr_relation
         *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
     bool changed;  /* the running transaction has changed the table */
-    uint32_t differed;           /* chunks in a row whose form was not the stream's */
-    mr_lsn differed_from;        /* where the WAL ended when the first of them was read */
+    /* Chunks in a row of a form that was not the stream's: both forms, how many, where the WAL ended behind the first. */
+    const struct mr_relation *differed_stream, *differed_chunk;
+    uint32_t differed;
+    mr_lsn differed_from;
     struct mr_asked_place place; /* behind which the next chunk begins */
     uint32_t rows_max;
     size_t bytes_max;
