@@ -42,3 +42,29 @@ def test_forms_are_told_before_the_first_row(database, millrace, topic):
     assert topic(forms).take(len(steps) + 1)[-1].json["table"] == "u"
     assert topic(database.topic("u")).take(2)[-1].headers["mr-pos"].endswith("-0")
     assert process.stop() == 0
+
+
+def test_types_are_altered(database, millrace, topic):
+    """A type gets values, attributes and another name while its rows stream; the forms tell its name."""
+    database.run("CREATE TYPE mood AS ENUM ('sad'); CREATE TYPE pair AS (a int, b text); CREATE DOMAIN price AS numeric(10,2);"
+                 " CREATE DOMAIN moods AS mood; CREATE SCHEMA other; CREATE TYPE other.mood AS ENUM ('x');"
+                 "CREATE TABLE t (id int PRIMARY KEY, m mood, ms mood[], more mood[], p pair, d price, dm moods, o other.mood)")
+    forms = f"{database.prefix}.forms"
+    process = millrace(["t"], types='"plain"', schema_topic=f'"{forms}"').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'sad', '{sad,NULL}', '{}', '(1,a)', 1.5, 'sad', 'x')")
+    database.run("ALTER TYPE mood ADD VALUE 'glad'")
+    database.run("INSERT INTO t VALUES (2, 'glad', '{glad}', NULL, '(1,a)', 2, 'glad', 'x')")
+    database.run("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'; ALTER TYPE pair ADD ATTRIBUTE c int; ALTER TYPE pair RENAME ATTRIBUTE b TO bb")
+    database.run("INSERT INTO t VALUES (3, 'blue', '{blue}', NULL, '(1,a,7)', 3, 'blue', 'x')")
+    database.run("ALTER TYPE mood RENAME TO feeling; ALTER TABLE t ADD n int")
+    database.run("BEGIN; INSERT INTO t VALUES (4, 'glad', '{glad}', NULL, NULL, NULL, NULL, NULL, 1); ALTER TABLE t ALTER m TYPE text;"
+                 " INSERT INTO t VALUES (5, 'any'); COMMIT")
+    rows = [row.json["after"] for row in topic(database.topic("t")).take(5)]
+    assert [(row["m"], row["ms"], row["p"]) for row in rows] == [
+        ("sad", ["sad", None], "(1,a)"), ("glad", ["glad"], "(1,a)"), ("blue", ["blue"], "(1,a,7)"), ("glad", ["glad"], None), ("any", None, None)]
+    told = [{column["name"]: column["type"] for column in form.json["columns"]} for form in topic(forms).take(3)]
+    first = {"id": "int4", "m": "public.mood", "ms": "public.mood[]", "more": "public.mood[]", "p": "public.pair", "d": "numeric",
+             "dm": "public.mood", "o": "other.mood"}
+    feeling = {"m": "public.feeling", "ms": "public.feeling[]", "more": "public.feeling[]", "dm": "public.feeling", "n": "int4"}
+    assert told == [first, {**first, **feeling}, {**first, **feeling, "m": "text"}]
+    assert process.stop() == 0

@@ -42,7 +42,11 @@ static void write_columns(struct mr_buffer *out, const struct mr_plan *plan)
         mr_buffer_slice(out, mr_slice_of(separator));
         write_name(out, column->name);
         MR_BUFFER_LITERAL(out, ",\"type\":");
-        mr_type_name(out, column->type_oid);
+        if (column->type_name != NULL) {
+            write_name(out, column->type_name);
+        } else {
+            mr_type_name(out, column->type_oid);
+        }
         MR_BUFFER_LITERAL(out, ",\"type_oid\":");
         mr_json_u64(out, column->type_oid);
         MR_BUFFER_LITERAL(out, ",\"type_modifier\":");

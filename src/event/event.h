@@ -99,6 +99,8 @@ struct mr_column {
     uint32_t type_oid;
     int32_t type_modifier;
     struct mr_type type;
+    char *
+        type_name; /* with its schema, as the stream tells it; NULL: of a built-in type, and of copied rows */
     bool in_identity; /* flagged by the server as part of the replica identity */
 };
 

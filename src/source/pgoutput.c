@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/reader.h"
@@ -19,7 +20,20 @@ enum {
 /* A record begins behind LSN 0. */
 #define NOTHING_YET ((struct mr_position){.ordinal = UINT64_MAX})
 
+/* Of the Type messages since the last Relation. */
+struct type_name {
+    uint32_t oid;
+    uint32_t name_at, len;
+    uint8_t text[2 * MR_IDENTIFIER_MAX + 4];
+};
+
+struct type_names {
+    struct type_name *items; /* NULL: none came yet */
+    uint32_t count;
+};
+
 struct mr_pgoutput {
+    struct type_names type_names;
     struct mr_relation_cache relations;
     mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
     void *keys_context;
@@ -78,6 +92,7 @@ void mr_pgoutput_free(struct mr_pgoutput *decoder)
 {
     if (decoder != NULL) {
         mr_relation_cache_done(&decoder->relations);
+        free(decoder->type_names.items);
         free(decoder);
     }
 }
@@ -95,6 +110,7 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
     decoder->ordinal = 0;
     decoder->last = NOTHING_YET;
     decoder->last_commit_lsn = 0;
+    decoder->type_names.count = 0;
     decoder->transaction = (struct mr_transaction){0};
 }
 
@@ -331,6 +347,65 @@ static mr_status find_types(struct decoding *decoding, const struct mr_relation_
                           decoding->ret_error);
 }
 
+/* ---- names of types ---- */
+
+static struct type_name *find_type_name(struct type_names *names, uint32_t oid)
+{
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (names->items[i].oid == oid) {
+            return &names->items[i];
+        }
+    }
+    return NULL;
+}
+
+static void keep_type_name(struct type_names *names, uint32_t oid, mr_slice schema, mr_slice name)
+{
+    if (names->count == MR_COLUMNS_MAX || find_type_name(names, oid) != NULL) {
+        return;
+    }
+    if (names->items == NULL) {
+        names->items = MR_NEW_ARRAY(struct type_name, MR_COLUMNS_MAX);
+    }
+    struct type_name *item = &names->items[names->count++];
+    struct mr_buffer text = mr_buffer_init(item->text, sizeof(item->text));
+    mr_buffer_slice(&text, schema);
+    mr_buffer_append(&text, ".", schema.len > 0);
+    item->oid = oid;
+    item->name_at = (uint32_t)(text.at - item->text);
+    mr_buffer_slice(&text, name);
+    MR_ASSERT(!text.full);
+    item->len = (uint32_t)(text.at - item->text);
+}
+
+/* "public._mood" is "public.mood[]". */
+static mr_slice array_name(struct type_name *item)
+{
+    uint8_t *name = item->text + item->name_at;
+    if (item->len > item->name_at && *name == '_') {
+        memmove(name, name + 1, item->len - item->name_at - 1);
+        memcpy(item->text + item->len - 1, "[]", 2);
+        item->len++;
+        item->name_at = item->len; /* for the next column of that type */
+    }
+    return (mr_slice){.data = item->text, .len = item->len};
+}
+
+static void name_types(struct decoding *decoding, const struct mr_relation_view *view)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    for (uint32_t i = 0; i < view->column_count && decoder->type_names.count > 0; i++) {
+        struct mr_column_view *column = &decoder->columns[i];
+        struct type_name *item = find_type_name(&decoder->type_names, column->type_oid);
+        if (item != NULL) {
+            column->type_name = column->type.is_array
+                                    ? array_name(item)
+                                    : (mr_slice){.data = item->text, .len = item->len};
+        }
+    }
+    decoder->type_names.count = 0;
+}
+
 static mr_status decode_relation(struct decoding *decoding)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
@@ -338,6 +413,7 @@ static mr_status decode_relation(struct decoding *decoding)
     MR_TRY(expect_end(decoding));
     MR_TRY(find_key(decoding, &view));
     MR_TRY(find_types(decoding, &view));
+    name_types(decoding, &view);
     const struct mr_relation *known = mr_relation_cache_find(cache, view.oid);
     if (known != NULL && mr_relation_matches(known, &view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
@@ -364,13 +440,16 @@ static mr_status decode_relation(struct decoding *decoding)
     return MR_OK;
 }
 
-/* Type: Byte1('Y') Int32(OID) String(schema) String(name). An OID tells all we need; the catalog has the rest. */
+/* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a relation come right before it
+ * (pgoutput.c, send_relation_and_attrs); of a domain it is the name of what that is over (proto.c, logicalrep_write_typ). */
 static mr_status decode_type(struct decoding *decoding)
 {
-    mr_reader_u32(&decoding->reader);
-    read_identifier(decoding);
-    read_identifier(decoding);
-    return expect_end(decoding);
+    uint32_t oid = mr_reader_u32(&decoding->reader);
+    mr_slice schema = read_identifier(decoding);
+    mr_slice name = read_identifier(decoding);
+    MR_TRY(expect_end(decoding));
+    keep_type_name(&decoding->decoder->type_names, oid, schema, name);
+    return MR_OK;
 }
 
 /* ---- rows ---- */

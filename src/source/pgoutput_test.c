@@ -505,6 +505,58 @@ static void test_decode_relation_identical_is_kept(void **state)
 }
 
 /* What a relation can differ in from the one before it. */
+static mr_status say_array(void *context, const struct mr_transaction *transaction,
+                           const struct mr_relation_view *view, struct mr_column_view *columns_,
+                           struct mr_error *ret_error)
+{
+    (void)context;
+    (void)transaction;
+    (void)ret_error;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        columns_[i].type.is_array = columns_[i].type_oid % 2 == 1;
+    }
+    return MR_OK;
+}
+
+/* The names of Type messages are those of the next relation's columns, and of no other's. */
+static void test_decode_relation_type_names(void **state)
+{
+    struct seen *seen = *state;
+    static const char *const names[] = {"s.mood", "s.mood[]", "s.mood[]", "int4", NULL};
+    static const uint32_t oids[] = {70000, 70001, 70001, 70002, 25};
+    struct mr_wire wire;
+    mr_pgoutput_set_types(seen->decoder, say_array, NULL);
+    begin(seen, COMMIT_LSN);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < 3000 && again == 0; i++) { /* more than any relation has columns */
+            mr_wire_type(&wire, 70000, "s", "mood");
+            assert_ok(seen, &wire);
+            mr_wire_type(&wire, 70001, "s", "_mood");
+            assert_ok(seen, &wire);
+            mr_wire_type(&wire, 70002, "", "int4");
+            assert_ok(seen, &wire);
+            mr_wire_type(&wire, 80000 + (uint32_t)i, "s", "other");
+            assert_ok(seen, &wire);
+        }
+        mr_wire_relation_head(&wire, OID, "public", "t", 'd', MR_ARRAY_LEN(oids));
+        for (size_t i = 0; i < MR_ARRAY_LEN(oids); i++) {
+            mr_wire_column(&wire, i == 0, "c", oids[i], -1);
+        }
+        assert_ok(seen, &wire);
+        mr_wire_insert(&wire, OID, (const char *[]){"1", "2", "3", "4", "5"}, 5);
+        assert_ok(seen, &wire);
+        for (size_t i = 0; i < MR_ARRAY_LEN(oids); i++) {
+            const char *name = seen->change.relation->columns[i].type_name;
+            if (again == 0 && names[i] != NULL) {
+                assert_string_equal(name, names[i]);
+            } else {
+                assert_null(name);
+            }
+        }
+    }
+    assert_int_equal(seen->relation_ends, 1); /* without names it is another version */
+}
+
 static void relation_version(struct mr_wire *wire, unsigned version)
 {
     mr_wire_relation_head(wire, OID, version == 1 ? "private" : "public", version == 2 ? "t2" : "t",
@@ -1505,6 +1557,7 @@ int main(void)
         TEST(test_decode_relation_description),
         TEST(test_decode_relation_empty_schema_is_pg_catalog),
         TEST(test_decode_relation_identical_is_kept),
+        TEST(test_decode_relation_type_names),
         TEST(test_decode_relation_replaced),
         TEST(test_decode_relation_identity_and_flags),
         TEST(test_decode_relation_column_limit),

@@ -75,6 +75,7 @@ static size_t view_size(const struct mr_relation_view *view)
                   view->key_count * sizeof(uint32_t) + view->schema.len + 1 + view->table.len + 1;
     for (uint32_t i = 0; i < view->column_count; i++) {
         size += view->columns[i].name.len + 1;
+        size += view->columns[i].type_name.len + (view->columns[i].type_name.len > 0);
     }
     return size;
 }
@@ -128,6 +129,9 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
             .type_oid = view->columns[i].type_oid,
             .type_modifier = view->columns[i].type_modifier,
             .type = view->columns[i].type,
+            .type_name = view->columns[i].type_name.len == 0
+                             ? NULL
+                             : copy_name(&names, view->columns[i].type_name),
             .in_identity = view->columns[i].in_identity,
         };
     }
@@ -154,6 +158,7 @@ static bool column_matches(const struct mr_column *column, const struct mr_colum
 {
     return name_matches(column->name, view->name) && column->type_oid == view->type_oid &&
            column->type_modifier == view->type_modifier &&
+           name_matches(column->type_name == NULL ? "" : column->type_name, view->type_name) &&
            type_matches(&column->type, &view->type) && column->in_identity == view->in_identity;
 }
 

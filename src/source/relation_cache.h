@@ -18,6 +18,7 @@ struct mr_column_view {
     uint32_t type_oid;
     int32_t type_modifier;
     struct mr_type type; /* not of the message: see mr_pgoutput_types_fn */
+    mr_slice type_name;  /* of the Type message before it; empty: there was none */
     bool in_identity;
 };
 
