@@ -274,35 +274,19 @@ static const char *conditions_fault(const cJSON *data)
     return NULL;
 }
 
-/* A column's name, as it is in the catalog, for a list of names in SQL. */
-static char *quoted(const char *name)
-{
-    char *text = MR_ALLOC(2 * strlen(name) + 3);
-    char *to = text;
-    *to++ = '"';
-    for (; *name != '\0'; name++) {
-        if (*name == '"') {
-            *to++ = '"';
-        }
-        *to++ = *name;
-    }
-    *to++ = '"';
-    *to = '\0';
-    return text;
-}
-
 static void start_table(const struct signal *signal, const char *schema, const char *table)
 {
-    const char *surrogate = cJSON_GetStringValue(member(signal->data, "surrogate-key"));
-    char *key = surrogate == NULL || surrogate[0] == '\0' ? NULL : quoted(surrogate);
     struct mr_copy_wish wish = {
-        .schema = schema, .table = table, .where = filter_of(signal, schema, table), .key = key};
+        .schema = schema,
+        .table = table,
+        .where = filter_of(signal, schema, table),
+        .key = cJSON_GetStringValue(member(signal->data, "surrogate-key")),
+    };
     uint64_t id;
     struct mr_error error;
     if (mr_pipeline_copy_table(signal->signals->pipeline, &wish, &id, &error) != MR_OK) {
         ignored(signal, error.text);
     }
-    free(key);
 }
 
 static void stop_table(const struct signal *signal, const char *schema, const char *table)
