@@ -16,6 +16,8 @@ TLS = K + "tls = true\n"
 CLOUD = T + 'format = "cloudevents"\n[cloudevents]\n'
 ROW = T + 'format = "row"\n[row]\n'
 OUTBOX = K + '[outbox]\ntables = ["t"]\n'
+AVRO = 'types = "debezium"\nformat = "avro"\n' + K
+REGISTRY = AVRO + "[schema_registry]\n"
 
 # A configuration; the line that is named (0: none); what is said.
 CONFIGURATIONS = [
@@ -143,6 +145,14 @@ CONFIGURATIONS = [
     (T + '[snapshot]\nmode = "sometimes"\n', 3, "one of no_data|initial"),
     (T + "[snapshot.max]\nthreads = 17\n", 3, "out of range: it goes from 1 to 16"),
     (T + '[snapshot]\nwhere = ["t"]\n', 3, 'write "schema.table: condition"'),
+    ('format = "avro"\n' + K, 1, 'set types = "debezium"'),
+    (AVRO, 2, "needs a schema registry; set [schema_registry] url"),
+    (REGISTRY + 'url = ["x:8081"]\n', 7, "does not begin with http:// or https://"),
+    (REGISTRY + 'url = ["http://u:canary@x:8081"]\n', 7, "set schema_registry.username and password_env"),
+    (REGISTRY + 'url = ["https://x:8081"]\nusername = "u"\n', 8, "needs password_env or password_file"),
+    (T + '[schema_registry]\nurl = ["https://x:8081"]\n', 3, 'is of format = "avro" alone'),
+    (T + 'format = "flat"\nprovide_transaction_metadata = true\n', 3, 'is of format = "debezium" and "row" alone'),
+    (K + '[signal.kafka]\ntopic = "a b"\n', 5, "letters of ASCII"),
     (T + '[pipeline]\nlatency = "1s"\n', 3, "out of range: it goes from 0 to 100000 µs"),
 ]
 
