@@ -97,6 +97,9 @@ char *mr_convert_posix(const char *java);
 /* The transformation EventRouter of that alias, whose type is the option `given`. */
 void mr_convert_outbox(struct mr_convert *convert, const char *alias, const char *given);
 
+/* The converter of keys or values, where values are Avro; false: they are not. */
+bool mr_convert_avro(struct mr_convert *convert, const char *side);
+
 /* Each looks at the options that belong together. */
 void mr_convert_source(struct mr_convert *convert);
 void mr_convert_tables(struct mr_convert *convert);

@@ -167,7 +167,10 @@ static void test_convert_passes_no_option_over(void **state)
     "key.converter=x.JsonConverter\nkey.converter.schemas.enable=false\n"                          \
     "value.converter=x.JsonConverter\nvalue.converter.schemas.enable=false\n"                      \
     "publication.autocreate.mode=filtered\n"
-#define CLOUD  "value.converter=io.debezium.converters.CloudEventsConverter\n"
+#define CLOUD "value.converter=io.debezium.converters.CloudEventsConverter\n"
+#define AVRO                                                                                       \
+    "key.converter=x.AvroConverter\nvalue.converter=x.AvroConverter\n"                             \
+    "value.converter.schema.registry.url=http://a:1,http://b:2\n"
 #define UNWRAP "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
 #define TABLES "table.include.list=public.a,s.b\n"
 
@@ -220,7 +223,26 @@ static const struct {
     {TABLES "column.mask.hash.MD5.with.salt.pepper=s.b.x\n", NULL,
      ".with.salt.…: not carried over"},
     {TABLES "value.converter.schemas.enable=true\n", NULL, "what stood in \"payload\""},
-    {TABLES "value.converter=x.AvroConverter\n", NULL, "value.converter: not carried over"},
+    {TABLES AVRO, "format = \"avro\"", NULL},
+    {TABLES AVRO, "url = [\"http://a:1\", \"http://b:2\"]", NULL},
+    {TABLES AVRO "value.converter.auto.register.schemas=false\n", "register = false", NULL},
+    {TABLES AVRO "value.converter.auto.register.schemas=perhaps\n", NULL, "is true or false"},
+    {TABLES AVRO "value.converter.value.subject.name.strategy=x.TopicRecordNameStrategy\n",
+     "subject_strategy = \"topic_record\"", NULL},
+    {TABLES AVRO "value.converter.value.subject.name.strategy=x.Mine\n", NULL,
+     "subjects are named by"},
+    {TABLES AVRO "value.converter.basic.auth.user.info=me:secret\n", "username = \"me\"",
+     "MILLRACE_REGISTRY_PASSWORD"},
+    {TABLES AVRO "value.converter.use.latest.version=true\n", NULL,
+     "use.latest.version: not carried over"},
+    {TABLES AVRO "key.converter.schema.registry.url=http://c:3\n", NULL,
+     "keys have the values' registry"},
+    {TABLES AVRO "key.converter=x.StringConverter\n", NULL, "keys are Avro where values are"},
+    {TABLES AVRO "field.name.adjustment.mode=avro_unicode\n", NULL, "become underscores"},
+    {TABLES AVRO "schema.name.adjustment.mode=avro\n", NULL, NULL},
+    {TABLES "key.converter=x.AvroConverter\nvalue.converter=io.apicurio.registry.utils.converter."
+            "AvroConverter\nvalue.converter.apicurio.registry.url=http://a/apis/registry/v2\n",
+     "format = \"avro\"", "/apis/ccompat/v7"},
     {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "format = \"cloudevents\"", NULL},
     {TABLES CLOUD "value.converter.json.schemas.enable=false\n", "id = \"debezium\"", NULL},
     {TABLES CLOUD "value.converter.extension.attributes.enable=false\n", "extensions = false",

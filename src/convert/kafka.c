@@ -274,6 +274,10 @@ void mr_convert_kafka(struct mr_convert *convert)
     convert_login(convert);
     convert_tls(convert);
     convert_delivery(convert);
-    convert_converter(convert, "key");
-    convert_converter(convert, "value");
+    static const char *const sides[] = {"key", "value"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(sides); i++) {
+        if (!mr_convert_avro(convert, sides[i])) {
+            convert_converter(convert, sides[i]);
+        }
+    }
 }

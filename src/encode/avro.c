@@ -12,6 +12,7 @@ struct reader {
     struct mr_buffer *out;
     const struct mr_avro_schema *schema;
     mr_slice unavailable;
+    bool hex_is_text;
     mr_slice
         wrong; /* the innermost field that does not fit; empty: none, or what is wrong is no field */
 };
@@ -54,7 +55,7 @@ static bool take_string(struct mr_cursor *at, mr_slice *ret)
     return mr_cursor_take(at, '"');
 }
 
-static bool put_integer(struct reader *in)
+static bool put_integer(struct reader *in, uint64_t most)
 {
     bool negative = mr_cursor_take(&in->at, '-');
     uint64_t value = 0;
@@ -62,7 +63,7 @@ static bool put_integer(struct reader *in)
     for (; count < 19 && mr_cursor_digit(&in->at); count++) {
         value = 10 * value + (uint64_t)(*in->at.at++ - '0');
     }
-    if (count == 0 || mr_cursor_digit(&in->at) || value > (uint64_t)INT64_MAX + negative) {
+    if (count == 0 || mr_cursor_digit(&in->at) || value > most + negative) {
         return false;
     }
     put_long(in->out, negative ? (int64_t)(0 - value) : (int64_t)value);
@@ -251,6 +252,22 @@ static bool put_record(struct reader *in, const struct mr_avro_node *node)
     return mr_cursor_take(&in->at, '}');
 }
 
+/* An object of one string, as it stands, in a string. */
+static bool put_object(struct reader *in)
+{
+    const uint8_t *begin = in->at.at;
+    mr_slice part;
+    if (!mr_cursor_take(&in->at, '{') || !take_string(&in->at, &part) ||
+        !mr_cursor_take(&in->at, ':') || !take_string(&in->at, &part) ||
+        !mr_cursor_take(&in->at, '}')) {
+        return false;
+    }
+    mr_slice whole = {.data = begin, .len = (size_t)(in->at.at - begin)};
+    put_long(in->out, (int64_t)whole.len);
+    mr_buffer_slice(in->out, whole);
+    return true;
+}
+
 static bool put_value(struct reader *in, const struct mr_avro_node *node)
 {
     mr_slice text;
@@ -261,11 +278,16 @@ static bool put_value(struct reader *in, const struct mr_avro_node *node)
         return is_true || take_word(&in->at, "false");
     }
     case MR_AVRO_INT:
-        return put_integer(in);
+        return put_integer(in, INT32_MAX);
+    case MR_AVRO_LONG:
+        return put_integer(in, INT64_MAX);
     case MR_AVRO_FLOAT:
     case MR_AVRO_DOUBLE:
         return put_real(in, node->kind == MR_AVRO_DOUBLE);
     case MR_AVRO_STRING:
+        if (in->hex_is_text && mr_cursor_is_at(&in->at, '{')) {
+            return put_object(in);
+        }
         if (!take_string(&in->at, &text)) {
             return false;
         }
@@ -308,35 +330,36 @@ static bool write_node(struct reader *in, uint32_t index)
     return put_value(in, node);
 }
 
-bool mr_avro_write(struct mr_buffer *out, const struct mr_avro_schema *schema, mr_slice json,
-                   const char *unavailable, mr_slice *ret_wrong)
+/* Puts a frame and Avro behind what is there, of the JSON at `bytes`, and has that point to it. */
+static bool put_framed(struct reader *in, const struct mr_avro_schema *schema, uint32_t index,
+                       const uint8_t **bytes, uint32_t *len)
 {
-    struct reader in = {.at = mr_cursor_of(json),
-                        .out = out,
-                        .schema = schema,
-                        .unavailable = mr_slice_of(unavailable)};
-    bool good = write_node(&in, 0) && mr_cursor_ended(&in.at);
-    *ret_wrong = in.wrong;
+    if (*bytes == NULL) {
+        return true;
+    }
+    const uint8_t *begin = in->out->at;
+    in->at = mr_cursor_of((mr_slice){.data = *bytes, .len = *len});
+    in->schema = schema;
+    mr_schema_frame(in->out, index);
+    bool good = schema != NULL && write_node(in, 0) && mr_cursor_ended(&in->at);
+    *bytes = begin;
+    *len = (uint32_t)(in->out->at - begin);
     return good;
 }
 
-/* ---- records ---- */
-
-static mr_slice put_framed(struct mr_buffer *out, const struct mr_avro_schema *schema,
-                           uint32_t index, mr_slice json, const char *unavailable, bool *ret_good,
-                           mr_slice *ret_wrong)
+static bool put_record_framed(struct reader *in, const struct mr_avro_pair *pair,
+                              struct mr_record *record)
 {
-    const uint8_t *begin = out->at;
-    mr_schema_frame(out, index);
-    *ret_good = schema != NULL && mr_avro_write(out, schema, json, unavailable, ret_wrong);
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
-}
-
-static void copy_headers(struct mr_buffer *out, const uint8_t *block)
-{
-    if (block != NULL) {
-        mr_headers_end(out, mr_headers_begin(out, block));
+    const uint8_t *headers = mr_record_headers(record);
+    if (!put_framed(in, pair->key, pair->key_index, &record->key, &record->key_len) ||
+        !put_framed(in, pair->value, pair->value_index, &record->value, &record->value_len)) {
+        return false;
     }
+    record->key_content = record->value_content = MR_CONTENT_FRAMED;
+    if (headers != NULL) {
+        mr_headers_end(in->out, mr_headers_begin(in->out, headers));
+    }
+    return true;
 }
 
 bool mr_avro_records(const struct mr_avro_pair *pair, const char *unavailable, uint8_t *begin,
@@ -344,36 +367,21 @@ bool mr_avro_records(const struct mr_avro_pair *pair, const char *unavailable, u
                      mr_slice *ret_wrong)
 {
     uint8_t *avro = out->at;
-    bool good = true;
-    for (uint32_t i = 0; i < count && good && !out->full; i++) {
-        struct mr_record *record = &records[i];
-        const uint8_t *headers = mr_record_headers(record);
-        if (record->key != NULL) {
-            mr_slice json = {.data = record->key, .len = record->key_len};
-            mr_slice key =
-                put_framed(out, pair->key, pair->key_index, json, unavailable, &good, ret_wrong);
-            record->key = key.data;
-            record->key_len = (uint32_t)key.len;
-            record->key_content = MR_CONTENT_FRAMED;
+    struct reader in = {
+        .out = out, .unavailable = mr_slice_of(unavailable), .hex_is_text = pair->hex_is_text};
+    for (uint32_t i = 0; i < count && !out->full; i++) {
+        if (!put_record_framed(&in, pair, &records[i])) {
+            *ret_wrong = in.wrong;
+            return false;
         }
-        if (record->value != NULL && good) {
-            mr_slice json = {.data = record->value, .len = record->value_len};
-            mr_slice value = put_framed(out, pair->value, pair->value_index, json, unavailable,
-                                        &good, ret_wrong);
-            record->value = value.data;
-            record->value_len = (uint32_t)value.len;
-            record->value_content = MR_CONTENT_FRAMED;
-        }
-        copy_headers(out, headers);
     }
-    if (out->full || !good) {
-        return good;
+    if (out->full) {
+        return true;
     }
-    size_t len = (size_t)(out->at - avro);
-    memmove(begin, avro, len);
-    out->at = begin + len;
+    size_t shift = (size_t)(avro - begin);
+    memmove(begin, avro, (size_t)(out->at - avro));
+    out->at -= shift;
     for (uint32_t i = 0; i < count; i++) {
-        size_t shift = (size_t)(avro - begin);
         records[i].key = records[i].key == NULL ? NULL : records[i].key - shift;
         records[i].value = records[i].value == NULL ? NULL : records[i].value - shift;
     }

@@ -10,7 +10,8 @@
 
 enum mr_avro_kind {
     MR_AVRO_BOOL,
-    MR_AVRO_INT, /* and long: they are written alike */
+    MR_AVRO_INT,
+    MR_AVRO_LONG,
     MR_AVRO_FLOAT,
     MR_AVRO_DOUBLE,
     MR_AVRO_STRING,
@@ -53,14 +54,10 @@ struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
 void mr_avro_pair_done(struct mr_avro_pair *pair);
 
 /* Puts Avro in place of the records' JSON, which begins at `begin` and ends where the buffer stands. False: one of them does not fit
- * its schema; `ret_wrong` is then the field's name, which lies in the buffer, or empty. When the buffer is full, nothing is said of the records. */
+ * its schema; `ret_wrong` is then the field's name, which lies in the buffer, or empty. When the buffer is full, nothing is said of the records.
+ * `unavailable` stands for a value that is not known; where a type can't hold it, it becomes null. */
 bool mr_avro_records(const struct mr_avro_pair *pair, const char *unavailable, uint8_t *begin,
                      struct mr_buffer *out, struct mr_record *records, uint32_t count,
                      mr_slice *ret_wrong);
-
-/* Appends the JSON in Avro. `unavailable` stands for a value that is not known; where a type can't hold it, it becomes null.
- * False: it does not fit the schema. */
-bool mr_avro_write(struct mr_buffer *out, const struct mr_avro_schema *schema, mr_slice json,
-                   const char *unavailable, mr_slice *ret_wrong);
 
 #endif

@@ -60,32 +60,32 @@ static const struct part source_parts[] = {
     {"version", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
     {"connector", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
     {"name", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
-    {"ts_ms", MR_AVRO_INT, "\"long\"", SHAPE_NONE, false},
+    {"ts_ms", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, false},
     {"snapshot", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, true},
     {"db", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
     {"sequence", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, true},
-    {"ts_us", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
-    {"ts_ns", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
+    {"ts_us", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
+    {"ts_ns", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
     {"schema", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
     {"table", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
-    {"txId", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
-    {"lsn", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
-    {"xmin", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
+    {"txId", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
+    {"lsn", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
+    {"xmin", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
     {"origin", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, true},
-    {"origin_lsn", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
+    {"origin_lsn", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
 };
 
 static const struct part transaction_parts[] = {
     {"id", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
-    {"total_order", MR_AVRO_INT, "\"long\"", SHAPE_NONE, false},
-    {"data_collection_order", MR_AVRO_INT, "\"long\"", SHAPE_NONE, false},
+    {"total_order", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, false},
+    {"data_collection_order", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, false},
 };
 
 static const struct part envelope_parts[] = {
     {"op", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
-    {"ts_ms", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
-    {"ts_us", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
-    {"ts_ns", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
+    {"ts_ms", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
+    {"ts_us", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
+    {"ts_ns", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
 };
 
 /* ---- what a column's values are ---- */
@@ -145,7 +145,8 @@ static struct leaf text_leaf(uint32_t oid)
 
 static struct leaf time_leaf(int32_t digits, const char *const names[3], bool ms_is_int)
 {
-    return leaf(MR_AVRO_INT, digits == 3 && ms_is_int ? "int" : "long",
+    bool is_int = digits == 3 && ms_is_int;
+    return leaf(is_int ? MR_AVRO_INT : MR_AVRO_LONG, is_int ? "int" : "long",
                 names[digits == 3   ? 0
                       : digits == 6 ? 1
                                     : 2]);
@@ -171,7 +172,7 @@ static struct leaf converted(const struct mr_encode_options *options,
         {mr_convert_days, MR_AVRO_INT, "int", "io.debezium.time.Date"},
         {mr_convert_zoned_epoch, MR_AVRO_STRING, "string", "io.debezium.time.ZonedTimestamp"},
         {mr_convert_zoned_clock, MR_AVRO_STRING, "string", "io.debezium.time.ZonedTime"},
-        {mr_convert_interval, MR_AVRO_INT, "long", "io.debezium.time.MicroDuration"},
+        {mr_convert_interval, MR_AVRO_LONG, "long", "io.debezium.time.MicroDuration"},
         {mr_convert_interval_text, MR_AVRO_STRING, "string", "io.debezium.time.Interval"},
         {mr_convert_utc_date, MR_AVRO_STRING, "string", "io.debezium.time.IsoDate"},
         {mr_convert_utc_clock, MR_AVRO_STRING, "string", "io.debezium.time.IsoTime"},
@@ -200,7 +201,7 @@ static struct leaf converted(const struct mr_encode_options *options,
     }
     if (how->write == mr_convert_integer) {
         bool is_int = oid == INT2_OID || oid == INT4_OID;
-        return leaf(MR_AVRO_INT, is_int ? "int" : "long", NULL);
+        return leaf(is_int ? MR_AVRO_INT : MR_AVRO_LONG, is_int ? "int" : "long", NULL);
     }
     if (how->write == mr_convert_java_float) {
         return how->detail == 4 ? leaf(MR_AVRO_FLOAT, "float", NULL)
@@ -376,7 +377,8 @@ static void write_type(struct builder *to, const struct mr_encode_options *optio
     } else if (planned->writer == MR_WRITE_FLOAT) {
         made = leaf(MR_AVRO_DOUBLE, "double", NULL);
     } else if (planned->writer == MR_WRITE_NUMBER) {
-        made = leaf(MR_AVRO_INT, oid == INT2_OID || oid == INT4_OID ? "int" : "long", NULL);
+        bool is_int = oid == INT2_OID || oid == INT4_OID;
+        made = leaf(is_int ? MR_AVRO_INT : MR_AVRO_LONG, is_int ? "int" : "long", NULL);
     } else if (planned->writer == MR_WRITE_CONVERT) {
         const struct mr_conversion *how = &planned->form->conversion;
         if (how->write == mr_convert_array) {
@@ -610,7 +612,7 @@ static struct mr_avro_schema *message_value(bool is_bytes)
     enum { OP, TS, SOURCE, TRANSACTION, MESSAGE, PARTS };
     const struct part head[] = {
         {"op", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, false},
-        {"ts_ms", MR_AVRO_INT, "\"long\"", SHAPE_NONE, true},
+        {"ts_ms", MR_AVRO_LONG, "\"long\"", SHAPE_NONE, true},
     };
     const struct part message[] = {
         {"prefix", MR_AVRO_STRING, "\"string\"", SHAPE_NONE, true},
@@ -686,7 +688,8 @@ struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
                                      const struct mr_topic *topic)
 {
     bool is_bytes = options->modes.binary == MR_BINARY_BYTES;
-    struct mr_avro_pair pair = {.key = message_key(), .value = message_value(is_bytes)};
+    struct mr_avro_pair pair = {
+        .key = message_key(), .value = message_value(is_bytes), .hex_is_text = true};
     intern_pair(options, topic->name, &pair);
     return pair;
 }

@@ -55,6 +55,7 @@ struct mr_avro_pair {
     struct mr_avro_schema *value;
     uint32_t key_index;
     uint32_t value_index;
+    bool hex_is_text; /* what is told as {"hex":…} in JSON: the same in a string */
 };
 
 struct mr_plan {

@@ -1,0 +1,423 @@
+#include "testing/strict_avro.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { TYPES_MAX = 64, NAME_MAX_BYTES = 256, FIELDS_MAX = 2048 };
+
+typedef mr_slice text;
+
+/* ---- JSON, which is known to be right ---- */
+
+static text rest_of(text all, const uint8_t *from)
+{
+    return (text){.data = from, .len = (size_t)(all.data + all.len - from)};
+}
+
+static const uint8_t *end_of_string(text at)
+{
+    size_t i = 1;
+    while (i < at.len && at.data[i] != '"') {
+        i += at.data[i] == '\\' ? 2 : 1;
+    }
+    return i < at.len ? at.data + i + 1 : NULL;
+}
+
+/* The value that a text begins with; empty: none. */
+static text value_at(text at)
+{
+    unsigned depth = 0;
+    const uint8_t *end = at.data + at.len;
+    for (const uint8_t *p = at.data; p != NULL && p < end;) {
+        if (depth == 0 && p > at.data && strchr(",]}", *p) != NULL) {
+            return (text){.data = at.data, .len = (size_t)(p - at.data)};
+        }
+        depth += *p == '[' || *p == '{';
+        depth -= *p == ']' || *p == '}';
+        p = *p == '"' ? end_of_string(rest_of(at, p)) : p + 1;
+        if (p == end) {
+            return at;
+        }
+    }
+    return (text){0};
+}
+
+static bool is(text value, const char *word)
+{
+    return value.len == strlen(word) && memcmp(value.data, word, value.len) == 0;
+}
+
+/* The parts of a list, or of an object, one by one: `*at` begins at 0. */
+static bool next_part(text all, size_t *at, text *ret_name, text *ret_value)
+{
+    size_t from = *at == 0 ? 1 : *at;
+    if (from < all.len && all.data[from] == ',') {
+        from++;
+    }
+    if (from + 1 >= all.len) {
+        return false;
+    }
+    *ret_name = (text){0};
+    if (all.data[0] == '{') {
+        const uint8_t *end = end_of_string(rest_of(all, all.data + from));
+        MR_ASSERT(end != NULL && *end == ':');
+        *ret_name = (text){.data = all.data + from, .len = (size_t)(end - all.data) - from};
+        from = (size_t)(end - all.data) + 1;
+    }
+    *ret_value = value_at(rest_of(all, all.data + from));
+    *at = from + ret_value->len;
+    return true;
+}
+
+static text member(text object, const char *quoted)
+{
+    text name, value;
+    for (size_t at = 0;
+         object.len > 0 && object.data[0] == '{' && next_part(object, &at, &name, &value);) {
+        if (is(name, quoted)) {
+            return value;
+        }
+    }
+    return (text){0};
+}
+
+static unsigned hex(const uint8_t *digits)
+{
+    char copy[5] = {0};
+    memcpy(copy, digits, 4);
+    return (unsigned)strtoul(copy, NULL, 16);
+}
+
+static size_t put_point(uint8_t *to, unsigned long c)
+{
+    if (c < 0x80) {
+        to[0] = (uint8_t)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (uint8_t)(0xC0 + c / 64);
+        to[1] = (uint8_t)(0x80 + c % 64);
+        return 2;
+    }
+    if (c < 0x10000) {
+        to[0] = (uint8_t)(0xE0 + c / 4096);
+        to[1] = (uint8_t)(0x80 + c / 64 % 64);
+        to[2] = (uint8_t)(0x80 + c % 64);
+        return 3;
+    }
+    to[0] = (uint8_t)(0xF0 + c / 262144);
+    to[1] = (uint8_t)(0x80 + c / 4096 % 64);
+    to[2] = (uint8_t)(0x80 + c / 64 % 64);
+    to[3] = (uint8_t)(0x80 + c % 64);
+    return 4;
+}
+
+/* What a quoted string says; the caller frees it. */
+static text said(text quoted)
+{
+    uint8_t *to = MR_ALLOC(quoted.len + 1);
+    size_t len = 0;
+    for (size_t i = 1; i + 1 < quoted.len;) {
+        const uint8_t *p = quoted.data + i;
+        if (*p != '\\') {
+            to[len++] = *p;
+            i++;
+        } else if (p[1] == 'u') {
+            unsigned long c = hex(p + 2);
+            i += 6;
+            if (c >= 0xD800 && c <= 0xDBFF && i + 6 < quoted.len && p[6] == '\\') {
+                c = 0x10000 + (c - 0xD800) * 1024 + (hex(p + 8) - 0xDC00);
+                i += 6;
+            }
+            len += put_point(to + len, c);
+        } else {
+            static const char from[] = "bfnrt\"\\/", meant[] = "\b\f\n\r\t\"\\/";
+            to[len++] = (uint8_t)meant[strchr(from, p[1]) - from];
+            i += 2;
+        }
+    }
+    return (text){.data = to, .len = len};
+}
+
+/* ---- the schema ---- */
+
+struct judge {
+    text avro; /* what is left of it */
+    text records[TYPES_MAX];
+    uint32_t count;
+    const char *unavailable;
+};
+
+static bool is_name(text quoted)
+{
+    for (size_t i = 1; i + 1 < quoted.len; i++) {
+        uint8_t c = quoted.data[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 1 || c < '0' || c > '9')) {
+            return false;
+        }
+    }
+    return quoted.len > 2;
+}
+
+static bool fields_differ(text fields)
+{
+    text names[FIELDS_MAX], unused, field;
+    uint32_t count = 0;
+    for (size_t at = 0; next_part(fields, &at, &unused, &field);) {
+        text name = member(field, "\"name\"");
+        if (!is_name(name)) {
+            return false;
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            if (mr_slice_equal(names[i], name)) {
+                return false;
+            }
+        }
+        names[count++] = name;
+        MR_ASSERT(count < FIELDS_MAX);
+    }
+    return true;
+}
+
+/* Finds what defines records, and looks at their names; a name may be defined once. */
+static bool collect(struct judge *judge, text schema)
+{
+    text name, value;
+    if (schema.data[0] != '{' && schema.data[0] != '[') {
+        return true;
+    }
+    if (is(member(schema, "\"type\""), "\"record\"")) {
+        MR_ASSERT(judge->count < TYPES_MAX);
+        for (uint32_t i = 0; i < judge->count; i++) {
+            if (mr_slice_equal(member(judge->records[i], "\"name\""), member(schema, "\"name\"")) &&
+                mr_slice_equal(member(judge->records[i], "\"namespace\""),
+                               member(schema, "\"namespace\""))) {
+                return false;
+            }
+        }
+        judge->records[judge->count++] = schema;
+        if (!is_name(member(schema, "\"name\"")) || !fields_differ(member(schema, "\"fields\""))) {
+            return false;
+        }
+    }
+    for (size_t at = 0; next_part(schema, &at, &name, &value);) {
+        if (!collect(judge, value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A record by its name, short or with its namespace. */
+static text named(const struct judge *judge, text quoted)
+{
+    for (uint32_t i = 0; i < judge->count; i++) {
+        text name = member(judge->records[i], "\"name\"");
+        text space = member(judge->records[i], "\"namespace\"");
+        char full[NAME_MAX_BYTES];
+        int len = snprintf(full, sizeof(full), "\"%.*s.%.*s\"", (int)space.len - 2, space.data + 1,
+                           (int)name.len - 2, name.data + 1);
+        MR_ASSERT(len < NAME_MAX_BYTES);
+        if (mr_slice_equal(quoted, name) || is(quoted, full)) {
+            return judge->records[i];
+        }
+    }
+    return (text){0};
+}
+
+/* ---- the value ---- */
+
+static bool take(struct judge *judge, size_t len, text *ret)
+{
+    if (len > judge->avro.len) {
+        return false;
+    }
+    *ret = (text){.data = judge->avro.data, .len = len};
+    judge->avro = rest_of(judge->avro, judge->avro.data + len);
+    return true;
+}
+
+/* Of no more bytes than it needs. */
+static bool take_long(struct judge *judge, long long *ret)
+{
+    unsigned long long value = 0;
+    text byte;
+    for (unsigned i = 0; i < 10 && take(judge, 1, &byte); i++) {
+        value += (unsigned long long)(byte.data[0] % 128) << (7 * i);
+        if (byte.data[0] < 128) {
+            *ret = value % 2 == 0 ? (long long)(value / 2) : -(long long)(value / 2) - 1;
+            return i == 0 || byte.data[0] != 0;
+        }
+    }
+    return false;
+}
+
+static bool take_bytes(struct judge *judge, text *ret)
+{
+    long long len;
+    return take_long(judge, &len) && len >= 0 && take(judge, (size_t)len, ret);
+}
+
+static bool same_text(struct judge *judge, text json)
+{
+    text bytes;
+    if (json.len < 2 || json.data[0] != '"' || !take_bytes(judge, &bytes)) {
+        return false;
+    }
+    text want = said(json);
+    bool equal = mr_slice_equal(want, bytes);
+    free((void *)(uintptr_t)want.data);
+    return equal;
+}
+
+static bool same_bytes(struct judge *judge, text json)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    text bytes;
+    if (!take_bytes(judge, &bytes) || json.len != 2 + (bytes.len + 2) / 3 * 4) {
+        return false;
+    }
+    for (size_t i = 0; i < json.len - 2; i++) {
+        size_t bit = 6 * i, first = bit / 8;
+        unsigned two = first < bytes.len ? bytes.data[first] * 256u : 0;
+        two += first + 1 < bytes.len ? bytes.data[first + 1] : 0;
+        uint8_t want = (uint8_t)(bit >= 8 * bytes.len ? '=' : digits[two >> (10 - bit % 8) & 63]);
+        if (json.data[1 + i] != want) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_real(struct judge *judge, text json, bool is_double)
+{
+    text bytes;
+    char number[64] = {0};
+    if (!take(judge, is_double ? 8 : 4, &bytes) || json.len >= sizeof(number)) {
+        return false;
+    }
+    bool quoted = json.data[0] == '"';
+    memcpy(number, json.data + quoted, json.len - 2 * (size_t)quoted);
+    double want = strtod(number, NULL), wide;
+    float narrow;
+    memcpy(&wide, bytes.data, is_double ? 8 : 4);
+    memcpy(&narrow, bytes.data, 4);
+    double told = is_double ? wide : (double)narrow;
+    want = is_double ? want : (double)(float)want;
+    return memcmp(&told, &want, sizeof(want)) == 0 || (told != told && want != want);
+}
+
+static bool same_primitive(struct judge *judge, text type, text json)
+{
+    text byte;
+    long long number;
+    if (is(type, "\"string\"")) {
+        return same_text(judge, json);
+    }
+    if (is(type, "\"bytes\"")) {
+        return same_bytes(judge, json);
+    }
+    if (is(type, "\"boolean\"")) {
+        return take(judge, 1, &byte) && byte.data[0] <= 1 &&
+               is(json, byte.data[0] == 1 ? "true" : "false");
+    }
+    if (is(type, "\"double\"") || is(type, "\"float\"")) {
+        return same_real(judge, json, is(type, "\"double\""));
+    }
+    if (!take_long(judge, &number) || (is(type, "\"int\"") && number != (int32_t)number)) {
+        return false;
+    }
+    char printed[32];
+    snprintf(printed, sizeof(printed), "%lld", number);
+    return (is(type, "\"int\"") || is(type, "\"long\"")) && is(json, printed);
+}
+
+static bool same(struct judge *judge, text type, text json);
+
+static bool same_record(struct judge *judge, text record, text json)
+{
+    text unused, field, name, value;
+    size_t at = 0, json_at = 0;
+    while (next_part(member(record, "\"fields\""), &at, &unused, &field)) {
+        if (!next_part(json, &json_at, &name, &value) ||
+            !same(judge, member(field, "\"type\""), value)) {
+            return false;
+        }
+    }
+    return !next_part(json, &json_at, &name, &value);
+}
+
+/* The next element of a list, wherever in lists it stands; or the next pair of an object. */
+static bool next_leaf(text json, size_t *at, text *ret_name, text *ret_value)
+{
+    if (json.data[0] == '{') {
+        return next_part(json, at, ret_name, ret_value);
+    }
+    while (*at < json.len && strchr("[,]", json.data[*at]) != NULL) {
+        ++*at;
+    }
+    *ret_value = value_at(rest_of(json, json.data + *at));
+    *at += ret_value->len;
+    return ret_value->len > 0;
+}
+
+static bool same_parts(struct judge *judge, text type, bool is_map, text json)
+{
+    text part = member(type, is_map ? "\"values\"" : "\"items\""), name, value;
+    long long count;
+    size_t at = 0;
+    if (json.data[0] != (is_map ? '{' : '[')) {
+        return false;
+    }
+    while (take_long(judge, &count) && count > 0) {
+        for (long long i = 0; i < count; i++) {
+            if (!next_leaf(json, &at, &name, &value) || (is_map && !same_text(judge, name)) ||
+                !same(judge, part, value)) {
+                return false;
+            }
+        }
+    }
+    return count == 0 && !next_leaf(json, &at, &name, &value);
+}
+
+static bool is_unavailable(const struct judge *judge, text json)
+{
+    size_t len = strlen(judge->unavailable);
+    return json.len == len + 2 && memcmp(json.data + 1, judge->unavailable, len) == 0;
+}
+
+static bool same(struct judge *judge, text type, text json)
+{
+    text name, part = {0};
+    if (type.data[0] == '[') { /* of null and one other */
+        long long which;
+        size_t at = 0;
+        bool good = next_part(type, &at, &name, &part) && is(part, "\"null\"") &&
+                    next_part(type, &at, &name, &part) && take_long(judge, &which);
+        if (!good || which < 0 || which > 1) {
+            return false;
+        }
+        return which == 1 ? !is(json, "null") && same(judge, part, json)
+                          : is(json, "null") || is_unavailable(judge, json);
+    }
+    if (type.data[0] == '"') {
+        text record = named(judge, type);
+        return record.len > 0 ? same_record(judge, record, json)
+                              : same_primitive(judge, type, json);
+    }
+    part = member(type, "\"type\"");
+    bool is_map = is(part, "\"map\"");
+    return is(part, "\"record\"")            ? same_record(judge, type, json)
+           : is_map || is(part, "\"array\"") ? same_parts(judge, type, is_map, json)
+                                             : same_primitive(judge, part, json);
+}
+
+bool mr_strict_avro(mr_slice schema, mr_slice avro, mr_slice json, const char *unavailable)
+{
+    struct judge judge = {.avro = avro, .unavailable = unavailable};
+    return collect(&judge, schema) && same(&judge, schema, json) && judge.avro.len == 0;
+}

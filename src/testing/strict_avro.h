@@ -1,0 +1,12 @@
+/* A judge of Avro that shares no code with the encoder: reads a schema's text and a value's bytes, strictly, beside the JSON that
+ * the value was made of. For tests and fuzzers. */
+#ifndef MR_TESTING_STRICT_AVRO_H
+#define MR_TESTING_STRICT_AVRO_H
+
+#include "base/base.h"
+
+/* Whether the bytes are one value of the schema and say what the JSON says: the elements of lists in lists come in one list, and
+ * `unavailable` may be null. The schema's names must be Avro's, and no two fields of a record alike. */
+bool mr_strict_avro(mr_slice schema, mr_slice avro, mr_slice json, const char *unavailable);
+
+#endif
