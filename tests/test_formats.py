@@ -208,6 +208,7 @@ def test_avro_registry_away_delays_and_loses_nothing(database, millrace, registr
     assert (told["subject"], told["status"], told["reason"]) == (f"{name}-value", 503, "no leader")
     assert told["pause_ms"] > process.log("schema_registry_away")[0]["pause_ms"]
     assert process.stop(30) == 3, "nothing is given up quietly"
+    process.configure(**avro(registry))
     process.start().streaming()
     process.wait_for("schema_registry_away")
     registry.fault = None
