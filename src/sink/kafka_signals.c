@@ -12,7 +12,7 @@
 #include "sink/kafka_conf.h"
 #include "sink/sink.h"
 
-enum { ROUND_MS = 200, COMMIT_MS = 5000 };
+enum { ROUND_MS = 200, COMMIT_MS = 1000 };
 
 struct mr_kafka_signals {
     struct mr_kafka_signal_options options;
@@ -107,7 +107,7 @@ static void consumer_close(struct mr_kafka_signals *signals)
     }
 }
 
-/* A stop does not wait for the answer: the record is then acted on again. */
+/* Without an answer in time the record may be acted on again by the next who reads. */
 static void commit(struct mr_kafka_signals *signals, int64_t offset)
 {
     rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
@@ -117,8 +117,7 @@ static void commit(struct mr_kafka_signals *signals, int64_t offset)
     rd_kafka_topic_partition_list_destroy(part);
     rd_kafka_event_t *answer = NULL;
     int64_t end_ns = mr_monotonic_ns() + COMMIT_MS * INT64_C(1000000);
-    while (err == RD_KAFKA_RESP_ERR_NO_ERROR && answer == NULL && mr_monotonic_ns() < end_ns &&
-           !atomic_load(&signals->stopping)) {
+    while (err == RD_KAFKA_RESP_ERR_NO_ERROR && answer == NULL && mr_monotonic_ns() < end_ns) {
         answer = rd_kafka_queue_poll(signals->answer, ROUND_MS);
     }
     if (answer != NULL) {

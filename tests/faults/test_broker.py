@@ -119,3 +119,34 @@ def test_broker_dies_within_a_copy(database, millrace):
         assert process.stop() == 0
     finally:
         broker.close()
+
+
+def asked(process, **wish):
+    assert process.get("/api/snapshot", method="POST", body=json.dumps(wish)).status == 200
+
+
+def copy_of(process, table):
+    return {one["table"]: one for one in process.get("/api/snapshot/outcome").json["tables"]}[table]
+
+
+def test_broker_away_within_a_copy_beside_the_stream(database, millrace):
+    """Rows are read while it is away; they come once, and the copy is not done before."""
+    broker = Broker()
+    try:
+        rows = 20000
+        database.run(f"CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(1, {rows}) i")
+        process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__delivery='"exactly-once"', pipeline__reconnect_max='"1s"')
+        process.start().streaming()
+        asked(process, type="pause")
+        asked(process, type="start", tables=["public.t"])
+        eventually(lambda: copy_of(process, "public.t")["state"] == "waiting", 60, "the copy's turn")
+        broker.stop()
+        asked(process, type="resume")
+        process.wait_for("kafka_unreachable", 60)
+        assert copy_of(process, "public.t")["state"] != "done"
+        broker.start()
+        eventually(lambda: copy_of(process, "public.t")["state"] == "done", 120, "the copy's end")
+        assert sorted(keys_of(broker, database.topic("t"))) == list(range(1, rows + 1))
+        assert process.stop() == 0
+    finally:
+        broker.close()

@@ -1,8 +1,10 @@
 """A standby takes the primary's place (PostgreSQL 17 and later), and hosts of a connection string that are silent."""
 
+import json
 import os
 import socket
 
+import psycopg
 import pytest
 
 from kit import Database, check, dsn, eventually
@@ -167,4 +169,27 @@ def test_failover_on_a_server_that_has_none(database, millrace):
     assert code == 0 and "upgrade PostgreSQL to 17 or later" in text, text
     process.start().streaming()
     process.wait_for("failover_unsupported")
+    assert process.stop() == 0
+
+
+def test_promotion_within_a_copy_beside_the_stream(pair, millrace_for, topic):
+    """One part is copied, the reader waits for the other's lock, and the primary is killed."""
+    pair.start()
+    database = database_on(pair)
+    database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (1001);"
+                 "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (1001) TO (9999); INSERT INTO p SELECT i FROM generate_series(1, 2000) i")
+    process = start(pair, database, millrace_for, tables=("p",), **EXACTLY_ONCE).start().streaming()
+    eventually(lambda: process.figure("millrace_slot_failover") == 1, 60, "the figure")
+    pair.synced(database.slot)  # which it is not any more while somebody's transaction has a number
+    holder = psycopg.connect(dsn(database.name, database.port))
+    holder.execute("LOCK TABLE p2 IN ACCESS EXCLUSIVE MODE")
+    body = json.dumps({"type": "start", "tables": ["public.p"]})
+    assert process.get("/api/snapshot", method="POST", body=body).status == 200
+    eventually(lambda: database.run("SELECT count(*) FROM pg_locks WHERE relation = 'p2'::regclass AND NOT granted")[0][0] == 1, 60, "the reader")
+    pair.fail_over()
+    holder.close()
+    database.port = pair.standby.port
+    eventually(lambda: process.get("/api/snapshot/outcome").json["tables"][0]["state"] == "done", LIMIT_S, "the copy's end")
+    ids = {record.json["after"]["id"] for name in ("p1", "p2") for record in topic(database.topic(name)).take(1000)}
+    assert ids == set(range(1, 2001))
     assert process.stop() == 0
