@@ -254,7 +254,7 @@ class Gate:
         """So many readers wait; of a process that was killed the server does not know yet."""
         eventually(lambda: self.database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
                                              " (SELECT oid FROM pg_database WHERE datname = current_database())") == [(count,)],
-                   60, "the reader at the gate")
+                   120, "the reader at the gate")
 
     def open(self):
         self.connection.close()
@@ -282,7 +282,7 @@ class States:
         def is_stored():
             rows = copies(process)[table]["rows"]
             return rows > 0 and [one.get("rows") for one in self.tables()][:1] == [rows] and rows
-        return eventually(is_stored, 60, "the stored place")
+        return eventually(is_stored, 120, "the stored place")
 
 
 def keys_read(records):
@@ -306,10 +306,10 @@ def test_goes_on_after_kills(database, millrace, topic, mode):
     assert process.wait_for("incremental_continued")["rows"] == rows > 1000
     gate.reached(2)
     gate.open()
-    eventually(lambda: copies(process)["public.t"]["rows"] > rows, 60, "more rows")
+    eventually(lambda: copies(process)["public.t"]["rows"] > rows, 120, "more rows")
     process.kill()
     process.start().streaming()
-    eventually(lambda: process.log("incremental_done") or states.tables() == [], 60, "the end of the copy")
+    eventually(lambda: process.log("incremental_done") or states.tables() == [], 120, "the end of the copy")
     writers.end()
     records = check(database, topic, "t", mode)
     read = keys_read(records)
