@@ -50,7 +50,7 @@ function(millrace_name_library target library)
     endif()
     set(stamp ${CMAKE_BINARY_DIR}/names/${library})
     add_custom_command(OUTPUT ${stamp}
-        COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 $<TARGET_FILE:millrace-names>
+        COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:millrace-names>
                 ${CMAKE_BINARY_DIR}/names ${${library}_shared} ${${library}_archive}
         COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
         DEPENDS millrace-names ${${library}_shared} ${${library}_archive})
