@@ -51,6 +51,14 @@ def test_latency_says_where_slow_rows_were(tmp_path):
     assert "Kafka's answer" in done.stdout
 
 
+def test_latency_beside_copies(tmp_path):
+    figures = tmp_path / "figures.json"
+    done = run("latency.sh", "--rate", "200", "--seconds", "3", "--copy", "1000", "--json", str(figures))
+    assert done.returncode == 0, done.stdout + done.stderr
+    read = json.loads(figures.read_text())
+    assert read["beside"]["copied"] > 0 and read["without"]["copied"] == 0 and read["ratio"] > 0
+
+
 def test_steady(tmp_path):
     figures, table = tmp_path / "figures.json", tmp_path / "table.md"
     done = run("steady.sh", "--rates", "0,500", "--rounds", "1", "--seconds", "1", "--json", str(figures),
