@@ -1,5 +1,6 @@
 #include "testing/strict_avro.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,7 +309,7 @@ static bool same_real(struct judge *judge, text json, bool is_double)
     memcpy(&narrow, bytes.data, 4);
     double told = is_double ? wide : (double)narrow;
     want = is_double ? want : (double)(float)want;
-    return memcmp(&told, &want, sizeof(want)) == 0 || (told != told && want != want);
+    return isnan(want) ? isnan(told) : told == want && signbit(told) == signbit(want);
 }
 
 static bool same_primitive(struct judge *judge, text type, text json)
