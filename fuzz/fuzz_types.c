@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     bool is_user = (data[3] & 0x80) != 0;
     uint32_t oid = (uint32_t)data[0] | (uint32_t)data[1] << 8;
-    int32_t modifier = data[2] == 0xFF ? -1 : data[2];
+    static const int32_t rare[] = {393222, INT32_MIN, INT32_MAX, -1};
+    int32_t modifier = data[2] >= 0xFC ? rare[data[2] - 0xFC] : data[2];
     struct mr_column column = {
         .type_oid = oid,
         .type_modifier = modifier,

@@ -79,6 +79,12 @@ static int32_t numeric_scale(int32_t modifier)
     return scale < 0 ? 0 : scale;
 }
 
+/* Behind the second's point, of a server that may lie. */
+static int32_t digits_of(int32_t modifier)
+{
+    return modifier >= 0 && modifier <= 6 ? modifier : 6;
+}
+
 /* Milliseconds where the type has no more, else microseconds. */
 static int32_t time_digits(int32_t modifier)
 {
@@ -122,7 +128,7 @@ static struct mr_conversion conversion_of(enum rule rule, int32_t modifier)
         return (struct mr_conversion){.write = mr_convert_zoned_clock};
     case RULE_ZONED_EPOCH:
         return (struct mr_conversion){.write = mr_convert_zoned_epoch,
-                                      .detail = modifier < 0 ? 6 : modifier};
+                                      .detail = digits_of(modifier)};
     case RULE_INTERVAL:
         return (struct mr_conversion){.write = mr_convert_interval};
     case RULE_DECIMAL_TEXT:
