@@ -1,9 +1,13 @@
 /* Copied rows go out: into the stream's lane, between two transactions. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "pipeline/chunks_internal.h"
 #include "pipeline/intake_internal.h"
 
-enum { SLICE_BYTES = 32 * 1024 }; /* between two transactions */
+enum {
+    SLICE_BYTES = 32 * 1024, /* between two transactions */
+    LACKS_MAX = 20           /* a row is read so often for its large values */
+};
 /* Copied rows wait while the stream has half the pool in flight, but not for ever. */
 #define YIELD_MAX_NS (INT64_C(500) * 1000000)
 /* Above those of a copy at the beginning whose attempt was none. */
@@ -84,6 +88,29 @@ static void end_chunk(struct mr_chunks *chunks)
     mr_chunk_request_set(chunks->requests, request, MR_REQUEST_SETTLED);
 }
 
+/* The row at hand is read again, in a chunk that begins with it. False: that was so too often, and it is passed over. */
+static bool read_row_again(struct mr_chunks *chunks)
+{
+    chunks->lacked = chunks->at == 0 ? chunks->lacked + 1 : 1;
+    if (chunks->lacked > LACKS_MAX) {
+        chunks->lacked = 0;
+        if (!chunks->lacks_told) {
+            mr_log(MR_LOG_WARN, "incremental_lacks",
+                   "rows are updated all the time, and their events lack large values: what the "
+                   "topic has of these may be old or nothing; ask for the table again, or set "
+                   "REPLICA IDENTITY FULL",
+                   MR_LOG_STR("schema", chunks->current->schema),
+                   MR_LOG_STR("table", chunks->current->table));
+        }
+        chunks->lacks_told = true;
+        return false;
+    }
+    chunks->rows_max = MR_CHUNKS_ROWS_MIN; /* soon */
+    mr_chunks_keep_place(chunks, chunks->at);
+    mr_chunks_read_again(chunks, 0);
+    return true;
+}
+
 /* A few rows. MR_FULL: there is no room for one. */
 mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake)
 {
@@ -108,6 +135,8 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake
             status = send_row(chunks, intake, &error);
             sent += status == MR_OK;
             chunks->sent += status == MR_OK;
+        } else if (mr_chunk_window_lacks(chunks->window, chunks->at) && read_row_again(chunks)) {
+            return MR_OK;
         } else {
             chunks->passed_over++;
         }

@@ -44,17 +44,30 @@ bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
 }
 
 static void note_row(struct mr_chunks *chunks, const struct mr_relation *relation,
-                     const struct mr_tuple *row, const struct mr_tuple *old)
+                     const struct mr_tuple *row, const struct mr_tuple *old, bool lacks)
 {
     mr_slice key;
     if (row->kind == MR_TUPLE_NONE) {
         return;
     }
     if (mr_chunks_key(chunks, relation, row->values, old, &key)) {
-        mr_chunk_window_change(chunks->window, key);
+        mr_chunk_window_change(chunks->window, key, lacks);
     } else {
         mr_chunk_window_reshape(chunks->window); /* then nothing is known */
     }
+}
+
+/* A large value that the update did not touch, and that no old row tells. */
+static bool lacks_value(const struct mr_change *change)
+{
+    for (uint32_t i = 0; change->op == MR_OP_UPDATE && i < change->relation->column_count; i++) {
+        if (change->after.values[i].kind == MR_DATUM_UNCHANGED &&
+            (change->before.kind != MR_TUPLE_FULL ||
+             change->before.values[i].kind == MR_DATUM_UNCHANGED)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, bool is_new)
@@ -80,8 +93,8 @@ void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, 
     }
     /* What makes no record leaves the topic as it is, so the row may be wanted. */
     if (is_new) {
-        note_row(chunks, change->relation, &change->after, &change->before);
-        note_row(chunks, change->relation, &change->before, NULL);
+        note_row(chunks, change->relation, &change->after, &change->before, lacks_value(change));
+        note_row(chunks, change->relation, &change->before, NULL, false);
     }
 }
 

@@ -80,7 +80,8 @@ struct key {
     uint64_t hash;
     size_t at; /* in `bytes` */
     uint32_t len;
-    bool dropped;
+    bool dropped; /* the stream had it, */
+    bool lacks;   /* and never with all its values */
 };
 
 struct keys {
@@ -142,8 +143,8 @@ static size_t keys_bytes(const struct keys *keys)
     return keys->len + keys->count * sizeof(struct key);
 }
 
-/* One that is there already stays what it is. */
-static void keys_add(struct keys *keys, mr_slice key, bool dropped)
+/* The key, or that which is there already. */
+static struct key *keys_add(struct keys *keys, mr_slice key)
 {
     if (2 * (keys->count + 1) > keys->slot_count) {
         keys_grow(keys);
@@ -151,7 +152,7 @@ static void keys_add(struct keys *keys, mr_slice key, bool dropped)
     uint64_t hash = key_hash(keys, key);
     uint32_t slot = key_slot(keys, hash, key);
     if (keys->slots[slot] != 0) {
-        return;
+        return &keys->items[keys->slots[slot] - 1];
     }
     if (keys->count == keys->size) {
         keys->size = keys->slot_count / 2;
@@ -162,10 +163,11 @@ static void keys_add(struct keys *keys, mr_slice key, bool dropped)
         keys->bytes = MR_REALLOC(keys->bytes, keys->capacity);
     }
     memcpy(keys->bytes + keys->len, key.data, key.len);
-    keys->items[keys->count++] =
-        (struct key){.hash = hash, .at = keys->len, .len = (uint32_t)key.len, .dropped = dropped};
+    struct key *added = &keys->items[keys->count++];
+    *added = (struct key){.hash = hash, .at = keys->len, .len = (uint32_t)key.len};
     keys->len += key.len;
     keys->slots[slot] = keys->count;
+    return added;
 }
 
 static void keys_clear(struct keys *keys)
@@ -234,10 +236,17 @@ void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid)
     window->number = xid;
 }
 
-void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key)
+/* The stream had the key. Once an event of it had all values, later ones lack nothing that the topic does not have. */
+static void drop(struct key *key, bool lacks)
+{
+    key->lacks = lacks && (key->lacks || !key->dropped);
+    key->dropped = true;
+}
+
+void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks)
 {
     if (window->state == OPEN && !window->overflown) {
-        keys_add(&window->streamed, key, false);
+        drop(keys_add(&window->streamed, key), lacks);
         if (keys_bytes(&window->streamed) > window->bytes_max) {
             window->overflown = true;
             keys_clear(&window->streamed);
@@ -245,7 +254,7 @@ void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key)
     } else if (window->state == JUDGED) {
         struct key *found = key_find(&window->chunk, key);
         if (found != NULL) {
-            found->dropped = true;
+            drop(found, lacks);
         }
     }
 }
@@ -331,8 +340,14 @@ bool mr_chunk_window_add(struct mr_chunk_window *window, mr_slice key)
 {
     MR_ASSERT(window->state == JUDGED);
     uint32_t before = window->chunk.count;
-    keys_add(&window->chunk, key, key_find(&window->streamed, key) != NULL);
-    return window->chunk.count == before + 1;
+    const struct key *streamed = key_find(&window->streamed, key);
+    struct key *row = keys_add(&window->chunk, key);
+    if (window->chunk.count == before) {
+        return false;
+    }
+    row->dropped = streamed != NULL;
+    row->lacks = streamed != NULL && streamed->lacks;
+    return true;
 }
 
 bool mr_chunk_window_is_due(const struct mr_chunk_window *window, mr_lsn reached)
@@ -349,6 +364,12 @@ bool mr_chunk_window_goes_out(const struct mr_chunk_window *window, uint32_t row
 {
     MR_ASSERT(window->state == JUDGED && row < window->chunk.count);
     return !window->emptied && !window->chunk.items[row].dropped;
+}
+
+bool mr_chunk_window_lacks(const struct mr_chunk_window *window, uint32_t row)
+{
+    MR_ASSERT(window->state == JUDGED && row < window->chunk.count);
+    return !window->emptied && window->chunk.items[row].lacks;
 }
 
 void mr_chunk_window_close(struct mr_chunk_window *window)

@@ -22,7 +22,8 @@
  *   3. The row's key was not in the stream between R and p. So those that changed the row and are in the stream before p are
  *      there before R, and in V by 2; and those of V are before p by 1. The two sets are the same one.
  * A row that does not go out is not needed: the stream had its key behind R, and by 1 it has at p what the chunk has, or
- * something newer.
+ * something newer. But an update's event lacks large values that it did not touch, and the topic may not have them: then the
+ * row is read again, and goes out where the stream leaves it alone for so long.
  *
  * A transaction that S sees is seen by every later snapshot, and needs no note any more. What is noted is bounded. Where there
  * is no more room, the chunk is read again; where that is the room for transactions, from a new A on. */
@@ -55,8 +56,9 @@ void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid);
 
 /* ---- from the stream, in its order ---- */
 
-/* A row with that key was inserted, changed or deleted; of an update that changes the key, both. */
-void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key);
+/* A row with that key was inserted, changed or deleted; of an update that changes the key, both. `lacks`: its event lacks a
+ * value that the update did not touch (TOAST). */
+void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks);
 
 /* All rows went (TRUNCATE). None that was read goes out: those that S saw beside it were inserted behind it, so the stream
  * has their keys behind it, too. */
@@ -97,6 +99,9 @@ bool mr_chunk_window_is_due(const struct mr_chunk_window *window, mr_lsn reached
 bool mr_chunk_window_is_void(const struct mr_chunk_window *window);
 
 bool mr_chunk_window_goes_out(const struct mr_chunk_window *window, uint32_t row);
+
+/* Of a row that does not go out: the stream's events of it, since R, lack a value. It is to be read again. */
+bool mr_chunk_window_lacks(const struct mr_chunk_window *window, uint32_t row);
 void mr_chunk_window_close(struct mr_chunk_window *window);
 
 #endif

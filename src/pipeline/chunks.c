@@ -104,6 +104,8 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
     chunks->rows_max = ROWS_FIRST;
     chunks->attempt = 0;
     chunks->differed_stream = chunks->differed_chunk = NULL;
+    chunks->lacked = 0;
+    chunks->lacks_told = false;
     begin_window(chunks);
     chunks->place = mr_chunk_request_begin(chunks->requests, request);
 }

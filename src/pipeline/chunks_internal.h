@@ -54,6 +54,8 @@ struct mr_chunks {
     uint32_t rows_max;
     size_t bytes_max;
     uint32_t at;                /* the row of the chunk that is next */
+    uint32_t lacked;            /* times in a row that the first one was read again for its values */
+    bool lacks_told;            /* of the table: that it was too often */
     bool appends;               /* it is being appended */
     uint64_t sent, passed_over; /* rows since the request's were counted */
     int64_t due_ns;             /* of what is to be tried again */
