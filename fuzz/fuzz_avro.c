@@ -88,10 +88,10 @@ static void compare(const mr_slice *schemas, uint32_t count, const uint8_t *avro
     MR_ASSERT(mr_strict_avro(schemas[avro[4]], bytes, told, unavailable));
 }
 
-/* int2, int4, date, time and their arrays: JSON takes digits that the type would not. */
+/* int2, int4, int8, date, time and their arrays: JSON takes digits that the type would not. */
 static bool is_narrow(uint32_t oid)
 {
-    static const uint32_t oids[] = {21, 23, 1005, 1007, 1082, 1182, 1083, 1183};
+    static const uint32_t oids[] = {20, 21, 23, 1005, 1007, 1016, 1082, 1182, 1083, 1183};
     for (size_t i = 0; i < MR_ARRAY_LEN(oids); i++) {
         if (oids[i] == oid) {
             return true;

@@ -332,9 +332,13 @@ static bool same_primitive(struct judge *judge, text type, text json)
     if (!take_long(judge, &number) || (is(type, "\"int\"") && number != (int32_t)number)) {
         return false;
     }
-    char printed[32];
-    snprintf(printed, sizeof(printed), "%lld", number);
-    return (is(type, "\"int\"") || is(type, "\"long\"")) && is(json, printed);
+    char told[64] = {0}, *end = told;
+    if (json.len == 0 || json.len >= sizeof(told)) {
+        return false;
+    }
+    memcpy(told, json.data, json.len);
+    long long want = strtoll(told, &end, 10); /* leading zeros may be there: encode/row.c */
+    return (is(type, "\"int\"") || is(type, "\"long\"")) && *end == '\0' && want == number;
 }
 
 static bool same(struct judge *judge, text type, text json);
