@@ -427,7 +427,10 @@ def test_stop_while_a_key_is_asked_for(database, millrace, topic):
                                         " AND datname = %s", [database.name])[0][0], what="the question waiting")
         assert process.stop(20) in (0, 3)
     process.start().streaming()
-    assert {'{"id":2}', '{"id":3}'} <= set(keys_of(reader.take(2)))
+    keys = []
+    while '{"id":3}' not in keys:  # the stop may have been too soon for an answer, so that row 2 comes twice
+        keys += keys_of(reader.take(1))
+    assert '{"id":2}' in keys
     emptied(database, process)
 
 

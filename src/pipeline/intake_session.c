@@ -198,6 +198,9 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
 {
     mr_status status = open_source(intake, ret_error);
     if (status == MR_OK) {
+        /* Before it is connected for whoever looks: the last turn was long ago, or there was none. */
+        atomic_store_explicit(&intake->pipeline->source_turn_ns, mr_monotonic_ns(),
+                              memory_order_relaxed);
         if (step(intake, MR_HANDSHAKE_OPENED)) {
             begin_stream(intake);
         }

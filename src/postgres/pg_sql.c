@@ -212,7 +212,8 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
     mr_text_string(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-        " current_setting('output_plugin_libraries', true),"
+        /* Whoever may not see a setting is refused by current_setting(); here it is just not there. */
+        " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
         " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"
         " s.active_pid, s.wal_status, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery()"
         " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint,"

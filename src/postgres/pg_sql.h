@@ -19,7 +19,7 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
 enum mr_server_column {
     MR_SERVER_WAL_LEVEL,
     MR_SERVER_ENCODING,
-    MR_SERVER_PLUGINS,       /* output_plugin_libraries; NULL where the server takes every plugin */
+    MR_SERVER_PLUGINS, /* output_plugin_libraries; NULL where the server takes every plugin, or does not tell the role */
     MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL before 17 */
     MR_SLOT_TYPE,            /* NULL when there is no slot */
     MR_SLOT_PLUGIN,          /* NULL also of a physical slot */

@@ -348,7 +348,7 @@ def statements():
     yield ("BEGIN; INSERT INTO without_key VALUES (7, 'seven', ''); INSERT INTO churned VALUES (-100, 'a', 1), (-101, 'b', 2);"
            " SELECT pg_logical_emit_message(true, 'judge', 'among rows'); UPDATE churned SET id = -102 WHERE id = -101;"
            ' INSERT INTO by_key VALUES (7, \'seven\', \'\'); DELETE FROM churned WHERE id = -102; INSERT INTO "With Capitals" VALUES (7);'
-           " TRUNCATE by_full; SELECT pg_logical_emit_message(true, 'other', 'not wanted'); INSERT INTO by_full VALUES (7); COMMIT")
+           " TRUNCATE by_full; SELECT pg_logical_emit_message(true, 'other', 'not wanted'); INSERT INTO by_full VALUES (7, 'text'); COMMIT")
     yield "SELECT pg_logical_emit_message(true, 'judge', 'in a transaction')"
     yield "SELECT pg_logical_emit_message(true, 'other', 'not wanted')"
     yield "SELECT pg_logical_emit_message(false, 'judge', 'outside')"

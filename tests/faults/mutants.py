@@ -180,7 +180,7 @@ MUTANTS = [
            "        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {",
            "        if (chunks->window != NULL) {", "test_incremental.py::test_rows_come_in_their_newest_form"),
     Mutant("forgets the keys that the stream brings while a chunk is read", "src/pipeline/chunk_stream.c",
-           "        mr_chunk_window_change(chunks->window, key);\n", "        (void)key;\n",
+           "        mr_chunk_window_change(chunks->window, key, lacks);\n", "        (void)key;\n        (void)lacks;\n",
            "test_incremental.py::test_rows_come_in_their_newest_form"),
 ]
 
