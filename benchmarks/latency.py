@@ -61,10 +61,11 @@ class Copies(threading.Thread):
 
 def with_copied(mix, rows):
     """The mix, and beside its tables one of so many rows, which nobody changes."""
-    make, mix.tables = mix.make, [*mix.tables, "copied"]
+    make = mix.make
 
     def made(connection):
         make(connection)
+        mix.tables = [*mix.tables, "copied"]
         connection.execute("CREATE TABLE copied (id bigint PRIMARY KEY, a int, b text)")
         connection.execute("INSERT INTO copied SELECT i, i, repeat('x', 80) FROM generate_series(1, %s) i", [rows])
     mix.make = made
