@@ -53,10 +53,10 @@ struct mr_chunks {
     struct mr_asked_place place; /* behind which the next chunk begins */
     uint32_t rows_max;
     size_t bytes_max;
-    uint32_t at;                /* the row of the chunk that is next */
-    uint32_t lacked;            /* times in a row that the first one was read again for its values */
-    bool lacks_told;            /* of the table: that it was too often */
-    bool appends;               /* it is being appended */
+    uint32_t at;     /* the row of the chunk that is next */
+    uint32_t lacked; /* times in a row that the first one was read again for its values */
+    bool lacks_told; /* of the table: that it was too often */
+    bool appends;    /* it is being appended */
     uint64_t sent, passed_over; /* rows since the request's were counted */
     int64_t due_ns;             /* of what is to be tried again */
     int64_t since_ns;           /* the phase began, or the last slice went out */
