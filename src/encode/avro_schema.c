@@ -559,6 +559,14 @@ static void write_block(struct builder *to, uint32_t node, const char *space, co
     end_record(to, space, name);
 }
 
+static void write_transaction(struct builder *to, uint32_t node)
+{
+    begin_field(to, "transaction", false, true);
+    write_block(to, node, "event", "block", transaction_parts, MR_ARRAY_LEN(transaction_parts));
+    to->schema->nodes[node].nullable = true;
+    end_field(to, true);
+}
+
 struct mr_avro_schema *mr_avro_envelope(const struct mr_encode_options *options,
                                         const struct mr_plan *plan, struct mr_error *ret_error)
 {
@@ -582,11 +590,7 @@ struct mr_avro_schema *mr_avro_envelope(const struct mr_encode_options *options,
     write_block(&to, first + SOURCE, "io.debezium.connector.postgresql", "Source", source_parts,
                 MR_ARRAY_LEN(source_parts));
     end_field(&to, false);
-    begin_field(&to, "transaction", false, true);
-    write_block(&to, first + TRANSACTION, "event", "block", transaction_parts,
-                MR_ARRAY_LEN(transaction_parts));
-    to.schema->nodes[first + TRANSACTION].nullable = true;
-    end_field(&to, true);
+    write_transaction(&to, first + TRANSACTION);
     write_parts(&to, first + REST, envelope_parts, MR_ARRAY_LEN(envelope_parts), false);
     struct mr_avro_schema *schema = end_schema(&to, space, "Envelope");
     free(space);
@@ -627,11 +631,7 @@ static struct mr_avro_schema *message_value(bool is_bytes)
     write_block(&to, first + SOURCE, message_space, "Source", source_parts,
                 MR_ARRAY_LEN(source_parts));
     end_field(&to, false);
-    begin_field(&to, "transaction", false, true);
-    write_block(&to, first + TRANSACTION, "event", "block", transaction_parts,
-                MR_ARRAY_LEN(transaction_parts));
-    to.schema->nodes[first + TRANSACTION].nullable = true;
-    end_field(&to, true);
+    write_transaction(&to, first + TRANSACTION);
     begin_field(&to, "message", false, false);
     write_block(&to, first + MESSAGE, message_space, "Message", message, MR_ARRAY_LEN(message));
     end_field(&to, false);

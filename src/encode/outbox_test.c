@@ -398,6 +398,18 @@ static void test_outbox_lacks_a_column(void **state)
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
 }
 
+/* A payload that is too large for the sink. */
+static void assert_gone_when_oversize(struct fixture *fixture, const struct mr_item *item)
+{
+    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 1000, .reason = "message_max"};
+    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+    assert_int_equal(mr_encode_oversize(fixture->encoder, item, &oversize, &buffer,
+                                        fixture->records, &fixture->count, &fixture->error),
+                     MR_OK);
+    assert_int_equal(fixture->count, 1);
+    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+}
+
 /* What is too large gives its payload up, and keeps key, topic and headers. */
 static void test_outbox_oversize(void **state)
 {
@@ -415,13 +427,7 @@ static void test_outbox_oversize(void **state)
                                .relation = &fixture->relation,
                                .after = {.kind = MR_TUPLE_NEW, .values = fixture->values}};
     struct mr_item item = {.change = &change};
-    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 1000, .reason = "message_max"};
-    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
-    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
-                                        fixture->records, &fixture->count, &fixture->error),
-                     MR_OK);
-    assert_int_equal(fixture->count, 1);
-    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+    assert_gone_when_oversize(fixture, &item);
     assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
     assert_header(fixture, 1, MR_HEADER_OVERSIZE, "9999");
     assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
@@ -539,13 +545,7 @@ static void test_outbox_message_oversize(void **state)
                                        .prefix = mr_slice_of("box"),
                                        .content = mr_slice_of(content)};
     struct mr_item item = {.message = &message};
-    struct mr_oversize_case oversize = {.bytes = 9999, .limit = 1000, .reason = "message_max"};
-    struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
-    assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
-                                        fixture->records, &fixture->count, &fixture->error),
-                     MR_OK);
-    assert_int_equal(fixture->count, 1);
-    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+    assert_gone_when_oversize(fixture, &item);
     assert_header(fixture, 0, "id", "e");
 }
 

@@ -69,6 +69,7 @@ static void end_chunk(struct mr_chunks *chunks)
     mr_chunks_keep_place(chunks, chunks->at);
     mr_chunks_close_window(chunks);
     chunks->differed_stream = chunks->differed_chunk = NULL;
+    chunks->lacked = 0; /* the next chunk begins with another row */
     mr_chunk_request_chunk(chunks->requests, request);
     if (!is_last) {
         mr_chunks_read_next(chunks);

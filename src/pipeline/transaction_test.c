@@ -4,6 +4,9 @@
 #include "testing/stage.h"
 #include "testing/test.h"
 
+/* Two transactions, and what comes of them. */
+static const struct mr_step both[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"),
+                                      COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
 static const char *const whole[] = {"BEGIN", "1a", "2b", "3c", "3END", "BEGIN", "1d", "1END"};
 
 static void start(struct mr_stage *stage, const struct mr_step *steps, int count)
@@ -23,9 +26,7 @@ static void finish(struct mr_stage *stage, mr_lsn lsn)
 static void test_all_is_told(void **state)
 {
     struct mr_stage *stage = *state;
-    static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"),
-                                           COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    start(stage, both, MR_ARRAY_LEN(both));
     finish(stage, 210);
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
 }
@@ -69,10 +70,8 @@ static void test_source_loss_behind_begin(void **state)
 static void test_sink_failure(void **state)
 {
     struct mr_stage *stage = *state;
-    static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"),
-                                           COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
     atomic_store(&stage->fail_after, 2);
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    start(stage, both, MR_ARRAY_LEN(both));
     finish(stage, 210);
     assert_int_equal(atomic_load(&stage->sessions), 2);
     int count = atomic_load(&stage->value_count);
@@ -83,18 +82,21 @@ static void test_sink_failure(void **state)
     }
 }
 
+static void begin_behind(struct mr_stage *stage, uint64_t row)
+{
+    stage->sink.storage = MR_STORES_WITH;
+    stage->stored_found = true;
+    stage->stored =
+        (struct mr_checkpoint){.end_lsn = 60, .position = {.commit_lsn = 100, .ordinal = row}};
+    start(stage, both, MR_ARRAY_LEN(both));
+    finish(stage, 210);
+}
+
 /* In exactly-once another process begins behind a row. */
 static void test_begins_inside(void **state)
 {
     struct mr_stage *stage = *state;
-    static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"),
-                                           COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
-    stage->sink.storage = MR_STORES_WITH;
-    stage->stored_found = true;
-    stage->stored =
-        (struct mr_checkpoint){.end_lsn = 60, .position = {.commit_lsn = 100, .ordinal = 2}};
-    start(stage, steps, MR_ARRAY_LEN(steps));
-    finish(stage, 210);
+    begin_behind(stage, 2);
     mr_stage_assert_values(stage, whole + 3, MR_ARRAY_LEN(whole) - 3);
 }
 
@@ -102,14 +104,7 @@ static void test_begins_inside(void **state)
 static void test_begins_behind_the_rows(void **state)
 {
     struct mr_stage *stage = *state;
-    static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"),
-                                           COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
-    stage->sink.storage = MR_STORES_WITH;
-    stage->stored_found = true;
-    stage->stored =
-        (struct mr_checkpoint){.end_lsn = 60, .position = {.commit_lsn = 100, .ordinal = 3}};
-    start(stage, steps, MR_ARRAY_LEN(steps));
-    finish(stage, 210);
+    begin_behind(stage, 3);
     mr_stage_assert_values(stage, whole + 4, MR_ARRAY_LEN(whole) - 4);
 }
 

@@ -110,7 +110,8 @@ static void rule_wal_level(const struct rules *rules)
     }
 }
 
-/* PostgreSQL 16.15, 17.11, 18.6 and 19: libraries that may be output plugins, pgoutput among them by default. */
+/* PostgreSQL 16.15, 17.11, 18.6 and 19, of 15 the release 15.20 and not yet 15.18: libraries that may be output plugins,
+ * pgoutput among them by default. Only superusers and pg_read_all_settings see the list. */
 static void rule_plugins(const struct rules *rules)
 {
     const char *plugins = mr_pg_fact(rules->facts, MR_SERVER_PLUGINS);

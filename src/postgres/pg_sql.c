@@ -212,7 +212,8 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
     mr_text_string(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-        /* Whoever may not see a setting is refused by current_setting(); here it is just not there. */
+        /* Whoever may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
+         * GetConfigOptionByNum and show_all_settings). */
         " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
         " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"
         " s.active_pid, s.wal_status, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery()"
