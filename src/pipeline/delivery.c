@@ -1,7 +1,9 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,6 +30,7 @@ struct progress {
 
 struct delivery {
     struct mr_pipeline *pipeline;
+    int woken;              /* of epoll: `sink_wake` was written since it was asked last */
     struct mr_lane *stream; /* whose window says how far the stream is acknowledged */
     uint32_t session;
     struct mr_batch *current; /* popped, not sent as a whole yet */
@@ -56,6 +59,22 @@ struct delivery {
     uint64_t begun_bytes; /* how much it holds */
     int64_t ending_ns;    /* what the end of one takes lately */
 };
+
+/* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read away, which spares a system call
+ * a wake-up (epoll(7), "Level-triggered and edge-triggered"). */
+static void wait_for_wake(const struct delivery *delivery, int timeout_ms)
+{
+    struct epoll_event event;
+    epoll_wait(delivery->woken, &event, 1, timeout_ms);
+}
+
+static int watch_wake(int sink_wake)
+{
+    int woken = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    MR_ASSERT(woken >= 0 && epoll_ctl(woken, EPOLL_CTL_ADD, sink_wake, &event) == 0);
+    return woken;
+}
 
 static void wake_source(struct mr_pipeline *pipeline)
 {
@@ -482,7 +501,6 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
-    struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     for (;;) {
         atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
@@ -505,9 +523,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, TURN_MS_MAX);
-        if (poll(&wake, 1, timeout_ms) > 0) {
-            mr_wake_clear(pipeline->sink_wake);
-        }
+        wait_for_wake(delivery, timeout_ms);
     }
 }
 
@@ -586,7 +602,7 @@ static bool back_off(struct delivery *delivery, mr_status status)
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct pollfd fds[2] = {
         {.fd = pipeline->abandon, .events = POLLIN},
-        {.fd = pipeline->sink_wake, .events = POLLIN},
+        {.fd = delivery->woken, .events = POLLIN},
     };
     uint32_t most_ms = pipeline->options.backoff_max_ms;
     uint32_t wait_ms = status == MR_ERR_POISON ? mr_poison_pause_ms(&delivery->poison, most_ms)
@@ -597,7 +613,7 @@ static bool back_off(struct delivery *delivery, mr_status status)
         if (poll(fds, 2, (int)(left_ns / 1000000) + 1) > 0 && fds[0].revents != 0) {
             return false;
         }
-        mr_wake_clear(pipeline->sink_wake);
+        wait_for_wake(delivery, 0);
     }
     return !must_leave(pipeline);
 }
@@ -609,7 +625,6 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
-    struct pollfd wake = {.fd = pipeline->sink_wake, .events = POLLIN};
     while (state_of(delivery) != MR_HANDSHAKE_CLAIMED) {
         if (must_leave(pipeline)) {
             return MR_END;
@@ -617,9 +632,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
         if (sink_is_open) { /* errors are told, and reports don't pile up, however long it takes */
             MR_TRY(sink->ops->poll(sink, ret_error));
         }
-        if (poll(&wake, 1, TURN_MS_MAX) > 0) {
-            mr_wake_clear(pipeline->sink_wake);
-        }
+        wait_for_wake(delivery, TURN_MS_MAX);
     }
     return MR_OK;
 }
@@ -681,8 +694,11 @@ void *mr_delivery_main(void *context)
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
     mr_thread_begin(MR_THREAD_SINK, "mr-sink");
-    struct delivery delivery = {.pipeline = pipeline, .stream = &pipeline->lanes[MR_LANE_STREAM]};
+    struct delivery delivery = {.pipeline = pipeline,
+                                .woken = watch_wake(pipeline->sink_wake),
+                                .stream = &pipeline->lanes[MR_LANE_STREAM]};
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
+    close(delivery.woken);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
     mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */

@@ -45,7 +45,7 @@ struct mr_pipeline {
     struct mr_lane *lanes;     /* MR_LANE_STREAM, then those that copy */
     uint32_t lane_count;
 
-    /* eventfds. `stop` and `abandon` stay readable once written. */
+    /* eventfds. `stop`, `abandon` and `sink_wake` stay readable once written; each write of the last is an event of its own. */
     int source_wake;
     int sink_wake;
     int stop;    /* the source's: an orderly stop was asked for */

@@ -318,7 +318,7 @@ static void perform(struct theatre *theatre)
         .status_interval_ms = 1,
         .shutdown_deadline_ms = WAIT_S * 1000,
         .backoff_max_ms = 1,
-        .idle_ms = 5,
+        .idle_ms = 100, /* a thread that has to wait for the processor is not one that is stuck */
     };
     struct mr_pipeline *pipeline =
         mr_pipeline_new(&options, &theatre->source, &theatre->sink, encoder, NULL, NULL);
