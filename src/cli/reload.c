@@ -53,6 +53,7 @@ struct reading {
     struct mr_text added, removed;         /* tables */
     struct mr_text problems;               /* a line each */
     bool patterns;                         /* of tables are different */
+    bool publication;                      /* something else is to be in it */
 };
 
 static const char *text_of(const struct mr_text *text)
@@ -70,10 +71,11 @@ static void add_item(struct mr_text *to, const char *item)
 
 /* ---- what is different ---- */
 
-/* Other tables are wanted, or other patterns of tables. */
+/* Other tables are wanted, or other patterns of tables, or other rows and columns of theirs. */
 static bool has_tables(const struct reading *reading)
 {
-    return reading->added.data != NULL || reading->removed.data != NULL || reading->patterns;
+    return reading->added.data != NULL || reading->removed.data != NULL || reading->patterns ||
+           reading->publication;
 }
 
 static void take_difference(void *context, const char *path, bool live)
@@ -81,6 +83,7 @@ static void take_difference(void *context, const char *path, bool live)
     struct reading *reading = context;
     add_item(live ? &reading->changed : &reading->needs_restart, path);
     reading->patterns |= strcmp(path, "tables") == 0 || strcmp(path, "excluded_tables") == 0;
+    reading->publication |= live && strncmp(path, "publication.", strlen("publication.")) == 0;
 }
 
 /* Those of `tables` that `others` lack, for people, and into `ret` if that is wanted. */
@@ -152,6 +155,15 @@ static void take_finding(void *context, enum mr_finding_level level, mr_status s
     }
 }
 
+/* mr_finding_fn: the same, where the rest has been told. */
+static void take_error(void *context, enum mr_finding_level level, mr_status status,
+                       const char *subject, const char *finding, const char *remedy)
+{
+    if (level == MR_FINDING_ERROR) {
+        take_finding(context, level, status, subject, finding, remedy);
+    }
+}
+
 /* Tables that are new must be there and published: their rows would be missing without a word. */
 static mr_status check_tables(struct reading *reading, const struct mr_config *newest,
                               const struct mr_table_name *tables, uint32_t count)
@@ -161,10 +173,26 @@ static mr_status check_tables(struct reading *reading, const struct mr_config *n
     added.table_count = count;
     added.pattern_count = 0;
     added.key_count = 0; /* those are no reload's matter */
+    added.alter_publication = reading->wanted->source.alter_publication;
     struct mr_pg_source_options running = reading->reload->config->source;
     running.pipeline = newest->source.pipeline;
     MR_TRY(mr_pg_check_change(&running, &added, reading->reload->stop_fd, take_finding, reading,
                               &reading->error));
+    return reading->error.text[0] == '\0' ? MR_OK : reading->error.status;
+}
+
+/* Looks, or does what it takes. */
+static mr_status change_publication(struct reading *reading, bool change)
+{
+    struct mr_pg_source_options options = reading->wanted->source;
+    const struct mr_pg_source_options *running = &reading->reload->config->source;
+    options.connection = running->connection; /* with its secrets */
+    options.via_root = running->via_root;     /* no reload's matter */
+    if (options.published_count == 0 && !options.alter_publication) {
+        return MR_OK;
+    }
+    MR_TRY(mr_pg_change_publication(&options, change, reading->reload->stop_fd,
+                                    change ? take_error : take_finding, reading, &reading->error));
     return reading->error.text[0] == '\0' ? MR_OK : reading->error.status;
 }
 
@@ -188,7 +216,7 @@ static mr_status compare(struct reading *reading)
         status = check_tables(reading, newest, added, count);
     }
     free(added);
-    return status;
+    return status == MR_OK && has_tables(reading) ? change_publication(reading, false) : status;
 }
 
 /* ---- the change ---- */
@@ -241,6 +269,9 @@ static mr_status apply(struct reading *reading)
         .encode = &wanted->encode,
         .source = has_tables(reading) ? &wanted->source : NULL,
     };
+    if (has_tables(reading)) {
+        MR_TRY(change_publication(reading, true));
+    }
     MR_TRY(mr_pipeline_change(reload->pipeline, &change, CHANGE_MS, &reading->error));
     copy_added(reading, reload->reloaded == NULL ? reload->config : reload->reloaded);
     mr_log_set_level(wanted->log_level);

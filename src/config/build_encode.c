@@ -31,8 +31,8 @@ static char *take_part(struct mr_config *config, const char **at, const char *en
     return len == 0 || mr_config_characters(part) > IDENTIFIER_MAX ? NULL : part;
 }
 
-static bool parse_table(struct mr_config *config, const char *text, bool fold,
-                        struct mr_table_name *ret)
+bool mr_config_parse_table(struct mr_config *config, const char *text, bool fold,
+                           struct mr_table_name *ret)
 {
     const char *at = text;
     const char *first = take_part(config, &at, ".", fold);
@@ -49,16 +49,11 @@ static bool parse_table(struct mr_config *config, const char *text, bool fold,
     return second != NULL && *at == '\0';
 }
 
-static bool table_equal(const struct mr_table_name *a, const struct mr_table_name *b)
-{
-    return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
-}
-
 /* False when the table is in the list already. */
 static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_table_name table)
 {
     for (uint32_t i = 0; i < *count; i++) {
-        if (table_equal(&tables[i], &table)) {
+        if (mr_table_name_equal(&tables[i], &table)) {
             return false;
         }
     }
@@ -106,7 +101,7 @@ static void build_tables(struct mr_config *config)
         if (mr_config_is_pattern(names->items[i])) {
             continue;
         }
-        if (!parse_table(config, names->items[i], false, &table)) {
+        if (!mr_config_parse_table(config, names->items[i], false, &table)) {
             PROBLEM(config, LINE(config, tables),
                     "tables: \"%s\" is not a table's name; write \"schema.table\", and quote parts "
                     "that "
@@ -141,7 +136,7 @@ static void check_prefix(struct mr_config *config)
 /* ---- keys ---- */
 
 /* schema.table:column,… with each part bare or quoted. */
-static bool parse_key(struct mr_config *config, const char *text, struct mr_table_key *ret)
+static bool parse_columns(struct mr_config *config, const char *text, struct mr_table_key *ret)
 {
     const char *at = text;
     const char *schema = "public";
@@ -164,40 +159,37 @@ static bool parse_key(struct mr_config *config, const char *text, struct mr_tabl
     return good && *at == '\0';
 }
 
-static void build_keys(struct mr_config *config)
+const struct mr_table_key *mr_config_take_lists(struct mr_config *config, const char *option,
+                                                uint32_t line, const struct mr_strings *texts)
 {
-    const struct mr_strings *texts = &config->values.key_columns;
-    struct mr_table_key *keys =
+    struct mr_table_key *lists =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, texts->count));
     for (uint32_t i = 0; i < texts->count; i++) {
-        if (!parse_key(config, texts->items[i], &keys[i])) {
-            PROBLEM(config, LINE(config, key_columns),
-                    "key_columns: \"%s\" does not name the key of a table; write "
+        const struct mr_table_key *list = &lists[i];
+        if (!parse_columns(config, texts->items[i], &lists[i])) {
+            PROBLEM(config, line,
+                    "%s: \"%s\" does not name columns of a table; write "
                     "\"schema.table:column,column\", and quote parts that hold dots, colons or "
                     "commas",
-                    texts->items[i]);
-            return;
+                    option, texts->items[i]);
+            return NULL;
         }
-        const struct mr_table_key *key = &keys[i];
-        for (uint32_t k = 1; k < key->column_count; k++) {
+        for (uint32_t k = 1; k < list->column_count; k++) {
             for (uint32_t before = 0; before < k; before++) {
-                if (strcmp(key->columns[k], key->columns[before]) == 0) {
-                    PROBLEM(config, LINE(config, key_columns),
-                            "key_columns: column \"%s\" of table %s.%s is listed twice",
-                            key->columns[k], key->table.schema, key->table.table);
+                if (strcmp(list->columns[k], list->columns[before]) == 0) {
+                    PROBLEM(config, line, "%s: column \"%s\" of table %s.%s is listed twice",
+                            option, list->columns[k], list->table.schema, list->table.table);
                 }
             }
         }
         for (uint32_t k = 0; k < i; k++) {
-            if (table_equal(&keys[i].table, &keys[k].table)) {
-                PROBLEM(config, LINE(config, key_columns),
-                        "key_columns: table %s.%s is listed twice", keys[i].table.schema,
-                        keys[i].table.table);
+            if (mr_table_name_equal(&lists[i].table, &lists[k].table)) {
+                PROBLEM(config, line, "%s: table %s.%s is listed twice", option,
+                        lists[i].table.schema, lists[i].table.table);
             }
         }
     }
-    config->source.keys = keys;
-    config->source.key_count = texts->count;
+    return lists;
 }
 
 /* ---- operations ---- */
@@ -248,7 +240,8 @@ static void build_routes_from_streams(struct mr_config *config)
     for (uint32_t i = 0; i < values->stream_count; i++) {
         struct mr_stream *stream = &values->streams[i];
         struct mr_table_name table;
-        if (stream->resource == NULL || !parse_table(config, stream->resource, true, &table)) {
+        if (stream->resource == NULL ||
+            !mr_config_parse_table(config, stream->resource, true, &table)) {
             PROBLEM(config, stream->line, "source.resource must be \"table\" or \"schema.table\"");
             continue;
         }
@@ -450,7 +443,7 @@ static void build_signal_table(struct mr_config *config)
     struct mr_table_name *tables =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, source->table_count + 1));
     struct mr_table_name *signal = &tables[source->table_count];
-    if (mr_config_is_pattern(text) || !parse_table(config, text, false, signal)) {
+    if (mr_config_is_pattern(text) || !mr_config_parse_table(config, text, false, signal)) {
         PROBLEM(config, LINE(config, signal_table),
                 "snapshot.signal_table: \"%s\" is not a table's name; write \"schema.table\"",
                 text);
@@ -515,7 +508,9 @@ void mr_config_build_encode(struct mr_config *config)
     } else {
         build_routes_from_tables(config);
     }
-    build_keys(config);
+    config->source.keys = mr_config_take_lists(config, "key_columns", LINE(config, key_columns),
+                                               &values->key_columns);
+    config->source.key_count = config->source.keys == NULL ? 0 : values->key_columns.count;
     mr_config_build_columns(config);
     mr_config_build_outbox(config);
     mr_config_build_routing(config);

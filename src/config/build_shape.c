@@ -215,6 +215,14 @@ void mr_config_build_columns(struct mr_config *config)
                                LINE(config, columns_hash_salt_env), &config->problems));
 }
 
+const char *mr_config_split_condition(const char *text, const char **ret_table_end)
+{
+    const char *colon = part_end(text, ":");
+    const char *condition = *colon == ':' ? colon + 1 : "";
+    *ret_table_end = colon;
+    return condition + strspn(condition, " \t\r\n");
+}
+
 void mr_config_build_wheres(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.snapshot_where;
@@ -222,9 +230,8 @@ void mr_config_build_wheres(struct mr_config *config)
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_copy_where, texts->count));
     for (uint32_t i = 0; i < texts->count; i++) {
         const char *text = texts->items[i];
-        const char *colon = part_end(text, ":");
-        const char *condition = *colon == ':' ? colon + 1 : "";
-        condition += strspn(condition, " \t\r\n");
+        const char *colon;
+        const char *condition = mr_config_split_condition(text, &colon);
         char reason[128] = "write \"schema.table: condition\"";
         if (condition[0] == '\0' ||
             !take_table(config, text, colon, &wheres[i].table, reason, sizeof(reason))) {

@@ -77,6 +77,7 @@ void mr_config_build_source(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     build_connection(config);
+    mr_config_build_publication(config);
     config->source.slot = values->slot_name;
     config->source.publication = values->publication_name;
     config->source.create_slot = values->create_slot != 0;
@@ -162,6 +163,12 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
         const struct mr_strings *excluded = &tables_of->values.excluded_tables;
         hash = add_list(hash, (const char *const *)names_of->items, names_of->count);
         hash = add_list(hash, (const char *const *)excluded->items, excluded->count);
+    }
+    if (source->published_count > 0) {
+        const struct mr_strings *wheres = &tables_of->values.publication_where;
+        const struct mr_strings *columns = &tables_of->values.publication_columns;
+        hash = add_list(hash, (const char *const *)wheres->items, wheres->count);
+        hash = add_list(hash, (const char *const *)columns->items, columns->count);
     }
     if (is_kafka) {
         hash = add_list(hash, (const char *const *)values->brokers.items, values->brokers.count);

@@ -29,6 +29,20 @@ bool mr_config_is_pattern(const char *text);
 bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
                           const char *text, struct mr_table_pattern *ret);
 
+/* "schema.table", both of them names; `fold`: in lower case where they are not quoted. */
+bool mr_config_parse_table(struct mr_config *config, const char *text, bool fold,
+                           struct mr_table_name *ret);
+
+/* "schema.table:column,column", names all; NULL: the problem is told. */
+const struct mr_table_key *mr_config_take_lists(struct mr_config *config, const char *option,
+                                                uint32_t line, const struct mr_strings *texts);
+
+/* "table: condition": the table's end, and its condition, "" where there is none. */
+const char *mr_config_split_condition(const char *text, const char **ret_table_end);
+
+/* What [publication] says; behind the tables. */
+void mr_config_build_publication(struct mr_config *config);
+
 /* snapshot.where. */
 void mr_config_build_wheres(struct mr_config *config);
 

@@ -5,13 +5,22 @@
 
 /* Between two transactions, or at once where no row is concerned. docs/operations.md lists them, and a test compares. */
 static const uint32_t live[] = {
-    MR_INDEX_tables,          MR_INDEX_excluded_tables,
-    MR_INDEX_tombstones,      MR_INDEX_skipped_operations,
-    MR_INDEX_oversize,        MR_INDEX_dead_letter_topic,
-    MR_INDEX_latency,         MR_INDEX_coalesce,
-    MR_INDEX_status_interval, MR_INDEX_shutdown_deadline,
-    MR_INDEX_reconnect_max,   MR_INDEX_log_level,
+    MR_INDEX_tables,
+    MR_INDEX_excluded_tables,
+    MR_INDEX_tombstones,
+    MR_INDEX_skipped_operations,
+    MR_INDEX_oversize,
+    MR_INDEX_dead_letter_topic,
+    MR_INDEX_latency,
+    MR_INDEX_coalesce,
+    MR_INDEX_status_interval,
+    MR_INDEX_shutdown_deadline,
+    MR_INDEX_reconnect_max,
+    MR_INDEX_log_level,
     MR_INDEX_snapshot_added,
+    MR_INDEX_publication_where,
+    MR_INDEX_publication_columns,
+    MR_INDEX_publication_alter,
 };
 
 bool mr_config_is_live(uint32_t index)

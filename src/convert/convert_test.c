@@ -184,6 +184,8 @@ static const struct {
     {TABLES, "mode = \"initial\"", NULL},
     {TABLES, "slot_name = \"debezium\"", NULL},
     {TABLES, "publication_name = \"dbz_publication\"", NULL},
+    {TABLES, "[publication]\nalter = true", NULL},
+    {TABLES "publish.via.partition.root=true\n", "via_partition_root = true", NULL},
     {TABLES, "connection = \"host=localhost dbname=d user=u\"", NULL},
     {TABLES "database.user=o'x y\\\\z\n", "user='o\\\\'x y\\\\\\\\z'\"", NULL},
     {TABLES "skipped.operations=none\n", "skipped_operations = []", NULL},

@@ -139,7 +139,11 @@ static void convert_slot(struct mr_convert *convert)
     bool disabled =
         mode != NULL && (strcmp(mode, "disabled") == 0 || strcmp(mode, "no_tables") == 0);
     mr_convert_set(convert, "source.postgres.create_publication", disabled ? "false" : "true");
-    if (!disabled && (mode == NULL || strcmp(mode, "filtered") != 0)) {
+    bool filtered = mode != NULL && strcmp(mode, "filtered") == 0;
+    if (filtered) { /* the connector alters it at each start */
+        mr_convert_set(convert, "publication.alter", "true");
+    }
+    if (!disabled && !filtered) {
         mr_convert_note(convert, MR_NOTE_IDLE, "publication.autocreate.mode",
                         "the connector's publication is used as it is; a new one is for the listed "
                         "tables only");

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "postgres/pg_identity.h"
-#include "postgres/pg_rules.h"
+#include "postgres/pg_publication.h"
 #include "postgres/pg_setup.h"
 
 enum { TEXT_MAX = 1024, SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
@@ -265,6 +265,19 @@ static void check_copy(const struct pg_check *check)
     }
 }
 
+static void check_publication(const struct pg_check *check)
+{
+    char subject[300];
+    snprintf(subject, sizeof(subject), "publication \"%s\"", check->options->publication);
+    struct mr_error error;
+    if (mr_pg_publication_describe(check->conn, check->facts, check->to.report, check->to.context,
+                                   &error) != MR_OK ||
+        mr_pg_publication_follow(check->conn, check->facts, false, -1, check->to.report,
+                                 check->to.context, &error) != MR_OK) {
+        BAD(check, error.status, subject, NULL, "%s", error.text);
+    }
+}
+
 static void check_two_phase(const struct pg_check *check)
 {
     if (mr_pg_result_true(check->facts->server, 0, MR_SLOT_TWO_PHASE)) {
@@ -309,6 +322,7 @@ static void check_all(struct pg_check *check)
     check_limits(check);
     check_role(check);
     check_owner(check);
+    check_publication(check);
     check_copy(check);
     check_two_phase(check);
     check_failover(check);
@@ -347,6 +361,31 @@ static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source
     mr_pg_rules_of_tables(&facts, report, context);
     mr_pg_facts_done(&facts);
     return MR_OK;
+}
+
+static mr_status change_publication(struct mr_pg_conn *conn,
+                                    const struct mr_pg_source_options *options, bool change,
+                                    int stop_fd, mr_finding_fn report, void *context,
+                                    struct mr_error *ret_error)
+{
+    struct mr_pg_facts facts;
+    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    mr_status status =
+        mr_pg_publication_follow(conn, &facts, change, stop_fd, report, context, ret_error);
+    mr_pg_facts_done(&facts);
+    return status;
+}
+
+mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, bool change,
+                                   int stop_fd, mr_finding_fn report, void *context,
+                                   struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
+    mr_status status =
+        change_publication(conn, options, change, stop_fd, report, context, ret_error);
+    mr_pg_close(conn);
+    return status;
 }
 
 mr_status mr_pg_check_change(const struct mr_pg_source_options *options,

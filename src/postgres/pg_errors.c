@@ -24,6 +24,7 @@ static const struct {
     {"08", NULL, MR_ERR_TRANSIENT, ""},
     {"53", NULL, MR_ERR_TRANSIENT,
      ""}, /* connections, slots, disk, memory: may be there again later */
+    {"55P03", NULL, MR_ERR_TRANSIENT, ""}, /* lock_timeout */
     {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
     {"40", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,

@@ -2,6 +2,8 @@
 #ifndef MR_POSTGRES_PG_OPTIONS_H
 #define MR_POSTGRES_PG_OPTIONS_H
 
+#include <string.h>
+
 #include "base/pattern.h"
 #include "postgres/pg_conn.h"
 
@@ -10,10 +12,23 @@ struct mr_table_name {
     const char *table;
 };
 
+static inline bool mr_table_name_equal(const struct mr_table_name *a, const struct mr_table_name *b)
+{
+    return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
+}
+
 /* What tells a table's rows apart, as the user says. */
 struct mr_table_key {
     struct mr_table_name table;
     const char *const *columns;
+    uint32_t column_count;
+};
+
+/* What the publication is to send of a table. */
+struct mr_published {
+    struct mr_table_name table;
+    const char *where;          /* condition on its rows, in SQL; NULL: all */
+    const char *const *columns; /* none: all */
     uint32_t column_count;
 };
 
@@ -58,6 +73,10 @@ struct mr_pg_source_options {
     const struct mr_table_key *keys;
     uint32_t key_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
+    const struct mr_published *published;
+    uint32_t published_count;
+    bool via_root;          /* the publication names partitioned tables, not their partitions */
+    bool alter_publication; /* to have the tables, as published says */
     bool create_slot;
     bool create_publication;
     bool messages;           /* logical messages are asked for, too */

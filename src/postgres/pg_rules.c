@@ -271,10 +271,11 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
                  "take it out of \"tables\" or run ALTER TABLE %s SET LOGGED", name);
         mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
                     "is unlogged or temporary, so its changes are not in the WAL");
-    } else if (mr_pg_publication_exists(rules->facts) &&
+    } else if (mr_pg_publication_exists(rules->facts) && !rules->options->alter_publication &&
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
         snprintf(remedy, sizeof(remedy),
-                 "run ALTER PUBLICATION \"%s\" ADD TABLE %s, or take it out of \"tables\"",
+                 "run ALTER PUBLICATION \"%s\" ADD TABLE %s, set publication.alter = true, or take "
+                 "it out of \"tables\"",
                  rules->options->publication, name);
         mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
                     "is not in publication \"%s\"%s", rules->options->publication,

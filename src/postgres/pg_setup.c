@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "postgres/pg_rules.h"
+#include "postgres/pg_publication.h"
 
 enum {
     FAILOVER_VERSION_MIN = 170000,
-    PUBLISHED_SCHEMA_VERSION_MIN = 150000,
     WARNINGS_MAX = 20, /* that are logged one by one */
 };
 
@@ -49,62 +48,6 @@ static void take_finding(void *context, enum mr_finding_level level, mr_status s
         mr_log(MR_LOG_WARN, "setup_warning", finding, MR_LOG_STR("subject", subject),
                MR_LOG_STR("remedy", remedy));
     }
-}
-
-/* ---- publication ---- */
-
-/* Whole schemas can be published (PostgreSQL 15 and later), and each pattern names its schema. */
-static bool names_schemas(const struct mr_pg_source_options *options, int version)
-{
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        const struct mr_pattern *schema = &options->patterns[i].schema;
-        if (schema->text == NULL || schema->regex != NULL) {
-            return false;
-        }
-    }
-    return version >= PUBLISHED_SCHEMA_VERSION_MIN;
-}
-
-/* With patterns it is schemas, or all: tables that come later are then in it from their first row on, and what no pattern fits
- * is not passed on. */
-static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
-                          int version)
-{
-    if (options->pattern_count > 0 && !names_schemas(options, version)) {
-        mr_text_string(sql, " FOR ALL TABLES");
-        return;
-    }
-    const char *separator = " FOR ";
-    for (uint32_t i = 0; i < options->table_count; i++) {
-        mr_text_format(sql, "%sTABLE ", separator);
-        mr_sql_add_table(sql, &options->tables[i]);
-        separator = ", ";
-    }
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        const char *schema = options->patterns[i].schema.text;
-        bool again = false; /* a schema may stand there once */
-        for (uint32_t k = 0; k < i; k++) {
-            again |= strcmp(options->patterns[k].schema.text, schema) == 0;
-        }
-        if (!again) {
-            mr_text_format(sql, "%sTABLES IN SCHEMA ", separator);
-            mr_sql_add_identifier(sql, schema);
-            separator = ", ";
-        }
-    }
-}
-
-static mr_status create_publication(struct setup *setup)
-{
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "CREATE PUBLICATION ");
-    mr_sql_add_identifier(&sql, setup->options->publication);
-    add_published(&sql, setup->options, setup->facts->version);
-    MR_TRY(setup_run(setup, &sql));
-    mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
-           MR_LOG_STR("publication", setup->options->publication),
-           MR_LOG_INT("tables", setup->options->table_count));
-    return MR_OK;
 }
 
 /* ---- slot ---- */
@@ -413,8 +356,12 @@ static mr_status setup_all(struct setup *setup)
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
     }
+    MR_TRY(mr_pg_publication_follow(setup->conn, setup->facts, true, setup->stop_fd, take_finding,
+                                    setup, setup->ret_error));
+    MR_TRY(setup->status);
     if (!mr_pg_publication_exists(setup->facts)) {
-        MR_TRY(create_publication(setup));
+        MR_TRY(mr_pg_publication_create(setup->conn, setup->options, setup->facts->version,
+                                        setup->stop_fd, setup->ret_error));
     }
     if (setup->copy != NULL) {
         return make_copy_slot(setup);

@@ -67,6 +67,12 @@ mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
                              const struct mr_pg_source_options *added, int stop_fd,
                              mr_finding_fn report, void *context, struct mr_error *ret_error);
 
+/* What mr_pg_publication_follow says of tables that are to be `options`', by a connection of its own; with `change` the
+ * publication is altered, where it may be. Any thread. */
+mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, bool change,
+                                   int stop_fd, mr_finding_fn report, void *context,
+                                   struct mr_error *ret_error);
+
 /* Looks at everything that could keep the stream from starting or from being complete and reports each
  * finding; connects by itself (ordinary and replication connection) and changes nothing. */
 void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context);

@@ -36,8 +36,9 @@ enum mr_server_column {
     MR_PUBLICATION_UPDATE, /* NULL when there is no publication */
     MR_PUBLICATION_DELETE,
     MR_PUBLICATION_INSERT,
+    MR_PUBLICATION_VIA_ROOT,
 };
-#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSSBBB"
+#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSSBBBB"
 
 /* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
  * joins, however many tables there are. */

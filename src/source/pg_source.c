@@ -135,6 +135,9 @@ static void pg_source_change(struct mr_source *base, const void *options)
     source->options.excluded = wanted->excluded;
     source->options.excluded_count = wanted->excluded_count;
     source->options.signal_is_hidden = wanted->signal_is_hidden;
+    source->options.published = wanted->published;
+    source->options.published_count = wanted->published_count;
+    source->options.alter_publication = wanted->alter_publication;
     source->options.pipeline = wanted->pipeline;
 }
 

@@ -1,0 +1,107 @@
+/* Row filters and column lists of the publication. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_internal.h"
+
+/* The entry of that table, made if there is none; NULL: the table is not one that may have one, which is told. */
+static struct mr_published *entry_of(struct mr_config *config, const char *option, uint32_t line,
+                                     struct mr_published *entries, struct mr_table_name table)
+{
+    struct mr_pg_source_options *source = &config->source;
+    uint32_t i = 0;
+    while (i < source->table_count && !mr_table_name_equal(&source->tables[i], &table)) {
+        i++;
+    }
+    if (i == source->table_count) {
+        PROBLEM(config, line,
+                "%s: %s.%s is none of the tables that \"tables\" names; name it there", option,
+                table.schema, table.table);
+        return NULL;
+    }
+    for (i = 0; i < source->published_count; i++) {
+        if (mr_table_name_equal(&entries[i].table, &table)) {
+            return &entries[i];
+        }
+    }
+    entries[source->published_count] = (struct mr_published){.table = table};
+    return &entries[source->published_count++];
+}
+
+static void take_where(struct mr_config *config, const char *text, struct mr_published *entries)
+{
+    uint32_t line = LINE(config, publication_where);
+    const char *colon;
+    const char *condition = mr_config_split_condition(text, &colon);
+    char *name = MR_STRDUP(text);
+    name[colon - text] = '\0';
+    struct mr_table_name table;
+    if (condition[0] == '\0' || !mr_config_parse_table(config, name, false, &table)) {
+        PROBLEM(config, line,
+                "publication.where: \"%s\" is no condition on a table's rows: write "
+                "\"schema.table: condition\", with names and no patterns",
+                text);
+        free(name);
+        return;
+    }
+    free(name);
+    struct mr_published *entry = entry_of(config, "publication.where", line, entries, table);
+    if (entry != NULL && entry->where != NULL) {
+        PROBLEM(config, line, "publication.where: table %s.%s is listed twice", table.schema,
+                table.table);
+    } else if (entry != NULL) {
+        entry->where = condition;
+    }
+}
+
+/* A publication of whole schemas or of all tables sends them whole (CREATE PUBLICATION). */
+static void check_patterns(struct mr_config *config, const struct mr_published *entries)
+{
+    const struct mr_pg_source_options *source = &config->source;
+    for (uint32_t i = 0; i < source->published_count; i++) {
+        const struct mr_published *entry = &entries[i];
+        for (uint32_t k = 0; k < source->pattern_count; k++) {
+            const struct mr_pattern *schema = &source->patterns[k].schema;
+            bool all = schema->text == NULL || schema->regex != NULL;
+            if (entry->column_count > 0 || all || strcmp(schema->text, entry->table.schema) == 0) {
+                PROBLEM(config,
+                        entry->column_count > 0 ? LINE(config, publication_columns)
+                                                : LINE(config, publication_where),
+                        "publication.%s: patterns in tables make it a publication of %s, which "
+                        "sends table %s.%s whole; name the tables one by one",
+                        entry->column_count > 0 ? "columns" : "where",
+                        all ? "all tables" : "whole schemas", entry->table.schema,
+                        entry->table.table);
+                return;
+            }
+        }
+    }
+}
+
+void mr_config_build_publication(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const struct mr_strings *wheres = &values->publication_where;
+    const struct mr_strings *columns = &values->publication_columns;
+    struct mr_pg_source_options *source = &config->source;
+    struct mr_published *entries =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_published, wheres->count + columns->count));
+    source->published = entries;
+    source->via_root = values->publication_via_root != 0;
+    source->alter_publication = values->publication_alter != 0;
+    for (uint32_t i = 0; i < wheres->count; i++) {
+        take_where(config, wheres->items[i], entries);
+    }
+    uint32_t line = LINE(config, publication_columns);
+    const struct mr_table_key *lists =
+        mr_config_take_lists(config, "publication.columns", line, columns);
+    for (uint32_t i = 0; lists != NULL && i < columns->count; i++) {
+        struct mr_published *entry =
+            entry_of(config, "publication.columns", line, entries, lists[i].table);
+        if (entry != NULL) {
+            entry->columns = lists[i].columns;
+            entry->column_count = lists[i].column_count;
+        }
+    }
+    check_patterns(config, entries);
+}

@@ -1,0 +1,218 @@
+"""What millrace has PostgreSQL send of a table: row filters and column lists of the publication it makes, or may alter."""
+
+import json
+import re
+
+import pytest
+
+from kit import check, eventually
+from test_reload import reload, with_tables
+
+WHERE = {"publication__where": json.dumps(["t: open AND id <> 13"]), "publication__columns": json.dumps(["public.t:id,open,v"])}
+TABLE = ("CREATE TABLE t (id int, open bool, v text, secret text, PRIMARY KEY (id, open)); CREATE TABLE u (id int PRIMARY KEY)")
+
+
+def folded(records):
+    """What the events leave, by key."""
+    rows = {}
+    for record in records:
+        event = record.json if record.value is not None else {"op": "tombstone"}
+        if event["op"] == "d":
+            rows.pop(event["before"]["id"], None)
+        elif event["op"] != "tombstone":
+            rows[event["after"]["id"]] = event["after"]
+    return [rows[key] for key in sorted(rows)]
+
+
+def rows_of(database):
+    """What must be in the topic."""
+    return [{"id": id, "open": open, "v": v} for id, open, v in
+            database.run("SELECT id, open, v FROM t WHERE open AND id <> 13 ORDER BY id")]
+
+
+def read_to(reader, text, records):
+    """Reads on until a row with that text is there."""
+    def there():
+        records.extend(reader.read())
+        return any(((r.value and r.json["after"]) or {}).get("v") == text for r in records)
+    eventually(there, 60, f"row {text}")
+    return records
+
+
+def filters(database):
+    return database.run("SELECT tablename::text, rowfilter, attnames::text FROM pg_publication_tables WHERE pubname = %s"
+                        " ORDER BY 1", [database.publication])
+
+
+def test_rows_and_columns(database, millrace, topic):
+    """The publication is made so; the first copy, the stream and a copy beside it have the same rows; an update that moves a row
+    over the filter's edge is an insert or a delete."""
+    database.run(TABLE)
+    database.run("INSERT INTO t SELECT n, n % 2 = 0, 'first ' || n, 'canary' FROM generate_series(1, 14) n")
+    process = millrace(("t", "u"), snapshot__mode='"initial"', snapshot__signal_table='"u"', **WHERE)
+    code, text = check(process)
+    assert code == 0 and "canary" not in text, text
+    assert not filters(database), "check has left something"
+    process.start().streaming()
+    assert filters(database) == [("t", "(open AND (id <> 13))", "{id,open,v}"), ("u", None, "{id}")]
+    reader = topic(database.topic("t"))
+    records = read_to(reader, "first 14", [])
+    assert [r.json["op"] for r in records] == ["r"] * 7
+    database.run("UPDATE t SET open = true, v = 'came' WHERE id = 1; UPDATE t SET open = false WHERE id = 2;"
+                 "UPDATE t SET v = 'still out' WHERE id = 3; INSERT INTO t VALUES (13, true, 'never', 'canary');"
+                 "DELETE FROM t WHERE id = 4; UPDATE t SET v = 'changed', secret = 'canary2' WHERE id = 6;"
+                 "INSERT INTO t VALUES (99, true, 'end', 'canary')")
+    fresh = read_to(reader, "end", [])
+    assert [(r.json["op"], (r.json["after"] or r.json["before"])["id"]) for r in fresh if r.value is not None] == [
+        ("c", 1), ("d", 2), ("d", 4), ("u", 6), ("c", 99)]
+    assert folded(records + fresh) == rows_of(database)
+    assert not any("canary" in (r.value or "") for r in records + fresh)
+    assert process.stop() == 0
+    process.start().streaming()  # and finds it as it is to be
+    assert not process.log("publication_altered") and not process.log("setup_warning")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("table, where, columns, reason", [
+    ("id int PRIMARY KEY, v int", ["t: v > 0"], [], "not in its replica identity (v)"),
+    ("id int PRIMARY KEY, v int", [], ["t:v"], "without columns of its replica identity (id)"),
+    ("id int PRIMARY KEY, v int", ["t: absent > 0"], [], 'column "absent" does not exist'),
+    ("id int PRIMARY KEY, v int", [], ["t:id,absent"], 'column "absent" of relation "t" does not exist'),
+    ("id int PRIMARY KEY, v int", ["t: random() < 0.5"], [], "invalid publication WHERE expression"),
+    ("id int PRIMARY KEY, v int", ["t: id IN (SELECT 1)"], [], "invalid publication WHERE expression"),
+    ("id int PRIMARY KEY, v int", ["t: id >"], [], "syntax error"),
+    ("id int PRIMARY KEY, v int", ["t: xmin = '1'"], [], "invalid publication WHERE expression"),
+    ("id int PRIMARY KEY, v int GENERATED ALWAYS AS (id) STORED", [], ["t:id,v"], "generated column"),
+], ids=["filter", "list", "column", "listed", "volatile", "subquery", "syntax", "system", "generated"])
+def test_what_postgres_would_refuse(database, millrace, table, where, columns, reason):
+    """`check` and the start say the same, and nothing is left behind."""
+    if reason == "generated column" and database.run("SHOW server_version_num")[0][0] >= "180000":
+        pytest.skip("18 has generated columns in lists")
+    database.run(f"CREATE TABLE t ({table})")
+    process = millrace(publication__where=json.dumps(where), publication__columns=json.dumps(columns))
+    code, text = check(process)
+    assert code == 78 and reason in text and 'table "public"."t"' in text, text
+    code, text = process.run_to_end()
+    said = process.log("stopped")[0]["message"]
+    assert code == 78 and reason in said and 'table "public"."t"' in said, text
+    assert database.run("SELECT pubname FROM pg_publication") == []
+    assert database.slot_row("1") is None
+
+
+def test_full_and_partitions(database, millrace, topic):
+    """FULL has any filter and no list; partitions are judged by their own identities, and sent by their root."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t REPLICA IDENTITY FULL;"
+                 "CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p_1 (v text, gone int, id int NOT NULL); ALTER TABLE p_1 DROP COLUMN gone;"
+                 "ALTER TABLE p ATTACH PARTITION p_1 FOR VALUES FROM (0) TO (1000)")
+    options = {"publication__where": json.dumps(["t: v <> 'no'", "p: id > 10"])}
+    process = millrace(("t", "p"), **options, publication__columns='["t:id"]')
+    code, text = check(process)
+    assert code == 78 and "can't be published so" in text and "only with publication.via_partition_root" in text, text
+    options["publication__via_partition_root"] = "true"
+    process.configure(**options, publication__columns='["t:id"]')
+    code, text = check(process)
+    assert code == 78 and '"t": has REPLICA IDENTITY FULL and a list' in text, text
+    process.configure(**options, publication__columns='["p:v"]')
+    code, text = check(process)
+    assert code == 78 and "without columns of its replica identity (id)" in text, text
+    process.configure(**options)
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'no'), (2, 'yes'); UPDATE t SET v = 'no' WHERE id = 2; INSERT INTO t VALUES (3, 'end')")
+    database.run("INSERT INTO p VALUES (5, 'no'), (11, 'yes')")
+    records = read_to(topic(database.topic("t")), "end", [])
+    assert [r.json["op"] for r in records if r.value is not None] == ["c", "d", "c"]
+    assert topic(database.topic("p")).take(1)[0].json["after"] == {"id": 11, "v": "yes"}
+    assert process.stop() == 0
+    database.run("ALTER TABLE p_1 REPLICA IDENTITY FULL")
+    process.configure(**options, publication__columns='["p:id,v"]')
+    code, text = check(process)
+    assert code == 78 and '"p": has REPLICA IDENTITY FULL and a list' in text, text
+
+
+def test_somebody_elses_publication(database, millrace, topic):
+    """Its filters hold and `check` tells them; what the file wants besides is an error with its remedy; nothing is altered."""
+    database.run(TABLE)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t (id, open, v) WHERE (open), u")
+    before = filters(database)
+    process = millrace(("t", "u"))
+    code, text = check(process)
+    assert code == 0 and '"t": is published with only rows with open and only the columns id, open, v' in text, text
+    process.configure(**WHERE)
+    code, text = check(process)
+    assert code == 78 and f'ALTER PUBLICATION "{database.publication}" DROP TABLE "public"."t"; ' in text, text
+    assert 'ADD TABLE "public"."t" ("id", "open", "v") WHERE (open AND id <> 13' in text and "publication.alter" in text, text
+    assert filters(database) == before
+    process.configure(publication__where='["t: (((open)))"]', publication__columns='["t:v,open,id"]')  # in other words
+    code, text = check(process)
+    assert code == 0, text
+    process.configure(publication__where='["t: open"]', publication__columns='["t:v,open,id"]', columns__exclude='["t:secret"]')
+    process.start().streaming()  # what is not even sent is left out
+    database.run("INSERT INTO t VALUES (1, true, 'end', 'canary')")
+    assert topic(database.topic("t")).take(1)[0].json["after"] == {"id": 1, "open": True, "v": "end"}
+    assert process.stop() == 0
+    process.configure(publication__where='["t: open AND id <> 7"]', publication__columns='["t:v,open,id"]')
+    code, text = process.run_to_end()
+    assert code == 78 and "sends only rows with open" in text, text
+    assert filters(database) == before
+
+
+def test_a_role_that_may_not_compare(database, millrace, topic):
+    """A stream goes on where only the comparison is not allowed; a new one does not begin."""
+    role = database.name + "_role"
+    database.run(f"{TABLE}; CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'millrace-stand';"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE t WHERE (open)")
+    try:
+        process = millrace(publication__where='["t: open"]')
+        good = process.environment["TEST_URL"]
+        process.environment["TEST_URL"] = re.sub("//[^/@]*@", f"//{role}:millrace-stand@", good)
+        assert process.environment["TEST_URL"] != good
+        code, text = process.run_to_end()
+        assert code == 77 and "permission denied for database" in text, text
+        process.environment["TEST_URL"] = good
+        process.start().streaming()
+        assert process.stop() == 0
+        process.environment["TEST_URL"] = re.sub("//[^/@]*@", f"//{role}:millrace-stand@", good)
+        process.start().streaming()
+        assert "can't be compared with publication.where" in process.log("setup_warning")[0]["message"]
+        database.run("INSERT INTO t VALUES (1, true, 'end', '')")
+        assert topic(database.topic("t")).take(1)[0].json["after"]["id"] == 1
+        assert process.stop() == 0
+    finally:
+        database.run(f"DROP ROLE {role}")
+
+
+def test_altered_by_a_reload(database, millrace, topic):
+    """Filters, lists and tables follow the file between two transactions of the writers; without publication.alter they don't."""
+    database.run(TABLE)
+    process = millrace(publication__where='["t: id < 100"]').start().streaming()
+    database.run("INSERT INTO t VALUES (1, true, 'one', ''), (101, true, 'out', '')")
+    reader = topic(database.topic("t"))
+    read_to(reader, "one", [])
+    with_tables(process, "t", **WHERE)
+    code, text = reload(process)
+    assert code == 78 and "publication.alter = true" in text, text
+    assert filters(database) == [("t", "(id < 100)", "{id,open,v,secret}")]
+    with_tables(process, "t", "u", **WHERE, publication__alter="true")
+    code, text = reload(process, "--dry-run")
+    assert code == 0 and filters(database) == [("t", "(id < 100)", "{id,open,v,secret}")], text
+    code, text = reload(process)
+    assert code == 0 and "publication.where" in text and process.log("publication_altered"), text
+    assert filters(database) == [("t", "(open AND (id <> 13))", "{id,open,v}"), ("u", None, "{id}")]
+    database.run("INSERT INTO t VALUES (102, true, 'now in', 'canary'), (2, false, 'now out', ''); INSERT INTO u VALUES (7);"
+                 "INSERT INTO t VALUES (103, true, 'end', 'canary')")
+    found = read_to(reader, "end", [])
+    assert [r.json["after"] for r in found] == [{"id": 102, "open": True, "v": "now in"}, {"id": 103, "open": True, "v": "end"}]
+    assert topic(database.topic("u")).take(1)[0].json["after"] == {"id": 7}
+    with_tables(process, "t", "u", publication__alter="true")
+    code, text = reload(process)
+    assert code == 0 and filters(database) == [("t", None, "{id,open,v,secret}"), ("u", None, "{id}")], text
+    process.wait_for("source_connected", times=3)
+    assert process.stop() == 0
+    database.run("CREATE TABLE w (id int PRIMARY KEY)")
+    process.tables = ("t", "u", "w")
+    process.configure(publication__alter="true", publication__via_partition_root="true")
+    process.start().streaming()
+    assert [row[0] for row in filters(database)] == ["t", "u", "w"]
+    assert database.run("SELECT pubviaroot FROM pg_publication") == [(True,)]
+    assert process.stop() == 0
