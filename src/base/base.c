@@ -67,6 +67,17 @@ void *mr_realloc(void *old, size_t size, const char *file, int line)
     return alloc_checked(realloc(old, size == 0 ? 1 : size), size, file, line);
 }
 
+void *mr_grow(void *array, uint32_t *room, size_t need, size_t element, const char *file, int line)
+{
+    enum { FEWEST = 16 };
+    if (need <= *room) {
+        return array;
+    }
+    MR_ASSERT(need <= UINT32_MAX / 2);
+    *room = need > FEWEST / 2 ? 2 * (uint32_t)need : FEWEST;
+    return mr_realloc(array, *room * element, file, line);
+}
+
 char *mr_strndup(const char *text, size_t len, const char *file, int line)
 {
     char *copy = mr_alloc(len + 1, file, line);

@@ -52,6 +52,7 @@ void mr_assert_failed(const char *condition, const char *file, int line) __attri
 void *mr_alloc(size_t size, const char *file, int line) __attribute__((returns_nonnull));
 void *mr_realloc(void *old, size_t size, const char *file, int line)
     __attribute__((returns_nonnull));
+void *mr_grow(void *array, uint32_t *room, size_t need, size_t element, const char *file, int line);
 char *mr_strndup(const char *text, size_t len, const char *file, int line)
     __attribute__((returns_nonnull));
 
@@ -59,8 +60,11 @@ char *mr_strndup(const char *text, size_t len, const char *file, int line)
 #define MR_NEW(type)              ((type *)mr_alloc(sizeof(type), __FILE__, __LINE__))
 #define MR_NEW_ARRAY(type, count) ((type *)mr_alloc(sizeof(type) * (count), __FILE__, __LINE__))
 #define MR_REALLOC(old, size)     mr_realloc((old), (size), __FILE__, __LINE__)
-#define MR_STRDUP(text)           mr_strndup((text), __builtin_strlen(text), __FILE__, __LINE__)
-#define MR_STRNDUP(text, len)     mr_strndup((text), (len), __FILE__, __LINE__)
+/* Makes room in an array for `need` elements; what grows at least doubles. `room` is its size in elements, an uint32_t. */
+#define MR_GROW(array, room, need)                                                                 \
+    ((array) = mr_grow((array), &(room), (need), sizeof(*(array)), __FILE__, __LINE__))
+#define MR_STRDUP(text)       mr_strndup((text), __builtin_strlen(text), __FILE__, __LINE__)
+#define MR_STRNDUP(text, len) mr_strndup((text), (len), __FILE__, __LINE__)
 
 /* How often our own code asked for memory since the start, on all threads but those that left themselves
  * out. The drain benchmark reads it to show that a row costs none. */

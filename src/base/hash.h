@@ -18,4 +18,11 @@ static inline uint64_t mr_hash_add(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
+/* The same for a number, in one step. */
+static inline uint64_t mr_hash_number(uint64_t hash, uint64_t number)
+{
+    hash = (hash ^ number) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
 #endif

@@ -70,11 +70,7 @@ uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_s
     pthread_mutex_lock(&schemas->lock);
     uint32_t index = find(schemas, subject, text);
     if (index == schemas->count) {
-        if (schemas->count == schemas->capacity) {
-            schemas->capacity = schemas->capacity == 0 ? 16 : 2 * schemas->capacity;
-            schemas->items =
-                MR_REALLOC(schemas->items, schemas->capacity * sizeof(*schemas->items));
-        }
+        MR_GROW(schemas->items, schemas->capacity, schemas->count + 1);
         struct mr_schema *item = MR_NEW(struct mr_schema);
         *item = (struct mr_schema){.subject = MR_STRDUP(subject),
                                    .text = MR_STRNDUP((const char *)text.data, text.len),

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-
-enum { SLOTS_MIN = 64, NO_ROW = UINT32_MAX };
+#include "base/index.h"
 
 /* ---- snapshots ---- */
 
@@ -32,10 +31,7 @@ bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
                 take_xid(&at, ":", &snapshot.xmax) && *at++ == ':';
     uint32_t size = 0;
     for (bool more = good && *at != '\0'; more;) {
-        if (snapshot.xip_count == size) {
-            size = size == 0 ? 16 : 2 * size;
-            snapshot.xip = MR_REALLOC(snapshot.xip, size * sizeof(*snapshot.xip));
-        }
+        MR_GROW(snapshot.xip, size, snapshot.xip_count + 1);
         good = take_xid(&at, ",", &snapshot.xip[snapshot.xip_count]);
         snapshot.xip_count += good;
         more = good && *at == ',';
@@ -77,8 +73,7 @@ static bool sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
 /* ---- keys ---- */
 
 struct key {
-    uint64_t hash;
-    size_t at; /* in `bytes` */
+    uint32_t at; /* in `bytes` */
     uint32_t len;
     bool dropped; /* the stream had it, */
     bool lacks;   /* and never with all its values */
@@ -87,95 +82,61 @@ struct key {
 struct keys {
     uint64_t seed;
     struct key *items; /* in the order in which they came */
-    uint32_t count, size;
-    uint32_t *slots; /* open addressing; index + 1, 0: free. At most half full */
-    uint32_t slot_count;
     uint8_t *bytes;
-    size_t len, capacity;
+    struct mr_index index; /* and how many */
+    uint32_t room;
+    uint32_t len, bytes_room;
 };
-
-/* Where the key is, or would go. */
-static uint32_t key_slot(const struct keys *keys, uint64_t hash, mr_slice key)
-{
-    uint32_t mask = keys->slot_count - 1;
-    uint32_t slot = (uint32_t)(hash >> 32) & mask;
-    for (; keys->slots[slot] != 0; slot = (slot + 1) & mask) {
-        const struct key *one = &keys->items[keys->slots[slot] - 1];
-        if (one->hash == hash && one->len == key.len &&
-            memcmp(keys->bytes + one->at, key.data, key.len) == 0) {
-            break;
-        }
-    }
-    return slot;
-}
 
 static uint64_t key_hash(const struct keys *keys, mr_slice key)
 {
-    return mr_hash_add(keys->seed, key.data, key.len) * UINT64_C(11400714819323198485);
+    return mr_hash_add(keys->seed, key.data, key.len);
 }
 
 static struct key *key_find(const struct keys *keys, mr_slice key)
 {
-    if (keys->count == 0) {
-        return NULL;
+    uint64_t hash = key_hash(keys, key);
+    uint32_t at = 0;
+    uint32_t number;
+    while ((number = mr_index_next(&keys->index, hash, &at)) != MR_INDEX_NONE) {
+        struct key *one = &keys->items[number];
+        if (mr_slice_equal((mr_slice){.data = keys->bytes + one->at, .len = one->len}, key)) {
+            return one;
+        }
     }
-    uint32_t found = keys->slots[key_slot(keys, key_hash(keys, key), key)];
-    return found == 0 ? NULL : &keys->items[found - 1];
+    return NULL;
 }
 
-static void keys_grow(struct keys *keys)
-{
-    keys->slot_count = keys->slot_count == 0 ? SLOTS_MIN : 2 * keys->slot_count;
-    free(keys->slots);
-    keys->slots = MR_NEW_ARRAY(uint32_t, keys->slot_count);
-    uint32_t mask = keys->slot_count - 1;
-    for (uint32_t i = 0; i < keys->count; i++) {
-        uint32_t slot = (uint32_t)(keys->items[i].hash >> 32) & mask;
-        while (keys->slots[slot] != 0) {
-            slot = (slot + 1) & mask;
-        }
-        keys->slots[slot] = i + 1;
-    }
-}
+/* What a key takes beside its bytes, at least. */
+enum { KEY_BYTES = sizeof(struct key) + 2 * sizeof(struct mr_index_slot) };
 
 static size_t keys_bytes(const struct keys *keys)
 {
-    return keys->len + keys->count * sizeof(struct key);
+    return keys->len + (size_t)keys->index.count * KEY_BYTES;
 }
 
 /* The key, or that which is there already. */
 static struct key *keys_add(struct keys *keys, mr_slice key)
 {
-    if (2 * (keys->count + 1) > keys->slot_count) {
-        keys_grow(keys);
+    struct key *known = key_find(keys, key);
+    if (known != NULL) {
+        return known;
     }
-    uint64_t hash = key_hash(keys, key);
-    uint32_t slot = key_slot(keys, hash, key);
-    if (keys->slots[slot] != 0) {
-        return &keys->items[keys->slots[slot] - 1];
-    }
-    if (keys->count == keys->size) {
-        keys->size = keys->slot_count / 2;
-        keys->items = MR_REALLOC(keys->items, keys->size * sizeof(*keys->items));
-    }
-    if (keys->capacity - keys->len < key.len) {
-        keys->capacity = 2 * (keys->capacity + key.len);
-        keys->bytes = MR_REALLOC(keys->bytes, keys->capacity);
-    }
+    uint32_t number = mr_index_add(&keys->index, key_hash(keys, key));
+    MR_GROW(keys->items, keys->room, keys->index.count);
+    MR_GROW(keys->bytes, keys->bytes_room, keys->len + key.len);
     memcpy(keys->bytes + keys->len, key.data, key.len);
-    struct key *added = &keys->items[keys->count++];
-    *added = (struct key){.hash = hash, .at = keys->len, .len = (uint32_t)key.len};
-    keys->len += key.len;
-    keys->slots[slot] = keys->count;
-    return added;
+    keys->items[number] = (struct key){.at = keys->len, .len = (uint32_t)key.len};
+    keys->len += (uint32_t)key.len;
+    return &keys->items[number];
 }
 
 static void keys_clear(struct keys *keys)
 {
     uint64_t seed = keys->seed;
     free(keys->items);
-    free(keys->slots);
     free(keys->bytes);
+    mr_index_done(&keys->index);
     *keys = (struct keys){.seed = seed};
 }
 
@@ -339,10 +300,10 @@ enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
 bool mr_chunk_window_add(struct mr_chunk_window *window, mr_slice key)
 {
     MR_ASSERT(window->state == JUDGED);
-    uint32_t before = window->chunk.count;
+    uint32_t before = window->chunk.index.count;
     const struct key *streamed = key_find(&window->streamed, key);
     struct key *row = keys_add(&window->chunk, key);
-    if (window->chunk.count == before) {
+    if (window->chunk.index.count == before) {
         return false;
     }
     row->dropped = streamed != NULL;
@@ -362,13 +323,13 @@ bool mr_chunk_window_is_void(const struct mr_chunk_window *window)
 
 bool mr_chunk_window_goes_out(const struct mr_chunk_window *window, uint32_t row)
 {
-    MR_ASSERT(window->state == JUDGED && row < window->chunk.count);
+    MR_ASSERT(window->state == JUDGED && row < window->chunk.index.count);
     return !window->emptied && !window->chunk.items[row].dropped;
 }
 
 bool mr_chunk_window_lacks(const struct mr_chunk_window *window, uint32_t row)
 {
-    MR_ASSERT(window->state == JUDGED && row < window->chunk.count);
+    MR_ASSERT(window->state == JUDGED && row < window->chunk.index.count);
     return !window->emptied && window->chunk.items[row].lacks;
 }
 

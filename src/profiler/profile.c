@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "profiler/draw/flame.h"
 
-enum { ENTRIES_MAX = 1000000, NO_ENTRY = 0 };
+enum { ENTRIES_MAX = 1000000 };
 
 void mr_profile_init(struct mr_profile *profile, enum mr_profile_kind kind)
 {
@@ -18,48 +19,24 @@ void mr_profile_done(struct mr_profile *profile)
 {
     free(profile->entries);
     free(profile->stacks);
-    free(profile->buckets);
+    mr_index_done(&profile->by_stack);
     *profile = (struct mr_profile){.kind = profile->kind};
 }
 
 /* ---- entries ---- */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 32;
-}
-
 static uint64_t hash_of(const uint32_t *locations, uint32_t count, uint32_t thread, uint32_t table)
 {
-    uint64_t hash = mix(mix(count, thread), table);
+    uint64_t hash = mr_hash_number(mr_hash_number(count, thread), table);
     for (uint32_t i = 0; i < count; i++) {
-        hash = mix(hash, locations[i]);
+        hash = mr_hash_number(hash, locations[i]);
     }
     return hash;
 }
 
-static void grow_buckets(struct mr_profile *profile)
-{
-    uint32_t size = profile->buckets == NULL ? 256 : (profile->mask + 1) * 2;
-    free(profile->buckets);
-    profile->buckets = MR_NEW_ARRAY(uint32_t, size);
-    profile->mask = size - 1;
-    for (uint32_t i = 0; i < profile->count; i++) {
-        uint64_t at = profile->entries[i].hash;
-        while (profile->buckets[at & profile->mask] != NO_ENTRY) {
-            at++;
-        }
-        profile->buckets[at & profile->mask] = i + 1;
-    }
-}
-
 static uint32_t keep_stack(struct mr_profile *profile, const uint32_t *locations, uint32_t count)
 {
-    if (profile->stacks_count + count > profile->stacks_room) {
-        profile->stacks_room = (profile->stacks_count + count) * 2;
-        profile->stacks = MR_REALLOC(profile->stacks, sizeof(uint32_t) * profile->stacks_room);
-    }
+    MR_GROW(profile->stacks, profile->stacks_room, (size_t)profile->stacks_count + count);
     uint32_t first = profile->stacks_count;
     if (count > 0) {
         memcpy(profile->stacks + first, locations, sizeof(uint32_t) * count);
@@ -71,8 +48,8 @@ static uint32_t keep_stack(struct mr_profile *profile, const uint32_t *locations
 static bool is_same(const struct mr_profile *profile, const struct mr_profile_entry *entry,
                     const struct mr_profile_entry *wanted, const uint32_t *locations)
 {
-    return entry->hash == wanted->hash && entry->thread == wanted->thread &&
-           entry->table == wanted->table && entry->stack_count == wanted->stack_count &&
+    return entry->thread == wanted->thread && entry->table == wanted->table &&
+           entry->stack_count == wanted->stack_count &&
            memcmp(profile->stacks + entry->stack_first, locations,
                   sizeof(uint32_t) * entry->stack_count) == 0;
 }
@@ -80,29 +57,20 @@ static bool is_same(const struct mr_profile *profile, const struct mr_profile_en
 static struct mr_profile_entry *
 find_or_add(struct mr_profile *profile, struct mr_profile_entry wanted, const uint32_t *locations)
 {
-    if (profile->buckets == NULL || profile->count * 2 > profile->mask) {
-        grow_buckets(profile);
-    }
-    uint64_t at = wanted.hash;
+    uint64_t hash = hash_of(locations, wanted.stack_count, wanted.thread, wanted.table);
+    uint32_t at = 0;
     uint32_t number;
-    while ((number = profile->buckets[at & profile->mask]) != NO_ENTRY) {
-        struct mr_profile_entry *entry = &profile->entries[number - 1];
-        if (is_same(profile, entry, &wanted, locations)) {
-            return entry;
-        }
-        at++;
+    do {
+        number = mr_index_next(&profile->by_stack, hash, &at);
+    } while (number != MR_INDEX_NONE &&
+             !is_same(profile, &profile->entries[number], &wanted, locations));
+    if (number == MR_INDEX_NONE && profile->count < ENTRIES_MAX) {
+        number = mr_index_add(&profile->by_stack, hash);
+        MR_GROW(profile->entries, profile->room, ++profile->count);
+        wanted.stack_first = keep_stack(profile, locations, wanted.stack_count);
+        profile->entries[number] = wanted;
     }
-    if (profile->count == ENTRIES_MAX) {
-        return NULL;
-    }
-    if (profile->count == profile->room) {
-        profile->room = profile->room == 0 ? 128 : profile->room * 2;
-        profile->entries = MR_REALLOC(profile->entries, sizeof(wanted) * profile->room);
-    }
-    wanted.stack_first = keep_stack(profile, locations, wanted.stack_count);
-    profile->entries[profile->count] = wanted;
-    profile->buckets[at & profile->mask] = profile->count + 1;
-    return &profile->entries[profile->count++];
+    return number == MR_INDEX_NONE ? NULL : &profile->entries[number];
 }
 
 void mr_profile_add(struct mr_profile *profile, const uint32_t *locations, uint32_t count,
@@ -114,7 +82,6 @@ void mr_profile_add(struct mr_profile *profile, const uint32_t *locations, uint3
         .thread = thread,
         .table = table,
         .role = role,
-        .hash = hash_of(locations, count, thread, table),
     };
     struct mr_profile_entry *entry = find_or_add(profile, wanted, locations);
     if (entry == NULL) {

@@ -5,6 +5,7 @@
 #ifndef MR_PROF_PROFILE_H
 #define MR_PROF_PROFILE_H
 
+#include "base/index.h"
 #include "base/stage.h"
 #include "profiler/symbols.h"
 
@@ -23,7 +24,6 @@ struct mr_profile_entry {
     uint32_t thread; /* texts */
     uint32_t table;
     enum mr_thread_role role;
-    uint64_t hash;
     int64_t values[MR_PROFILE_VALUES];
 };
 
@@ -33,8 +33,7 @@ struct mr_profile {
     uint32_t count, room;
     uint32_t *stacks; /* locations, innermost first */
     uint32_t stacks_count, stacks_room;
-    uint32_t *buckets; /* entry number + 1 */
-    uint32_t mask;
+    struct mr_index by_stack; /* and labels */
     int64_t start_wall_ns;
     int64_t duration_ns;
     int64_t period; /* in the unit of the last value */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unwind.h>
 
+#include "base/index.h"
 #include "profiler/symbols_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,82 +27,38 @@ void mr_symbols_unlock(void)
 /* ---- locations ---- */
 
 static struct {
-    struct mr_location *items; /* items[0] is not used */
-    uint32_t count, room;
-    uint32_t *table;
-    uint32_t mask;
-    uint32_t named; /* all before are */
-} locations = {.named = 1};
+    struct mr_location *items; /* items[0] is location 1 */
+    uint32_t room;
+    uint32_t named; /* so many, from the first on, have their names */
+    struct mr_index by_address;
+} locations;
 
 static struct {
     struct mr_mapping *items;
     uint32_t count, room;
 } mappings;
 
-static uint64_t hash_address(uint64_t address)
-{
-    return (address * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
-}
-
-static void locations_grow_table(void)
-{
-    uint32_t size = locations.table == NULL ? 4096 : (locations.mask + 1) * 2;
-    free(locations.table);
-    locations.table = MR_NEW_ARRAY(uint32_t, size);
-    locations.mask = size - 1;
-    for (uint32_t id = 1; id < locations.count; id++) {
-        uint64_t at = hash_address(locations.items[id].address);
-        while (locations.table[at & locations.mask] != 0) {
-            at++;
-        }
-        locations.table[at & locations.mask] = id;
-    }
-}
-
-static uint32_t locations_append(uint64_t address)
-{
-    if (locations.count == 0) {
-        locations.count = 1;
-    }
-    if (locations.count >= locations.room) {
-        locations.room = locations.room == 0 ? 2048 : locations.room * 2;
-        locations.items = MR_REALLOC(locations.items, sizeof(locations.items[0]) * locations.room);
-    }
-    locations.items[locations.count] = (struct mr_location){.address = address};
-    return locations.count++;
-}
-
-/* Where in the table the address stands, or would. */
-static uint64_t locations_place(uint64_t address)
-{
-    uint64_t at = hash_address(address);
-    uint32_t id;
-    while ((id = locations.table[at & locations.mask]) != 0 &&
-           locations.items[id].address != address) {
-        at++;
-    }
-    return at;
-}
-
 uint32_t mr_symbols_find(uint64_t address)
 {
-    return locations.table == NULL ? 0 : locations.table[locations_place(address) & locations.mask];
+    uint32_t at = 0;
+    uint32_t number;
+    do {
+        number = mr_index_next(&locations.by_address, address, &at);
+    } while (number != MR_INDEX_NONE && locations.items[number].address != address);
+    return number == MR_INDEX_NONE ? 0 : number + 1;
 }
 
 uint32_t mr_symbols_location(uint64_t address, bool is_return)
 {
     address -= is_return;
-    if (locations.table == NULL || locations.count * 2 > locations.mask) {
-        locations_grow_table();
+    uint32_t found = mr_symbols_find(address);
+    if (found != 0) {
+        return found;
     }
-    uint64_t at = locations_place(address);
-    uint32_t id = locations.table[at & locations.mask];
-    if (id != 0) {
-        return id;
-    }
-    id = locations_append(address);
-    locations.table[at & locations.mask] = id;
-    return id;
+    uint32_t number = mr_index_add(&locations.by_address, address);
+    MR_GROW(locations.items, locations.room, locations.by_address.count);
+    locations.items[number] = (struct mr_location){.address = address};
+    return number + 1;
 }
 
 /* ---- names ---- */
@@ -154,10 +111,7 @@ static uint32_t mapping_of(Dwfl_Module *module)
             return i + 1;
         }
     }
-    if (mappings.count == mappings.room) {
-        mappings.room = mappings.room == 0 ? 32 : mappings.room * 2;
-        mappings.items = MR_REALLOC(mappings.items, sizeof(mappings.items[0]) * mappings.room);
-    }
+    MR_GROW(mappings.items, mappings.room, mappings.count + 1);
     mappings.items[mappings.count++] = (struct mr_mapping){
         .start = start,
         .end = end,
@@ -287,14 +241,14 @@ static void name_location(struct mr_location *location)
 
 bool mr_symbols_name_some(uint32_t limit)
 {
-    while (locations.named < locations.count && limit > 0) {
+    while (locations.named < locations.by_address.count && limit > 0) {
         struct mr_location *location = &locations.items[locations.named++];
         if (!location->named) {
             name_location(location);
             limit--;
         }
     }
-    return locations.named < locations.count;
+    return locations.named < locations.by_address.count;
 }
 
 uint32_t mr_symbols_pseudo(const char *name)
@@ -302,7 +256,7 @@ uint32_t mr_symbols_pseudo(const char *name)
     /* No address of a process is up there. */
     uint32_t text = mr_symbols_intern(name);
     uint32_t id = mr_symbols_location(UINT64_MAX - text, false);
-    struct mr_location *location = &locations.items[id];
+    struct mr_location *location = &locations.items[id - 1];
     if (!location->named) {
         location->named = true;
         add_frame(location, (struct mr_frame){.function = text});
@@ -312,8 +266,8 @@ uint32_t mr_symbols_pseudo(const char *name)
 
 const struct mr_location *mr_symbols_get(uint32_t location)
 {
-    MR_ASSERT(location > 0 && location < locations.count);
-    struct mr_location *found = &locations.items[location];
+    MR_ASSERT(location > 0 && location <= locations.by_address.count);
+    struct mr_location *found = &locations.items[location - 1];
     if (!found->named) {
         name_location(found);
     }

@@ -99,13 +99,11 @@ void mr_pgoutput_free(struct mr_pgoutput *decoder)
 
 void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handler *handler)
 {
-    struct mr_relation_cache *relations = &decoder->relations;
-    for (uint32_t i = 0; i < relations->capacity; i++) {
-        if (relations->slots[i] != NULL) {
-            handler->relation_end(handler->context, relations->slots[i]);
-        }
+    struct mr_relation_cache *cache = &decoder->relations;
+    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
+        handler->relation_end(handler->context, cache->relations[i]);
     }
-    mr_relation_cache_done(relations);
+    mr_relation_cache_done(cache);
     decoder->in_transaction = false;
     decoder->ordinal = 0;
     decoder->last = NOTHING_YET;
@@ -418,7 +416,7 @@ static mr_status decode_relation(struct decoding *decoding)
     if (known != NULL && mr_relation_matches(known, &view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
     }
-    if (known == NULL && cache->count == MR_RELATIONS_MAX) {
+    if (known == NULL && cache->by_oid.count == MR_RELATIONS_MAX) {
         return malformed(decoding, "more than %d relations", MR_RELATIONS_MAX);
     }
     struct mr_relation *relation = mr_relation_new(&view);
@@ -430,7 +428,7 @@ static mr_status decode_relation(struct decoding *decoding)
             "the descriptions of the tables that the server sends take more than %zu "
             "bytes of memory (%u tables so far); raise pipeline.memory, or publish fewer "
             "tables",
-            decoding->decoder->relation_bytes_max, cache->count);
+            decoding->decoder->relation_bytes_max, cache->by_oid.count);
     }
     struct mr_relation *replaced = mr_relation_cache_put(cache, relation);
     if (replaced != NULL) {

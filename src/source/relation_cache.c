@@ -3,20 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS_MIN = 64 };
-
-/* Where the OID is, or where it would go. Fibonacci hashing: the product's upper bits spread well, also
- * OIDs that were given out in steps. */
-static uint32_t slot_of(const struct mr_relation_cache *cache, uint32_t oid)
-{
-    uint32_t mask = cache->capacity - 1;
-    uint32_t i = (oid * UINT32_C(2654435769)) >> (__builtin_clz(cache->capacity) + 1);
-    while (cache->slots[i] != NULL && cache->slots[i]->oid != oid) {
-        i = (i + 1) & mask;
-    }
-    return i;
-}
-
 int mr_oid_compare(const void *oid, const void *of)
 {
     uint32_t one = *(const uint32_t *)oid;
@@ -24,45 +10,47 @@ int mr_oid_compare(const void *oid, const void *of)
     return (one > other) - (one < other);
 }
 
-struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid)
+static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
 {
-    return cache->capacity == 0 ? NULL : cache->slots[slot_of(cache, oid)];
+    uint32_t at = 0;
+    uint32_t number;
+    do {
+        number = mr_index_next(&cache->by_oid, oid, &at);
+    } while (number != MR_INDEX_NONE && cache->relations[number]->oid != oid);
+    return number;
 }
 
-static void cache_grow(struct mr_relation_cache *cache)
+struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid)
 {
-    struct mr_relation_cache old = *cache;
-    cache->capacity = old.capacity == 0 ? SLOTS_MIN : 2 * old.capacity;
-    cache->slots = MR_NEW_ARRAY(struct mr_relation *, cache->capacity);
-    for (uint32_t i = 0; i < old.capacity; i++) {
-        if (old.slots[i] != NULL) {
-            cache->slots[slot_of(cache, old.slots[i]->oid)] = old.slots[i];
-        }
-    }
-    free(old.slots);
+    uint32_t number = find(cache, oid);
+    return number == MR_INDEX_NONE ? NULL : cache->relations[number];
 }
 
 struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
                                           struct mr_relation *relation)
 {
-    if (2 * (cache->count + 1) > cache->capacity) {
-        cache_grow(cache);
+    uint32_t number = find(cache, relation->oid);
+    struct mr_relation *replaced = NULL;
+    if (number == MR_INDEX_NONE) {
+        number = mr_index_add(&cache->by_oid, relation->oid);
+        MR_GROW(cache->relations, cache->room, cache->by_oid.count);
+    } else {
+        replaced = cache->relations[number];
+        cache->bytes -= replaced->bytes;
     }
-    uint32_t slot = slot_of(cache, relation->oid);
-    struct mr_relation *replaced = cache->slots[slot];
-    cache->slots[slot] = relation;
-    cache->count += replaced == NULL;
-    cache->bytes += relation->bytes - (replaced == NULL ? 0 : replaced->bytes);
+    cache->relations[number] = relation;
+    cache->bytes += relation->bytes;
     cache->last = relation;
     return replaced;
 }
 
 void mr_relation_cache_done(struct mr_relation_cache *cache)
 {
-    for (uint32_t i = 0; i < cache->capacity; i++) {
-        mr_relation_free(cache->slots[i]);
+    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
+        mr_relation_free(cache->relations[i]);
     }
-    free(cache->slots);
+    free(cache->relations);
+    mr_index_done(&cache->by_oid);
     *cache = (struct mr_relation_cache){0};
 }
 

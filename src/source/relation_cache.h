@@ -7,6 +7,7 @@
 #ifndef MR_SOURCE_RELATION_CACHE_H
 #define MR_SOURCE_RELATION_CACHE_H
 
+#include "base/index.h"
 #include "event/event.h"
 
 /* Far above what a server holds; it bounds the memory that a broken stream can ask for. */
@@ -52,9 +53,9 @@ int mr_oid_compare(const void *oid, const void *of);
 
 /* All zero is an empty cache. */
 struct mr_relation_cache {
-    struct mr_relation **slots; /* open addressing by OID, at most half full */
-    uint32_t capacity;          /* a power of two, or 0 */
-    uint32_t count;
+    struct mr_relation **relations; /* in the order in which they were announced first */
+    struct mr_index by_oid;         /* and how many */
+    uint32_t room;
     size_t bytes;             /* of all relations */
     struct mr_relation *last; /* rows of one table tend to come together */
 };

@@ -48,7 +48,7 @@ static bool is_drawn(const struct canvas *canvas, uint32_t node)
 static unsigned deepest(const struct canvas *canvas)
 {
     unsigned depth = 0;
-    for (uint32_t i = 0; i < canvas->flame->node_count; i++) {
+    for (uint32_t i = 0; i < canvas->flame->nodes_by_name.count; i++) {
         if (is_drawn(canvas, i) && canvas->flame->nodes[i].depth > depth) {
             depth = canvas->flame->nodes[i].depth;
         }

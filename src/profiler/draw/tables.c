@@ -28,7 +28,7 @@ static bool is_repeated(const struct mr_flame *flame, const struct mr_flame_node
 
 struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_t *ret_count)
 {
-    size_t count = flame->name_count;
+    size_t count = flame->names_by_text.count;
     struct mr_flame_function *rows = MR_NEW_ARRAY(struct mr_flame_function, count + 1);
     for (size_t i = 0; i < count; i++) {
         mr_slice name = mr_flame_name_of(flame, (uint32_t)i);
@@ -36,7 +36,7 @@ struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_
                                              .stage = mr_flame_stage_of(name, MR_STAGE_OTHER)};
     }
     uint64_t *largest = MR_NEW_ARRAY(uint64_t, count + 1);
-    for (size_t i = 1; i < flame->node_count; i++) {
+    for (size_t i = 1; i < flame->nodes_by_name.count; i++) {
         const struct mr_flame_node *node = &flame->nodes[i];
         struct mr_flame_function *row = &rows[node->name];
         bool repeated = is_repeated(flame, node);
@@ -60,7 +60,7 @@ void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
                      uint64_t ret_values[MR_STAGES])
 {
     memset(ret_values, 0, MR_STAGES * sizeof(*ret_values));
-    for (size_t i = 0; i < flame->node_count; i++) {
+    for (size_t i = 0; i < flame->nodes_by_name.count; i++) {
         ret_values[flame->nodes[i].stage] += flame->nodes[i].self[side];
     }
 }
@@ -134,7 +134,7 @@ void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to
 struct mr_flame_quality mr_flame_quality(const struct mr_flame *flame, mr_flame_side side)
 {
     struct mr_flame_quality quality = {.total = mr_flame_total(flame, side)};
-    for (size_t i = 1; i < flame->node_count; i++) {
+    for (size_t i = 1; i < flame->nodes_by_name.count; i++) {
         const struct mr_flame_node *node = &flame->nodes[i];
         if (node->self[side] > 0) {
             quality.named += is_named(mr_flame_name_of(flame, node->name)) ? node->self[side] : 0;

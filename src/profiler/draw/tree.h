@@ -2,6 +2,7 @@
 #ifndef MR_FLAME_TREE_H
 #define MR_FLAME_TREE_H
 
+#include "base/index.h"
 #include "profiler/draw/flame.h"
 
 enum { MR_FLAME_ROOT = 0, MR_FLAME_NONE = UINT32_MAX };
@@ -22,22 +23,14 @@ struct mr_flame_name {
     uint32_t len;
 };
 
-/* Open addressing; a slot holds an index + 1, 0 is free. */
-struct mr_flame_index {
-    uint32_t *slots;
-    size_t size; /* a power of two */
-    size_t used;
-};
-
 struct mr_flame {
     struct mr_flame_node *nodes;
-    size_t node_count, node_size;
     struct mr_flame_name *names;
-    size_t name_count, name_size;
-    uint8_t *bytes;
-    size_t byte_count, byte_size;
-    struct mr_flame_index nodes_by_name; /* by parent and name */
-    struct mr_flame_index names_by_text;
+    uint8_t *bytes;                /* of the names */
+    struct mr_index nodes_by_name; /* by parent and name; and how many */
+    struct mr_index names_by_text;
+    uint32_t byte_count, byte_room;
+    uint32_t node_room, name_room;
 };
 
 mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
