@@ -55,12 +55,25 @@ def test_stack_protector_and_fortified_functions_are_used():
     assert re.search(r"__\w+_chk@GLIBC", symbols)
 
 
+def text_section():
+    place = re.search(r"\] \.text +PROGBITS +\w+ (\w+) (\w+)", readelf("-S"))
+    with open(BINARY, "rb") as file:
+        file.seek(int(place[1], 16))
+        return file.read(int(place[2], 16))
+
+
 def test_returns_are_guarded():
-    """The processor's shadow stack (CET) is used only where the linked program's note says so. Every unit also has the
-    landing pads for jumps (the flag below), but Debian's own start files have none."""
-    if "X86-64" not in readelf("-h"):
-        pytest.skip("another processor's note")
-    assert re.search(r"x86 feature:.*SHSTK", readelf("-n")), readelf("-n")
+    """x86-64: the processor's shadow stack (CET) is used only where the linked program's note says so. Every unit also has
+    the landing pads for jumps (the flag below), but Debian's own start files have none. aarch64: functions sign their
+    return addresses (PACIASP, 0xd503233f) and check them (AUTIASP, 0xd50323bf); that needs no note, and the start files have
+    none of these either."""
+    if "X86-64" in readelf("-h"):
+        assert re.search(r"x86 feature:.*SHSTK", readelf("-n")), readelf("-n")
+    elif "AArch64" in readelf("-h"):
+        words = memoryview(text_section()).cast("I").tolist()
+        assert words.count(0xD503233F) > 1000 and words.count(0xD50323BF) > 1000
+    else:
+        pytest.skip("another processor")
 
 
 def test_bounds_are_checked_where_their_size_is_known_at_run_time():
@@ -79,6 +92,8 @@ def test_every_unit_is_compiled_with_the_flags():
     wanted = list(COMPILER_FLAGS)
     if "X86-64" in readelf("-h"):
         wanted.append("-fcf-protection=full")
+    if "AArch64" in readelf("-h"):
+        wanted.append("-mbranch-protection=standard")
     for text in ours:
         missing = [flag for flag in wanted if flag not in text]
         assert not missing, f"{missing} missing in: {text}"

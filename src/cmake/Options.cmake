@@ -46,7 +46,8 @@ function(millrace_compile_options target)
         -Wall -Wextra -Wshadow -Wpointer-arith -Wvla -Wformat=2 -Werror=format-security
         $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings>
         -fPIE -fno-omit-frame-pointer -fstack-protector-strong -fstack-clash-protection
-        $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection=full>)
+        $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection=full>
+        $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-mbranch-protection=standard>)
     if(MILLRACE_WERROR)
         target_compile_options(${target} PRIVATE -Werror)
     endif()
@@ -65,7 +66,8 @@ function(millrace_compile_options target)
         target_link_options(${target} PRIVATE --coverage)
     endif()
     # Shadow stacks (CET) need nothing of the C library's start files, which Debian builds without the note, so that the
-    # linker leaves it out unasked. Landing pads for jumps (IBT) they don't have: the note comes where they do.
+    # linker leaves it out unasked. Landing pads for jumps (IBT) they don't have: the note comes where they do. So do aarch64's notes
+    # (BTI, PAC); its pointer authentication needs none.
     target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--build-id
                         $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-Wl,-z,shstk> -Wl,--as-needed)
 endfunction()

@@ -35,6 +35,22 @@ static inline void mr_registers_read(const ucontext_t *context, uint64_t *to)
 #endif
 }
 
+/* The bits in which pointer authentication keeps its signature of a return address (Arm's architecture manual,
+ * "PACIASP"; kernel's documentation, arch/arm64/pointer-authentication.rst). They depend on how wide addresses are, so
+ * the processor is asked: XPACLRI clears them in register 30. Without pointer authentication it does nothing. */
+static inline uint64_t mr_signature_bits(void)
+{
+#if defined(__aarch64__)
+    uint64_t all = (UINT64_C(1) << 55) - 1; /* bit 55 says that the address is not the kernel's */
+    register uint64_t link __asm__("x30") = all;
+    __asm__("hint #7"
+            : "+r"(link)); /* by its number: assemblers for older processors don't know the name */
+    return all & ~link;
+#else
+    return 0;
+#endif
+}
+
 /* memcpy that no sanitizer looks into and that calls nothing. Signal handler. */
 static inline void mr_copy_raw(void *to, const void *from, size_t len)
 {

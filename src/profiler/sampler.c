@@ -372,6 +372,7 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
                 .cpu_ns = record->cpu_ns,
                 .truncated = record->truncated,
                 .registers = record->registers,
+                .signature = mr_signature_bits(),
                 .stack_address = record->stack_address,
                 .stack = record->stack,
                 .stack_len = record->stack_len,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include "base/index.h"
@@ -78,7 +79,7 @@ static uint32_t intern_build_id(Dwfl_Module *module)
 /* As the kernel mapped it: pprof takes the first executable segment for what a mapping is of. */
 static void find_code(Dwfl_Module *module, struct mr_mapping *mapping)
 {
-    enum { PAGE = 4096 };
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     Dwarf_Addr bias;
     Elf *elf = dwfl_module_getelf(module, &bias);
     size_t count = 0;
@@ -91,9 +92,9 @@ static void find_code(Dwfl_Module *module, struct mr_mapping *mapping)
         GElf_Phdr segment;
         if (gelf_getphdr(elf, (int)i, &segment) != NULL && segment.p_type == PT_LOAD &&
             (segment.p_flags & PF_X) != 0) {
-            uint64_t before = segment.p_vaddr % PAGE;
+            uint64_t before = segment.p_vaddr % page;
             mapping->code_start = bias + segment.p_vaddr - before;
-            mapping->code_end = (bias + segment.p_vaddr + segment.p_memsz + PAGE - 1) / PAGE * PAGE;
+            mapping->code_end = (bias + segment.p_vaddr + segment.p_memsz + page - 1) / page * page;
             mapping->code_offset = segment.p_offset - before;
             return;
         }

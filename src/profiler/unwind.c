@@ -23,7 +23,16 @@ static bool get_thread(Dwfl *of, pid_t tid, void *argument, void **thread_argume
     return true;
 }
 
-/* Only the copy is read: the thread has gone on. */
+/* A return address without its signature; any other word as it is. */
+static Dwarf_Word bare(Dwarf_Word word)
+{
+    Dwarf_Word address = word & ~unwound->signature;
+    bool signed_code = address != word && dwfl_addrmodule(mr_objects_dwfl(), address) != NULL;
+    return signed_code ? address : word;
+}
+
+/* Only the copy is read: the thread has gone on. libdw knows nothing of signatures unless a
+ * tracer tells it their bits, and then not in each version. */
 static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *argument)
 {
     (void)of;
@@ -34,6 +43,7 @@ static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *arg
         return false;
     }
     memcpy(ret, unwound->stack + offset, sizeof(*ret));
+    *ret = bare(*ret);
     return true;
 }
 
@@ -42,7 +52,7 @@ static bool set_registers(Dwfl_Thread *thread, void *argument)
     (void)argument;
     Dwarf_Word words[MR_DWARF_REGISTERS + 1];
     for (int i = 0; i <= MR_DWARF_REGISTERS; i++) {
-        words[i] = unwound->registers[i];
+        words[i] = bare(unwound->registers[i]);
     }
 #if defined(__x86_64__)
     return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS + 1, words);
