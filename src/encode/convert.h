@@ -109,6 +109,14 @@ MR_CONVERT(path);
 MR_CONVERT(box);
 MR_CONVERT(polygon);
 
+/* PostGIS's EWKB in base64, with its number of a reference system; `detail`: with extensions, as a geometry has them. */
+MR_CONVERT(ewkb);
+
+/* pgvector's lists: numbers as Java prints them (`detail` 4 or 8 bytes), or as PostgreSQL does (0). */
+MR_CONVERT(vector);
+/* Its sparse ones: `{"dimensions":…,"vector":[[index,number],…]}`, in the order of Java's HashMap. */
+MR_CONVERT(sparse_vector);
+
 /* `detail` asterisks, whatever the value is. */
 MR_CONVERT(mask);
 /* The first `detail` characters of a text. */
@@ -128,6 +136,8 @@ bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *
 
 /* Hexadecimal of a bytea to bytes, in `scratch` up to the next call. False: it is not that. */
 bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret);
+/* The same of the digits alone. */
+bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *ret);
 
 /* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads (JsonSchemaData). */
 struct mr_expansion {

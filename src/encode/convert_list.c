@@ -37,7 +37,7 @@ static bool take_quoted(struct mr_cursor *cursor, struct mr_text *room, mr_slice
     return mr_cursor_take(cursor, '"');
 }
 
-/* Up to the delimiter, which is a comma for all types but box. */
+/* Up to the delimiter, which is a comma for most types (pg_type.typdelim). */
 static mr_slice take_bare(struct mr_cursor *cursor, char delimiter)
 {
     const uint8_t *begin = cursor->at;
@@ -55,7 +55,7 @@ static bool write_element(struct mr_buffer *out, const struct mr_conversion *how
         return take_quoted(cursor, &scratch->element, &text) &&
                how->element->write(out, how->element, text, scratch);
     }
-    text = take_bare(cursor, how->detail == ';' ? ';' : ',');
+    text = take_bare(cursor, (char)how->detail);
     if (mr_slice_equal(text, MR_SLICE("NULL"))) {
         MR_BUFFER_LITERAL(out, "null");
         return true;
@@ -69,7 +69,7 @@ MR_CONVERT(array)
     if (!skip_bounds(&cursor)) {
         return false;
     }
-    char delimiter = how->detail == ';' ? ';' : ',';
+    char delimiter = (char)how->detail;
     unsigned depth = 0;
     bool first = true; /* nothing is in this list yet */
     do {

@@ -458,6 +458,7 @@ static int hex_digit(uint8_t byte)
     if (byte >= '0' && byte <= '9') {
         return byte - '0';
     }
+    byte |= 0x20;
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
@@ -494,20 +495,23 @@ void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const ui
 
 bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret)
 {
-    if (text.len < 2 || text.len % 2 != 0 || text.data[0] != '\\' || text.data[1] != 'x') {
-        return false;
-    }
-    size_t len = text.len / 2 - 1;
+    return text.len >= 2 && text.data[0] == '\\' && text.data[1] == 'x' &&
+           mr_convert_digits((mr_slice){.data = text.data + 2, .len = text.len - 2}, scratch, ret);
+}
+
+bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *ret)
+{
+    size_t len = digits.len / 2;
     mr_text_begin(&scratch->number, len + 1);
     int wrong = 0;
     for (size_t i = 0; i < len; i++) {
-        int high = hex_digit(text.data[2 + 2 * i]);
-        int low = hex_digit(text.data[3 + 2 * i]);
+        int high = hex_digit(digits.data[2 * i]);
+        int low = hex_digit(digits.data[2 * i + 1]);
         wrong |= high | low;
         scratch->number.data[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
     }
     *ret = (mr_slice){.data = scratch->number.data, .len = len};
-    return wrong >= 0;
+    return wrong >= 0 && digits.len % 2 == 0;
 }
 
 MR_CONVERT(bytes)

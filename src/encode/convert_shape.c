@@ -1,4 +1,4 @@
-/* Geometric types as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
+/* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -261,5 +261,32 @@ MR_CONVERT(box)
     at = put_point(at, &(struct point){.x = low.x, .y = high.y});
     at = put_point(at, &high);
     write_shape(out, wkb, at, "\"type\":\"box\"");
+    return true;
+}
+
+/* EWKB (PostGIS manual, 4.1.2): a 1 where the bytes are little-endian, a number for what it is, and, if that has this bit, the
+ * number of a reference system. */
+MR_CONVERT(ewkb)
+{
+    enum { SRID_BIT = 0x20, SRID_END = 9 };
+    mr_slice bytes;
+    if (!mr_convert_digits(text, scratch, &bytes) || bytes.len < SRID_END) {
+        return false;
+    }
+    const uint8_t *at = bytes.data;
+    bool is_little = at[0] != 0;
+    MR_BUFFER_LITERAL(out, "{\"wkb\":");
+    mr_json_base64(out, bytes.data, bytes.len);
+    MR_BUFFER_LITERAL(out, ",\"srid\":");
+    if ((at[is_little ? 4 : 1] & SRID_BIT) != 0) {
+        uint32_t srid = 0;
+        for (unsigned i = 0; i < 4; i++) {
+            srid = srid << 8 | at[is_little ? 8 - i : 5 + i];
+        }
+        mr_json_i64(out, (int32_t)srid);
+    } else {
+        MR_BUFFER_LITERAL(out, "null");
+    }
+    mr_buffer_slice(out, how->detail != 0 ? MR_SLICE(",\"extensions\":null}") : MR_SLICE("}"));
     return true;
 }

@@ -344,17 +344,39 @@ static struct mr_type_form user_form(const struct mr_encode_options *options,
     if (debezium && (type->kind == MR_TYPE_OPAQUE || type->is_of_domain)) {
         return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
     }
-    if (type->kind == MR_TYPE_HSTORE) {
+    switch (type->kind) {
+    case MR_TYPE_HSTORE:
         element.write = !debezium                                ? mr_convert_hstore_object
                         : options->modes.hstore == MR_HSTORE_MAP ? mr_convert_hstore_map
                                                                  : mr_convert_hstore_string;
-    } else if (type->kind == MR_TYPE_BUILT_IN) { /* an array of a domain */
+        break;
+    case MR_TYPE_GEOMETRY:
+    case MR_TYPE_GEOGRAPHY:
+        element.write = debezium ? mr_convert_ewkb : mr_convert_string;
+        element.detail = type->kind == MR_TYPE_GEOMETRY;
+        break;
+    case MR_TYPE_VECTOR:
+    case MR_TYPE_HALFVEC:
+        element.write = mr_convert_vector;
+        element.detail = !debezium ? 0 : type->kind == MR_TYPE_VECTOR ? 8 : 4;
+        break;
+    case MR_TYPE_SPARSEVEC:
+        element.write = debezium ? mr_convert_sparse_vector : mr_convert_string;
+        break;
+    case MR_TYPE_BUILT_IN: { /* an array of a domain */
         bool is_array = false;
         const struct type *base = find_type(type->oid, &is_array);
         element = base == NULL || is_array ? element : conversion_of(base->plain, type->modifier);
+        break;
+    }
+    case MR_TYPE_UNKNOWN:
+    case MR_TYPE_TEXT:
+    case MR_TYPE_OPAQUE:
+        break;
     }
     if (type->is_array) {
-        return list_of(element, ',');
+        bool is_place = type->kind == MR_TYPE_GEOMETRY || type->kind == MR_TYPE_GEOGRAPHY;
+        return list_of(element, is_place ? ':' : ',');
     }
     bool is_text = element.write == mr_convert_string;
     return (struct mr_type_form){.writer = is_text ? MR_WRITE_STRING : MR_WRITE_CONVERT,
@@ -402,6 +424,11 @@ void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form,
     }
     bool is_array = form->conversion.write == mr_convert_array;
     mr_convert_fn write = is_array ? form->element.write : form->conversion.write;
+    if (write == mr_convert_ewkb || write == mr_convert_vector ||
+        write == mr_convert_sparse_vector) {
+        MR_BUFFER_LITERAL(out, "null"); /* as Debezium: these hold no text */
+        return;
+    }
     if (is_array && (write == mr_convert_integer || write == mr_convert_days)) {
         write_codes(out, text);
         return;

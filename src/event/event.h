@@ -82,6 +82,11 @@ enum mr_type_kind {
     MR_TYPE_BUILT_IN, /* `oid` says it */
     MR_TYPE_TEXT,     /* enums, and types of extensions that are text */
     MR_TYPE_HSTORE,
+    MR_TYPE_GEOMETRY, /* PostGIS */
+    MR_TYPE_GEOGRAPHY,
+    MR_TYPE_VECTOR, /* pgvector */
+    MR_TYPE_HALFVEC,
+    MR_TYPE_SPARSEVEC,
     MR_TYPE_OPAQUE, /* composites, and what else has a text that only PostgreSQL reads */
 };
 

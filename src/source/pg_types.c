@@ -46,25 +46,28 @@ static void add_query(struct mr_text *sql, const char *publication, uint32_t oid
         MR_FIRST_USER_OID);
 }
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-    for (; *names != NULL; names++) {
-        if (strcmp(name, *names) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Types of extensions are known by their names, wherever they are installed. */
 static enum mr_type_kind kind_of(char letter, const char *name)
 {
-    static const char *const texts[] = {"citext", "ltree",  "isbn",  "isbn13", "issn", "issn13",
-                                        "ismn",   "ismn13", "ean13", "upc",    NULL};
-    if (letter == 'e' || (letter == 'b' && is_one_of(name, texts))) {
-        return MR_TYPE_TEXT;
+    static const struct {
+        const char *name;
+        enum mr_type_kind kind;
+    } known[] = {
+        {"citext", MR_TYPE_TEXT},     {"ltree", MR_TYPE_TEXT},
+        {"isbn", MR_TYPE_TEXT},       {"isbn13", MR_TYPE_TEXT},
+        {"issn", MR_TYPE_TEXT},       {"issn13", MR_TYPE_TEXT},
+        {"ismn", MR_TYPE_TEXT},       {"ismn13", MR_TYPE_TEXT},
+        {"ean13", MR_TYPE_TEXT},      {"upc", MR_TYPE_TEXT},
+        {"hstore", MR_TYPE_HSTORE},   {"geometry", MR_TYPE_GEOMETRY},
+        {"vector", MR_TYPE_VECTOR},   {"geography", MR_TYPE_GEOGRAPHY},
+        {"halfvec", MR_TYPE_HALFVEC}, {"sparsevec", MR_TYPE_SPARSEVEC},
+    };
+    for (size_t i = 0; letter == 'b' && i < MR_ARRAY_LEN(known); i++) {
+        if (strcmp(name, known[i].name) == 0) {
+            return known[i].kind;
+        }
     }
-    return letter == 'b' && strcmp(name, "hstore") == 0 ? MR_TYPE_HSTORE : MR_TYPE_OPAQUE;
+    return letter == 'e' ? MR_TYPE_TEXT : MR_TYPE_OPAQUE;
 }
 
 static uint32_t place_of(const struct mr_pg_types *types, uint32_t oid)

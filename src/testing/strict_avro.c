@@ -356,13 +356,30 @@ static bool same_record(struct judge *judge, text record, text json)
     return !next_part(json, &json_at, &name, &value);
 }
 
+/* Whether a type is itself a list in JSON: of numbers, or a pair of them. */
+static bool is_list(text type)
+{
+    text name, part;
+    if (type.data[0] == '[') {
+        size_t at = 0;
+        return next_part(type, &at, &name, &part) && next_part(type, &at, &name, &part) &&
+               is_list(part);
+    }
+    return type.data[0] == '{' && (is(member(type, "\"type\""), "\"array\"") ||
+                                   is(member(type, "\"name\""), "\"MapEntry\""));
+}
+
 /* The next element of a list, wherever in lists it stands; or the next pair of an object. */
-static bool next_leaf(text json, size_t *at, text *ret_name, text *ret_value)
+static bool next_leaf(text json, bool of_lists, size_t *at, text *ret_name, text *ret_value)
 {
     if (json.data[0] == '{') {
         return next_part(json, at, ret_name, ret_value);
     }
     while (*at < json.len && strchr("[,]", json.data[*at]) != NULL) {
+        if (of_lists && *at > 0 && json.data[*at] == '[' &&
+            strchr("[n", json.data[*at + 1]) == NULL) {
+            break;
+        }
         ++*at;
     }
     *ret_value = value_at(rest_of(json, json.data + *at));
@@ -380,13 +397,13 @@ static bool same_parts(struct judge *judge, text type, bool is_map, text json)
     }
     while (take_long(judge, &count) && count > 0) {
         for (long long i = 0; i < count; i++) {
-            if (!next_leaf(json, &at, &name, &value) || (is_map && !same_text(judge, name)) ||
-                !same(judge, part, value)) {
+            if (!next_leaf(json, is_list(part), &at, &name, &value) ||
+                (is_map && !same_text(judge, name)) || !same(judge, part, value)) {
                 return false;
             }
         }
     }
-    return count == 0 && !next_leaf(json, &at, &name, &value);
+    return count == 0 && !next_leaf(json, is_list(part), &at, &name, &value);
 }
 
 static bool is_unavailable(const struct judge *judge, text json)

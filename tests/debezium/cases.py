@@ -5,9 +5,28 @@ has fewer. So a difference is a difference of one column."""
 
 import base64
 import json
+import os
 import re
 
-SETUP = """
+
+def of_text(name, delimiter):
+    """A type with the name and the text of an extension's, for machines that don't have the extension."""
+    return (f"CREATE TYPE {name}; CREATE FUNCTION {name}_in(cstring) RETURNS {name} IMMUTABLE STRICT LANGUAGE internal AS 'textin';"
+            f"CREATE FUNCTION {name}_out({name}) RETURNS cstring IMMUTABLE STRICT LANGUAGE internal AS 'textout';"
+            f"CREATE TYPE {name} (INPUT = {name}_in, OUTPUT = {name}_out, LIKE = text, DELIMITER = '{delimiter}');")
+
+
+# Of PostGIS, which separates elements by colons, and of pgvector. What MILLRACE_TEST_EXTENSIONS names is there itself (tests/run.sh).
+EXTENSIONS = {"postgis": [("geometry", ":"), ("geography", ":")], "vector": [("vector", ","), ("halfvec", ","), ("sparsevec", ",")]}
+
+
+def extensions():
+    there = os.environ.get("MILLRACE_TEST_EXTENSIONS", "").split()
+    return "".join(f"CREATE EXTENSION {name};" if name in there else "".join(of_text(*each) for each in types)
+                   for name, types in EXTENSIONS.items())
+
+
+SETUP = extensions() + """
 CREATE EXTENSION hstore; CREATE EXTENSION citext; CREATE EXTENSION ltree; CREATE EXTENSION isn;
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'a "quoted" one');
 CREATE TYPE pair AS (a int, b text);
@@ -21,7 +40,20 @@ CREATE DOMAIN stamp AS timestamp(3);
 CREATE DOMAIN pairs AS hstore;
 CREATE TYPE floats AS RANGE (subtype = float8);
 CREATE EXTENSION cube;
+CREATE DOMAIN place AS geometry;
 """
+
+# PostGIS's text of `POINT(1 2)` and its like: EWKB in hexadecimal (manual, 4.1.1.2 and 4.1.2).
+ONE_TWO = "000000000000F03F0000000000000040"
+POINT = f"0101000000{ONE_TWO}"
+PLACES = {
+    "point": POINT, "srid": f"0101000020E6100000{ONE_TWO}", "z": f"0101000080{ONE_TWO}0000000000000840",
+    "m": f"0101000040{ONE_TWO}0000000000001040", "zm, srid": f"01010000E0E6100000{ONE_TWO}00000000000008400000000000001040",
+    "empty point": "0101000000000000000000F87F000000000000F87F", "empty collection": "010700000000000000",
+    "line": f"010200000002000000{ONE_TWO}{ONE_TWO}"[:-1] + "8",
+    "polygon": f"01030000000100000004000000{ONE_TWO}00000000000008400000000000000040{ONE_TWO[16:]}0000000000001040{ONE_TWO}",
+    "collection": f"010700000002000000{POINT}010700000000000000", "srid 1": f"010100002001000000{ONE_TWO}",
+}
 
 # name of the group: [(column, type, [values as SQL])]
 GROUPS = {
@@ -139,6 +171,23 @@ GROUPS = {
         ("fr", "floats", ["'[1,2)'"]),
         ("cu", "cube", ["'(1,2)'"]),
         ("ca", "cube[]", ["array['(1,2)'::cube]"]),
+    ],
+    "places": [
+        ("g", "geometry", [f"'{hex}'" for hex in PLACES.values()]),
+        ("gg", "geography", [f"'{PLACES[name]}'" for name in ("srid", "zm, srid")] + ["'0107000020E610000000000000'"]),
+        ("d", "place", [f"'{POINT}'"]),
+        ("ga", "geometry[]", [f"'{{{POINT}:NULL:{PLACES['srid']}}}'", "'{}'"]),
+        ("gga", "geography[]", [f"'{{{PLACES['srid']}:NULL}}'"]),
+        ("da", "place[]", [f"'{{{POINT}}}'"]),
+    ],
+    "vectors": [
+        ("v", "vector", ["'[1,2.5,-3]'", "'[0]'", "'[1e+10,1e-05,3.4028235e+38,0.1]'"]),
+        ("h", "halfvec", ["'[1,2.5,-3]'", "'[65504,6.1035156e-05,0.099975586]'"]),
+        ("s", "sparsevec", ["'{1:1,3:2.5}/5'", "'{}/3'", "'{1:1,2:2,16:3,17:4,18:5,33:6,300:7,301:8}/1000'", "'{40000:1.5}/40000'",
+                            "'{" + ",".join(f"{i * 7}:{i}" for i in range(1, 60)) + "}/1000'", "'{17:1,32:2,49:3}/60'", "'{9:1}/9'"]),
+        ("va", "vector[]", ["array['[1,2]'::vector, NULL]", "array['[1,2]'::vector, '[3]']"]),
+        ("ha", "halfvec[]", ["array['[1,2]'::halfvec]", "array['[1,2]'::halfvec, NULL]", "array[array['[1,2]'::halfvec], array['[3]'::halfvec]]"]),
+        ("sa", "sparsevec[]", ["array['{1:1}/2'::sparsevec]"]),
     ],
     "arrays": [
         ("i2", "smallint[]", ["'{1,NULL,-3}'", "'{}'"]),
@@ -261,7 +310,9 @@ EXCEPTIONS = {
 
 # (type, what Debezium has), where it is one value of the type. A list in a list: Debezium has nulls for numbers, and the
 # addresses of its objects for text.
-EXCEPTIONAL_VALUES = {("integer[]", "[null, null]")}
+EXCEPTIONAL_VALUES = {("integer[]", "[null, null]"),
+                      # More than its numbers of 16 bits hold: it warns, and writes null. A null among vectors, or lists of them, the same.
+                      ("sparsevec", "null"), ("vector[]", "null"), ("halfvec[]", "null"), ("sparsevec[]", "null")}
 EXCEPTIONAL_PATTERN = re.compile(r'\["\[Ljava\.lang\.String;@')
 
 
@@ -307,6 +358,12 @@ LARGE = [
     ("ua", "uuid[]", "array_fill('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid, array[500])"),
     ("ja", "json[]", "array[to_json(repeat('x', 5000))]"),
     ("ci", "citext", "repeat('x', 5000)"),
+    ("ge", "geometry", f"('010200000090010000' || repeat('{ONE_TWO}', 400))::geometry"),
+    ("gg", "geography", f"('0102000020E610000090010000' || repeat('{ONE_TWO}', 400))::geography"),
+    ("ve", "vector", "array_to_string(array['[1'] || array_fill('2.5'::text, array[1500]) || array['3]'], ',')::vector"),
+    ("sp", "sparsevec", "(SELECT '{' || string_agg(i || ':1', ',') || '}/3000' FROM generate_series(1, 1500) i)::sparsevec"),
+    ("gea", "geometry[]", f"array[('010200000090010000' || repeat('{ONE_TWO}', 400))::geometry]"),
+    ("ha", "halfvec[]", "array[array_to_string(array['[1'] || array_fill('2.5'::text, array[1500]) || array['3]'], ',')::halfvec]"),
 ]
 
 
