@@ -6,7 +6,8 @@ the time that a thread only polled, for that is as much as there was time."""
 
 import re
 
-WAIT = re.compile(r"^(__)?(poll|ppoll|poll_schedule_timeout|do_sys_poll|do_poll|(do_)?epoll_wait|__x64_sys_epoll_wait|ep_(poll|item_poll|send_events|done_scan)\w*|__x64_sys_p?poll|sock_poll|tcp_poll|udp_poll|"
+WAIT = re.compile(r"^(__)?(poll|ppoll|poll_schedule_timeout|do_sys_poll|do_poll|(do_)?epoll_wait|__x64_sys_epoll_wait|"
+                  r"ep_(poll|item_poll|send_events|done_scan)\w*|__x64_sys_p?poll|sock_poll|tcp_poll|udp_poll|"
                   r"datagram_poll|pipe_poll|eventfd_poll|fdget|__fget_light|__fdget|clock_gettime|__vdso_clock_gettime|vdso_clock_gettime|"
                   r"__cvdso_clock_gettime|pvclock_\w+|rd_clock|entry_SYSCALL_64\w*|syscall_\w+|do_syscall_64|__x64_sys_clock_gettime|"
                   r"finish_task_switch|schedule|__schedule|rd_kafka_transport_poll|rd_kafka_broker_ops_io_serve)(\.\w+)*( \[.*\])?$")

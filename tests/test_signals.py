@@ -36,7 +36,7 @@ def test_a_table_of_signals(database, streamed, topic):
     assert eventually(lambda: "public.t" in copies(streamed) and is_done(streamed, "public.t"), 60, "t's copy")["rows"] == 10
     assert eventually(lambda: "public.u" in copies(streamed) and is_done(streamed, "public.u"), 60, "u's copy")["rows"] == 2
     assert {r.json["op"] for r in topic(database.topic("t")).take(10)} == {"r"}
-    wrong = [("nonsense", {}), (EXECUTE, "{"), (EXECUTE, "[1]"), (EXECUTE, {}), (EXECUTE, snapshot("public.[")), (EXECUTE, snapshot("nowhere.*")),
+    wrong = [("nonsense", {}), (EXECUTE, "{"), (EXECUTE, "[1]"), (EXECUTE, {}), (EXECUTE, snapshot("public.[")), (EXECUTE, snapshot("((a{1,99}){1,99}){1,99}")), (EXECUTE, snapshot("nowhere.*")),
              (EXECUTE, {**snapshot("public.t"), "type": "sideways"}), (EXECUTE, snapshot("public.t", **{"additional-conditions": [{}]})),
              ("log", None), ("pause-snapshot", {"type": "blocking"}), ("stop-snapshot", snapshot("public.t"))]
     for kind, data in wrong:

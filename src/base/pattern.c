@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 63 bytes in a stock server; what is longer matches nothing. */
-enum { NAME_MAX_BYTES = 255 };
+enum {
+    NAME_MAX_BYTES = 255, /* 63 bytes in a stock server; what is longer matches nothing */
+    NESTED_MAX = 32,
+    PARTS_MAX = 2000,
+    REPEATS_MAX = 32767, /* RE_DUP_MAX of the C library */
+};
 
 bool mr_pattern_matches(const struct mr_pattern *pattern, mr_slice name)
 {
@@ -42,8 +46,114 @@ bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t c
     return false;
 }
 
+/* ---- what an expression costs ----
+ *
+ * glibc's regcomp copies whatever is repeated, so that nested repeats multiply, and goes down into parentheses by recursion: some
+ * thirty characters can take gigabytes, and some twenty thousand the stack. Expressions also come from people who may write no more
+ * than a row (cli/signals.h). */
+
+struct cost {
+    size_t parts[NESTED_MAX + 1]; /* of each group that is open, */
+    unsigned depth;
+    size_t last; /* and of what stands before, which a repeat repeats */
+};
+
+static void add_part(struct cost *cost, size_t parts)
+{
+    cost->last = parts;
+    cost->parts[cost->depth] += parts;
+}
+
+static void repeat_part(struct cost *cost, size_t times)
+{
+    size_t more = times > 1 ? cost->last * (times - 1) : 0;
+    cost->last += more;
+    cost->parts[cost->depth] += more;
+}
+
+/* Behind "[": the end of that list. A bracket that comes first is one of its characters, and so is one within [: :]. */
+static const char *skip_list(const char *at)
+{
+    at += *at == '^';
+    at += *at == ']';
+    while (*at != '\0' && *at != ']') {
+        bool is_class = *at == '[' && (at[1] == ':' || at[1] == '.' || at[1] == '=');
+        const char end[] = {at[1], ']', '\0'};
+        const char *closed = is_class ? strstr(at + 2, end) : NULL;
+        at = closed == NULL ? at + 1 : closed + 2;
+    }
+    return at;
+}
+
+/* The most repeats that an interval asks for; behind "{". */
+static size_t repeats(const char *at)
+{
+    size_t most = 1, number = 0;
+    for (; *at != '\0' && *at != '}'; at++) {
+        bool is_digit = *at >= '0' && *at <= '9';
+        number = is_digit ? 10 * number + (size_t)(*at - '0') : 0;
+        number = number > REPEATS_MAX ? REPEATS_MAX : number;
+        most = number > most ? number : most;
+    }
+    return most;
+}
+
+/* NULL: it may be compiled. */
+static const char *excess(const char *text)
+{
+    struct cost cost = {0};
+    for (const char *at = text; *at != '\0'; at++) {
+        switch (*at) {
+        case '(':
+            if (cost.depth == NESTED_MAX) {
+                return "its parentheses are nested too deeply";
+            }
+            cost.parts[++cost.depth] = 1;
+            break;
+        case ')':
+            if (cost.depth > 0) {
+                cost.depth--;
+                add_part(&cost, cost.parts[cost.depth + 1]);
+            }
+            break;
+        case '{':
+            repeat_part(&cost, repeats(at + 1));
+            break;
+        case '+': /* one, and any number */
+            repeat_part(&cost, 2);
+            break;
+        case '\\':
+            if (at[1] >= '1' && at[1] <= '9') {
+                return "it refers back to a group";
+            }
+            at += at[1] != '\0';
+            add_part(&cost, 1);
+            break;
+        case '[':
+            at = skip_list(at + 1);
+            at -= *at == '\0';
+            add_part(&cost, 1);
+            break;
+        default:
+            add_part(&cost, 1);
+            break;
+        }
+        if (cost.parts[cost.depth] > PARTS_MAX) {
+            return "it is too long, or its repeats multiply too far";
+        }
+    }
+    return NULL;
+}
+
+/* ---- expressions ---- */
+
 regex_t *mr_regex_new(const char *text, char *reason, size_t size)
 {
+    const char *too_much = excess(text);
+    if (too_much != NULL) {
+        snprintf(reason, size, "%s", too_much);
+        return NULL;
+    }
     size_t len = strlen(text) + sizeof("^()$");
     char *whole = MR_ALLOC(len);
     snprintf(whole, len, "^(%s)$", text);

@@ -54,10 +54,40 @@ static void test_pattern_wrong(void **state)
     assert_string_not_equal(reason, "");
 }
 
+static void refused(const char *expression, const char *why)
+{
+    char reason[128] = "";
+    assert_null(mr_regex_new(expression, reason, sizeof(reason)));
+    assert_non_null(strstr(reason, why));
+}
+
+/* Each takes the C library's memory or stack. */
+static void test_pattern_excess(void **state)
+{
+    (void)state;
+    refused("((a{1,100}){1,100}){1,100}", "multiply");
+    refused("(((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)+)", "multiply");
+    refused("(a{50}[])}{]c){41}", "multiply"); /* a list's brackets and braces are its own */
+    refused("a{99999999999999999999999}", "multiply");
+    refused("(a)\\1", "refers back");
+    char text[60001];
+    memset(text, '(', 30000);
+    memset(text + 30000, ')', 30000);
+    text[60000] = '\0';
+    refused(text, "nested");
+    memset(text, 'a', 60000);
+    refused(text, "too long");
+    assert_true(matches("(((([[:alpha:]_]{1,63}))))[.]((a|b)+c{0,5}){1,20}", "x_y.acbccb"));
+    assert_true(matches("a[^]{]{2}\\(", "axx("));
+    assert_true(matches("[[:digit:]]+\\{", "12{"));
+    refused("a[", "");
+    refused("a\\", "");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pattern_whole_names),
-                                       cmocka_unit_test(test_pattern_names),
-                                       cmocka_unit_test(test_pattern_wrong)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pattern_whole_names), cmocka_unit_test(test_pattern_names),
+        cmocka_unit_test(test_pattern_excess), cmocka_unit_test(test_pattern_wrong)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,9 @@ struct signal {
     const char *channel; /* "source", "kafka" */
     const char *id;
     const char *type;
-    const cJSON *data; /* an object */
-    mr_lsn lsn;        /* of its row; 0: it has none */
+    const cJSON *data;    /* an object */
+    mr_lsn lsn;           /* of its row; 0: it has none */
+    regex_t **conditions; /* the expressions of "additional-conditions", while it is acted on */
 };
 
 struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source)
@@ -229,25 +230,19 @@ static mr_status each_collection(const struct signal *signal, table_fn act,
 static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
 {
     const cJSON *old = member(signal->data, "additional-condition"); /* before Debezium 2.5 */
+    regex_t *const *regex = signal->conditions;
     const cJSON *one;
     cJSON_ArrayForEach(one, member(signal->data, "additional-conditions"))
     {
-        char reason[256];
-        regex_t *regex =
-            mr_regex_new(member(one, "data-collection")->valuestring, reason, sizeof(reason));
-        bool fits = regex != NULL && matches(regex, schema, table);
-        if (regex != NULL) {
-            mr_regex_free(regex);
-        }
-        if (fits) {
+        if (matches(*regex++, schema, table)) {
             return member(one, "filter")->valuestring;
         }
     }
     return cJSON_GetStringValue(old);
 }
 
-/* NULL: they can be used. */
-static const char *conditions_fault(const cJSON *data)
+/* Compiles the conditions into `regexes`, which has room for COLLECTIONS_MAX. What is wrong with them; NULL: nothing. */
+static const char *take_conditions(const cJSON *data, regex_t **regexes)
 {
     const cJSON *list = member(data, "additional-conditions");
     const cJSON *old = member(data, "additional-condition");
@@ -261,12 +256,8 @@ static const char *conditions_fault(const cJSON *data)
         const char *name = cJSON_GetStringValue(member(one, "data-collection"));
         const char *filter = cJSON_GetStringValue(member(one, "filter"));
         char reason[256];
-        regex_t *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
-        bool good = regex != NULL && filter != NULL && strlen(filter) <= WHERE_MAX;
-        if (regex != NULL) {
-            mr_regex_free(regex);
-        }
-        if (!good) {
+        *regexes = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
+        if (*regexes++ == NULL || filter == NULL || strlen(filter) > WHERE_MAX) {
             return "additional-conditions: each needs \"data-collection\", an expression, and "
                    "\"filter\", a condition in SQL";
         }
@@ -305,10 +296,10 @@ static bool type_is(const cJSON *data, const char *wanted)
                         : word != NULL && strcasecmp(word, wanted) == 0;
 }
 
-static mr_status execute(const struct signal *signal, struct mr_error *ret_error)
+static mr_status execute_with(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *data = signal->data;
-    const char *fault = conditions_fault(data);
+    const char *fault = take_conditions(data, signal->conditions);
     if (!are_texts(member(data, "data-collections")) ||
         cJSON_GetArraySize(member(data, "data-collections")) == 0) {
         fault = "data-collections must be a list of 1 to 200 names of tables or expressions";
@@ -327,7 +318,18 @@ static mr_status execute(const struct signal *signal, struct mr_error *ret_error
     return each_collection(signal, start_table, ret_error);
 }
 
-static mr_status stop(const struct signal *signal, struct mr_error *ret_error)
+static mr_status execute(struct signal *signal, struct mr_error *ret_error)
+{
+    signal->conditions = MR_NEW_ARRAY(regex_t *, COLLECTIONS_MAX);
+    mr_status status = execute_with(signal, ret_error);
+    for (int i = 0; i < COLLECTIONS_MAX && signal->conditions[i] != NULL; i++) {
+        mr_regex_free(signal->conditions[i]);
+    }
+    free(signal->conditions);
+    return status;
+}
+
+static mr_status stop(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *list = member(signal->data, "data-collections");
     if (!type_is(signal->data, "incremental") || (list != NULL && !are_texts(list))) {
@@ -342,7 +344,7 @@ static mr_status stop(const struct signal *signal, struct mr_error *ret_error)
     return MR_OK;
 }
 
-static mr_status pause_or_resume(const struct signal *signal, struct mr_error *ret_error)
+static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_error)
 {
     (void)ret_error;
     if (type_is(signal->data, "incremental")) {
@@ -353,7 +355,7 @@ static mr_status pause_or_resume(const struct signal *signal, struct mr_error *r
     return MR_OK;
 }
 
-static mr_status log_message(const struct signal *signal, struct mr_error *ret_error)
+static mr_status log_message(struct signal *signal, struct mr_error *ret_error)
 {
     (void)ret_error;
     const char *message = cJSON_GetStringValue(member(signal->data, "message"));
@@ -365,11 +367,11 @@ static mr_status log_message(const struct signal *signal, struct mr_error *ret_e
     return MR_OK;
 }
 
-static mr_status act(const struct signal *signal, struct mr_error *ret_error)
+static mr_status act(struct signal *signal, struct mr_error *ret_error)
 {
     static const struct {
         const char *type;
-        mr_status (*act)(const struct signal *signal, struct mr_error *ret_error);
+        mr_status (*act)(struct signal *signal, struct mr_error *ret_error);
     } kinds[] = {
         {"execute-snapshot", execute},
         {"stop-snapshot", stop},

@@ -407,6 +407,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
 
 /* ---- sending ---- */
 
+/* Once a batch; no position is stored while there is a current one. */
 static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
 {
     bool is_stream = batch->lane == MR_LANE_STREAM;
@@ -419,7 +420,6 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     if (is_stream && batch->record_count > 0) {
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
     }
-    delivery->added_ns = batch->enqueued_ns;
     if (delivery->begun_bytes == 0) {
         delivery->begun_ns = batch->received_ns;
     }
@@ -461,13 +461,14 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
     for (;;) {
         if (delivery->current == NULL) {
             delivery->current = next_batch(delivery);
-        }
-        if (delivery->current == NULL) {
-            break;
+            if (delivery->current == NULL) {
+                break;
+            }
+            note_sent(delivery, delivery->current);
         }
         if (delivery->current->pending == 0) {
             mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
-            note_sent(delivery, delivery->current);
+            delivery->added_ns = delivery->current->enqueued_ns;
         }
         struct mr_schemas *schemas = delivery->pipeline->schemas;
         mr_status status = MR_OK;
