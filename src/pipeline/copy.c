@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -26,9 +27,10 @@ struct worker {
     pthread_t thread;
     bool started;
     uint64_t row; /* the last one appended */
-    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
+    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. `held_head` is
+     * that table, by a root the first of its partitions. */
     struct mr_tuple held;
-    uint32_t held_table;
+    uint32_t held_head;
     uint64_t held_piece; /* of this worker's, 1, 2, 3 … */
     uint64_t held_place;
     bool has_held;
@@ -86,7 +88,7 @@ static void read_clock(struct worker *worker)
 static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = worker->copying->copy;
-    const struct mr_relation *relation = copy->tables[worker->held_table].relation;
+    const struct mr_relation *relation = copy->tables[worker->held_head].relation;
     if (worker->row++ % CLOCK_ROWS == 0) {
         read_clock(worker);
     }
@@ -142,7 +144,7 @@ static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
                              struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
-    struct mr_plan_table *table = &plan->tables[worker->held_table];
+    struct mr_plan_table *table = &plan->tables[worker->held_head];
     bool is_first = !atomic_load(&plan->began);
     bool is_table_first = !atomic_load(&table->began);
     if (is_first && mark != MR_COPY_LAST) {
@@ -151,7 +153,7 @@ static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
         mark = MR_COPY_FIRST_IN_TABLE;
     }
     MR_TRY(send_held(worker, mark, ret_error));
-    if (is_first || (is_table_first && table->pieces > 1)) {
+    if (is_first || (is_table_first && table->all_pieces > 1)) {
         hand_over(worker);
     }
     atomic_store(&plan->began, true);
@@ -164,7 +166,7 @@ static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
     if (MR_LIKELY(
-            atomic_load_explicit(&plan->tables[worker->held_table].began, memory_order_acquire))) {
+            atomic_load_explicit(&plan->tables[worker->held_head].began, memory_order_acquire))) {
         return send_held(worker, MR_COPY_ROW, ret_error);
     }
     pthread_mutex_lock(&plan->rows);
@@ -177,7 +179,7 @@ static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
-    uint32_t table = worker->held_table;
+    uint32_t table = worker->held_head;
     mr_status status = MR_OK;
     pthread_mutex_lock(&plan->rows);
     while (status == MR_OK && !mr_copy_plan_settled(plan, table)) {
@@ -255,16 +257,16 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
-        if (MR_UNLIKELY(worker->has_held && worker->held_table != piece->table)) {
+        if (MR_UNLIKELY(worker->has_held && worker->held_head != piece->head)) {
             MR_TRY(leave_table(worker, ret_error));
         }
         if (MR_LIKELY(worker->has_held)) {
             MR_TRY(send_row(worker, ret_error));
         } else {
-            mr_copy_plan_hold(copying->plan, piece->table);
+            mr_copy_plan_hold(copying->plan, piece->head);
         }
         worker->held = row;
-        worker->held_table = piece->table;
+        worker->held_head = piece->head;
         worker->held_piece = worker->piece;
         worker->held_place = place;
         worker->has_held = true;
@@ -333,34 +335,75 @@ static void *worker_main(void *context)
 
 /* ---- the tables ---- */
 
-/* The largest first, or last: by rows as far as they are known, else by bytes. */
-static int compare_sizes(const struct mr_copy_table *a, const struct mr_copy_table *b)
-{
-    if (a->rows != b->rows) {
-        return a->rows < b->rows ? -1 : 1;
-    }
-    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
-
 struct ordered {
     const struct mr_copy_table *table;
     uint32_t index;
+    uint64_t rows, bytes; /* of all tables of its relation */
 };
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Tables of one relation are equal but for their indexes, so they stay together. */
+static int compare_indexes(const struct ordered *a, const struct ordered *b, int so_far)
+{
+    return so_far != 0 ? so_far : compare_numbers(a->index, b->index);
+}
+
+/* By rows as far as they are known, else by bytes. */
+static int compare_sizes(const struct ordered *a, const struct ordered *b)
+{
+    int by_rows = compare_numbers(a->rows, b->rows);
+    return by_rows != 0 ? by_rows : compare_numbers(a->bytes, b->bytes);
+}
 
 static int compare_ascending(const void *a, const void *b)
 {
-    const struct ordered *x = a;
-    const struct ordered *y = b;
-    int by_size = compare_sizes(x->table, y->table);
-    return by_size != 0 ? by_size : (x->index > y->index) - (x->index < y->index);
+    return compare_indexes(a, b, compare_sizes(a, b));
 }
 
 static int compare_descending(const void *a, const void *b)
 {
+    return compare_indexes(a, b, compare_sizes(b, a));
+}
+
+static int compare_listed(const void *a, const void *b)
+{
     const struct ordered *x = a;
     const struct ordered *y = b;
-    int by_size = compare_sizes(y->table, x->table);
-    return by_size != 0 ? by_size : (x->index > y->index) - (x->index < y->index);
+    int order = compare_numbers(x->table->listed, y->table->listed);
+    if (order == 0) {
+        order = strcmp(x->table->relation->schema, y->table->relation->schema);
+    }
+    if (order == 0) {
+        order = strcmp(x->table->relation->table, y->table->relation->table);
+    }
+    return compare_indexes(x, y, order);
+}
+
+static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_order order)
+{
+    static int (*const comparisons[])(const void *, const void *) = {
+        [MR_COPY_AS_LISTED] = compare_listed,
+        [MR_COPY_ASCENDING] = compare_ascending,
+        [MR_COPY_DESCENDING] = compare_descending,
+    };
+    for (uint32_t i = 0, end; i < count; i = end) {
+        uint64_t rows = 0;
+        uint64_t bytes = 0;
+        for (end = i; end < count && items[end].table->relation == items[i].table->relation;
+             end++) {
+            rows += items[end].table->rows;
+            bytes += items[end].table->bytes;
+        }
+        for (uint32_t k = i; k < end; k++) {
+            items[k].rows = rows;
+            items[k].bytes = bytes;
+        }
+    }
+    qsort(items, count, sizeof(*items), comparisons[order]);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
@@ -402,10 +445,7 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
     uint32_t count = 0;
     mr_status status = plan_topics(copying, items, &count, ret_error);
     if (status == MR_OK) {
-        if (order != MR_COPY_AS_LISTED) {
-            qsort(items, count, sizeof(*items),
-                  order == MR_COPY_ASCENDING ? compare_ascending : compare_descending);
-        }
+        order_tables(items, count, order);
         uint32_t *indexes = MR_NEW_ARRAY(uint32_t, count);
         for (uint32_t i = 0; i < count; i++) {
             indexes[i] = items[i].index;
@@ -552,12 +592,12 @@ static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_er
         if (!worker->has_held) {
             continue;
         }
-        bool is_last = mr_copy_plan_is_last(plan, worker->held_table);
+        bool is_last = mr_copy_plan_is_last(plan, worker->held_head);
         enum mr_copy_mark mark = --left == 0 ? MR_COPY_LAST
                                  : is_last   ? MR_COPY_LAST_IN_TABLE
                                              : MR_COPY_ROW;
         MR_TRY(send_marked(worker, mark, ret_error));
-        mr_copy_plan_let_go(plan, worker->held_table);
+        mr_copy_plan_let_go(plan, worker->held_head);
         hand_over(worker);
     }
     return MR_OK;

@@ -83,6 +83,7 @@ static void describe_tables(struct mr_copy_plan *plan)
                  of->relation->table);
         table->bytes = table->bytes_before = of->bytes;
         table->rows_estimated = of->rows;
+        table->head = i > 0 && of->relation == of[-1].relation ? plan->tables[i - 1].head : i;
         atomic_store(&table->bytes_read, of->bytes);
     }
 }
@@ -108,6 +109,8 @@ struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *orde
         plan_table(table, of,
                    copy->resumed == NULL ? NULL : mr_copy_stored_part(copy->resumed, of->oid),
                    workers);
+        plan->tables[table->head].all_pieces += table->pieces;
+        plan->tables[table->head].all_unread += table->pieces;
         order[plan->count++] = order[i];
         uint64_t left = 0;
         for (uint32_t piece = 0; piece < table->pieces; piece++) {
@@ -191,6 +194,7 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
         const struct mr_copy_range *range = &table->ranges[table->taken++];
         *ret_piece =
             (struct mr_copy_piece){.table = index,
+                                   .head = table->head,
                                    .range = *range,
                                    .bytes = piece_bytes(&plan->copy->tables[index], range)};
         open_piece(&plan->lanes[lane], ret_piece);
@@ -346,10 +350,10 @@ uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
 
 /* ---- marks ---- */
 
-void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table)
+void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t head)
 {
     pthread_mutex_lock(&plan->rows);
-    plan->tables[table].holders++;
+    plan->tables[head].holders++;
     pthread_cond_broadcast(&plan->change);
     pthread_mutex_unlock(&plan->rows);
 }
@@ -362,6 +366,7 @@ bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t index, uint64_t
     MR_ASSERT(table->unread > 0);
     table->row_count += rows;
     bool is_read = --table->unread == 0;
+    plan->tables[table->head].all_unread--;
     if (is_read) {
         atomic_store(&table->ended_ns, mr_monotonic_ns());
     }
@@ -371,26 +376,26 @@ bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t index, uint64_t
     return is_read;
 }
 
-bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t index)
+bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t head)
 {
-    const struct mr_plan_table *table = &plan->tables[index];
+    const struct mr_plan_table *table = &plan->tables[head];
     MR_ASSERT(table->holders > 0);
-    if (table->unread > 0 && table->holders == 1) {
+    if (table->all_unread > 0 && table->holders == 1) {
         int64_t until_ns = mr_monotonic_ns() + WAIT_NS;
         struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
         pthread_cond_timedwait(&plan->change, &plan->rows, &until);
     }
-    return table->unread == 0 || table->holders > 1;
+    return table->all_unread == 0 || table->holders > 1;
 }
 
-bool mr_copy_plan_is_last(const struct mr_copy_plan *plan, uint32_t index)
+bool mr_copy_plan_is_last(const struct mr_copy_plan *plan, uint32_t head)
 {
-    return plan->tables[index].unread == 0 && plan->tables[index].holders == 1;
+    return plan->tables[head].all_unread == 0 && plan->tables[head].holders == 1;
 }
 
-void mr_copy_plan_let_go(struct mr_copy_plan *plan, uint32_t index)
+void mr_copy_plan_let_go(struct mr_copy_plan *plan, uint32_t head)
 {
-    MR_ASSERT(plan->tables[index].holders > 0);
-    plan->tables[index].holders--;
+    MR_ASSERT(plan->tables[head].holders > 0);
+    plan->tables[head].holders--;
     pthread_cond_broadcast(&plan->change);
 }

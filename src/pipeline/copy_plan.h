@@ -19,6 +19,7 @@
 
 struct mr_copy_piece {
     uint32_t table; /* of copy->tables */
+    uint32_t head;  /* the first of those whose rows the stream has as the same relation's */
     struct mr_copy_range range;
     uint64_t bytes;
 };
@@ -32,11 +33,15 @@ struct mr_plan_table {
     uint32_t safe;  /* and with the sink as a whole */
     bool was_begun; /* by an earlier attempt */
     /* Under `rows`. */
-    uint32_t unread;  /* pieces that are not read to their end */
-    uint32_t holders; /* workers that hold a row of it */
+    uint32_t unread; /* pieces that are not read to their end */
     uint64_t row_count;
     _Atomic int64_t begun_ns, ended_ns;
-    _Atomic bool began; /* its first row is with the sink, or on its way there */
+    /* Partitions may have one relation: what follows is of all of them, and in the first. */
+    uint32_t head;
+    uint32_t all_pieces;
+    uint32_t all_unread; /* under `rows`, and */
+    uint32_t holders;    /* workers that hold a row */
+    _Atomic bool began;  /* the first row is with the sink, or on its way there */
     /* For whoever looks; the plan outlives the copy. */
     char name[MR_COPY_TABLE_NAME_SIZE];
     _Atomic uint64_t rows_read,
@@ -58,7 +63,7 @@ struct mr_copy_plan {
     uint32_t number;              /* 1, 2, 3 … in the order in which they were made */
     struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it, or it is done */
     uint32_t table_count;
-    uint32_t *order; /* of the tables that are read */
+    uint32_t *order; /* of the tables that are read; those of one relation follow each other */
     uint32_t count;
     pthread_mutex_t lock; /* a short one: the sink thread takes it for each batch */
     uint32_t at;          /* in `order`: the table whose pieces are handed out */
@@ -70,7 +75,8 @@ struct mr_copy_plan {
     _Atomic bool began;    /* the first row of all is handed over */
 };
 
-/* `order`: `count` indexes of copy->tables, the plan's from now on. `workers` will share the pieces. What copy->resumed says
+/* `order`: `count` indexes of copy->tables, those of one relation (which follow each other there, too) in a row; the plan's from
+ * now on. `workers` will share the pieces. What copy->resumed says
  * is done is left out. `before`: the plan whose place it takes, or NULL. */
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
                                       uint32_t workers, const struct mr_copy_plan *before);
@@ -90,8 +96,8 @@ void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t lane, struct mr_copie
 /* How far it is by that; `rows`: handed over in this attempt. The caller frees it. */
 struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t rows);
 
-/* The caller has read the first row of a table since it came to it; it holds one of that table until mr_copy_plan_let_go. */
-void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t table);
+/* The caller has read the first row of a relation since it came to it; it holds one of it until mr_copy_plan_let_go. */
+void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t head);
 
 /* A piece is read to its end, and had so many rows; true: it was the last of the table, which had `*ret_rows`. */
 bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t table, uint64_t rows,
@@ -109,8 +115,8 @@ uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
 
 /* For the next three the caller has `rows` locked. Waits a moment for what others read; true: they don't matter any more,
  * the mark of the row that the caller holds is known. */
-bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t table);
-bool mr_copy_plan_is_last(const struct mr_copy_plan *plan, uint32_t table);
-void mr_copy_plan_let_go(struct mr_copy_plan *plan, uint32_t table);
+bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t head);
+bool mr_copy_plan_is_last(const struct mr_copy_plan *plan, uint32_t head);
+void mr_copy_plan_let_go(struct mr_copy_plan *plan, uint32_t head);
 
 #endif

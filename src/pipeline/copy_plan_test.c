@@ -3,25 +3,30 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "pipeline/copy_plan.h"
 
 static char schema[] = "public", name[] = "t";
-static const struct mr_relation relation = {.schema = schema, .table = name};
+static const struct mr_relation relations[3] = {
+    {.schema = schema, .table = name},
+    {.schema = schema, .table = name},
+    {.schema = schema, .table = name},
+};
 
 /* A table of a thousand pages, a small one and an empty one. */
 static const struct mr_copy_table tables[] = {
-    {.relation = &relation,
+    {.relation = &relations[0],
      .oid = 30,
      .filenode = 31,
      .pages = 1000,
      .bytes = 1000 * 8192,
      .rows = 5000,
      .may_resume = true},
-    {.relation = &relation, .oid = 20, .filenode = 21, .pages = 1, .bytes = 8192},
-    {.relation = &relation, .oid = 10, .filenode = 11},
+    {.relation = &relations[1], .oid = 20, .filenode = 21, .pages = 1, .bytes = 8192},
+    {.relation = &relations[2], .oid = 10, .filenode = 11},
 };
 
 static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy_stored *resumed,
@@ -230,9 +235,47 @@ static void test_progress_of_each_table(void **state)
     mr_copy_plan_free(plan);
 }
 
+/* Partitions that are one table in the stream have one first row and one last. */
+static void test_marks_are_of_a_relation(void **state)
+{
+    (void)state;
+    const struct mr_copy_table leaves[] = {
+        {.relation = &relations[0], .oid = 1},
+        {.relation = &relations[1], .oid = 2},
+        {.relation = &relations[1], .oid = 3},
+    };
+    struct mr_copy copy = {.lsn = 100, .attempt = 1, .tables = leaves, .table_count = 3};
+    uint32_t *order = MR_NEW_ARRAY(uint32_t, 3);
+    memcpy(order, (uint32_t[]){1, 2, 0}, 3 * sizeof(uint32_t));
+    struct mr_copy_plan *plan = mr_copy_plan_new(&copy, order, 3, 1, NULL);
+    struct mr_copy_piece piece;
+    uint64_t rows;
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_true(piece.table == 1 && piece.head == 1);
+    assert_int_equal(plan->tables[1].all_pieces, 2);
+    mr_copy_plan_hold(plan, piece.head);
+    assert_true(mr_copy_plan_piece_read(plan, 1, 5, &rows));
+    assert_false(mr_copy_plan_is_last(plan, 1)); /* the other partition is unread */
+    pthread_mutex_lock(&plan->rows);
+    assert_false(mr_copy_plan_settled(plan, 1));
+    pthread_mutex_unlock(&plan->rows);
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_true(piece.table == 2 && piece.head == 1);
+    assert_true(mr_copy_plan_piece_read(plan, 2, 7, &rows));
+    assert_int_equal(rows, 7);
+    pthread_mutex_lock(&plan->rows);
+    assert_true(mr_copy_plan_settled(plan, 1) && mr_copy_plan_is_last(plan, 1));
+    mr_copy_plan_let_go(plan, 1);
+    pthread_mutex_unlock(&plan->rows);
+    assert_true(mr_copy_plan_take(plan, 0, &piece));
+    assert_true(piece.table == 0 && piece.head == 0);
+    mr_copy_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests_of_plans[] = {
+        cmocka_unit_test(test_marks_are_of_a_relation),
         cmocka_unit_test(test_take_covers_each_table_once),
         cmocka_unit_test(test_state_says_what_is_left),
         cmocka_unit_test(test_progress_of_an_earlier_plan_says_nothing),

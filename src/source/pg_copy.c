@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
+#include "source/pg_captured.h"
 #include "source/relation_cache.h"
 
 enum { SNAPSHOT_NAME_MAX = 64 };
@@ -235,6 +236,8 @@ static void add_table(struct reading *reading, uint32_t row, const struct mr_rel
         .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
         .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
         .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
+        .listed = mr_pg_table_place(reading->options, mr_slice_of(relation->schema),
+                                    mr_slice_of(relation->table)),
         .oid = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_OID),
         .filenode = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_FILENODE),
         .may_resume = mr_pg_result_true(reading->tables, row, LEAF_MAY_RESUME),

@@ -37,6 +37,7 @@ struct mr_copy_table {
         *relation;        /* as the stream will have it; of a partition perhaps the root's */
     uint64_t bytes, rows; /* as far as the server knows before it has looked */
     uint32_t pages;       /* that it can be divided by; 0: it can't be */
+    uint32_t listed;      /* its place in the list of tables: names, then patterns */
     uint32_t oid;         /* whose rows are read, */
     uint32_t filenode;    /* and its file */
     /* What is left of it may be read under a later snapshot. False where the stream can bring rows without all their values:
