@@ -121,6 +121,18 @@ static void server_stops(void *context)
     (void)told;
 }
 
+/* No table and no value may name a topic that millrace reads itself. */
+static void reserve_topics(struct app *app)
+{
+    const char *const own[] = {app->config->kafka.state_topic, app->config->values.signal_topic};
+    for (size_t i = 0; i < MR_ARRAY_LEN(own); i++) {
+        if (own[i] != NULL && own[i][0] != '\0') {
+            const char *other;
+            mr_topics_claim(&app->topics, own[i], "millrace itself", &other);
+        }
+    }
+}
+
 static void app_wire(struct app *app)
 {
     app->source = mr_pg_source_new(&app->config->source);
@@ -135,6 +147,7 @@ static void app_wire(struct app *app)
         app->config->encode.schemas = app->schemas;
         app->registry = mr_registry_new(&app->config->registry, app->schemas);
     }
+    reserve_topics(app);
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     if (app->config->source.signal_table != NULL) {
         app->config->pipeline.on_signal = take_signal_row;

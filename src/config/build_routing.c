@@ -1,4 +1,6 @@
 /* [routing]: topics of tables. */
+#include <string.h>
+
 #include "config/config_internal.h"
 
 static void build_rewrite(struct mr_config *config, struct mr_rewrite *rewrite, uint32_t line,
@@ -34,6 +36,120 @@ void mr_config_check_topic(struct mr_config *config, const char *option, const c
     }
 }
 
+/* ---- by a column's value ---- */
+
+/* What stands around {topic} and {value} must be good for a name, and each value have one of its own. */
+static void check_template(struct mr_config *config, const char *text, const char *template)
+{
+    static const struct {
+        const char *word;
+        const char *stands_for;
+    } words[] = {{"{topic}", "t"}, {"{value}", "v"}};
+    char fixed[512];
+    size_t len = 0;
+    unsigned values = 0;
+    for (const char *at = template; *at != '\0' && len < sizeof(fixed) - 1;) {
+        size_t skip = 0;
+        for (size_t i = 0; i < MR_ARRAY_LEN(words); i++) {
+            size_t word_len = strlen(words[i].word);
+            if (strncmp(at, words[i].word, word_len) == 0) {
+                values += i == 1;
+                skip = word_len;
+                fixed[len++] = words[i].stands_for[0];
+            }
+        }
+        if (skip == 0) {
+            fixed[len++] = *at;
+            skip = 1;
+        }
+        at += skip;
+    }
+    fixed[len] = '\0';
+    const char *fault = mr_topic_fault(fixed);
+    if (values != 1) {
+        PROBLEM(config, LINE(config, routing_by_column),
+                "routing.by_column: the topic in \"%s\" must have {value} in it, once", text);
+    } else if (fault != NULL) {
+        PROBLEM(config, LINE(config, routing_by_column),
+                "routing.by_column: the topic in \"%s\" %s", text, fault);
+    }
+}
+
+static void build_by_column(struct mr_config *config)
+{
+    const struct mr_strings *texts = &config->values.routing_by_column;
+    struct mr_column_route *routes =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_column_route, texts->count));
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < texts->count; i++) {
+        struct mr_column_route *route = &routes[count];
+        char reason[128] = "write \"schema.table:column\" or \"schema.table:column=topic\"";
+        if (!mr_config_take_column(config, texts->items[i], &route->table, &route->column,
+                                   &route->topic, reason, sizeof(reason))) {
+            PROBLEM(config, LINE(config, routing_by_column),
+                    "routing.by_column: \"%s\" names no column: %s", texts->items[i], reason);
+            continue;
+        }
+        if (route->topic == NULL) {
+            route->topic = "{topic}.{value}";
+        }
+        check_template(config, texts->items[i], route->topic);
+        count++;
+    }
+    config->routing.by_column = routes;
+    config->routing.by_column_count = count;
+    config->routing.falls_back = config->values.routing_fallback != 0;
+    config->routing.topics_max = (uint32_t)config->values.routing_topics_max;
+}
+
+/* What a row was before tells which topic it was in: the identity must hold the column, unless no update or delete is passed
+ * on. Of tables by pattern the first row tells (encode/place.c). */
+static void want_identity(struct mr_config *config, const struct mr_route *table,
+                          const struct mr_column_route *route, struct mr_table_key *held)
+{
+    const uint32_t needs_old = 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
+    if ((table->operations & ~config->encode.skipped_operations & needs_old) == 0) {
+        return;
+    }
+    const char **column = mr_config_keep(config, MR_NEW_ARRAY(const char *, 1));
+    column[0] = route->column;
+    held[config->source.held_count++] =
+        (struct mr_table_key){.table = {.schema = table->schema, .table = table->table},
+                              .columns = column,
+                              .column_count = 1};
+}
+
+static void check_by_column(struct mr_config *config)
+{
+    const struct mr_encode_options *encode = &config->encode;
+    struct mr_table_key *held =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, encode->route_count));
+    config->source.held = held;
+    for (uint32_t i = 0; i < encode->route_count; i++) {
+        const struct mr_route *table = &encode->routes[i];
+        const struct mr_column_route *route =
+            mr_column_route_of(encode, table->schema, table->table);
+        bool is_outbox = mr_is_outbox(encode, table->schema, table->table);
+        if (route == NULL) {
+            continue;
+        }
+        if (table->topic != NULL || is_outbox) {
+            PROBLEM(config, LINE(config, routing_by_column),
+                    "routing.by_column: table %s.%s %s; keep one of the two", table->schema,
+                    table->table,
+                    is_outbox ? "is an outbox, whose rows have topics already (outbox.route_by)"
+                              : "has a destination of its own");
+            continue;
+        }
+        want_identity(config, table, route, held);
+    }
+    if (encode->format == MR_FORMAT_AVRO && config->values.registry_subjects != MR_SUBJECT_RECORD) {
+        PROBLEM(config, LINE(config, routing_by_column),
+                "routing.by_column: a table's topics have one schema, and its subject can't be "
+                "named after one of them; set schema_registry.subject_strategy = \"record\"");
+    }
+}
+
 void mr_config_build_routing(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
@@ -54,7 +170,12 @@ void mr_config_build_routing(struct mr_config *config)
                 "routing.sharing = \"key\" is for topics that routing.topic_regex matches, and "
                 "needs a routing.key_field; set both");
     }
-    if (routing->topic.regex != NULL || routing->sharing != MR_SHARING_REFUSED) {
+    build_by_column(config);
+    if (routing->topic.regex != NULL || routing->sharing != MR_SHARING_REFUSED ||
+        routing->by_column_count > 0) {
         config->encode.routing = routing;
+    }
+    if (routing->by_column_count > 0) {
+        check_by_column(config);
     }
 }

@@ -89,6 +89,21 @@ static bool take_table(struct mr_config *config, const char *text, const char *e
            take_pattern(config, dot + 1, end, &ret->table, reason, size);
 }
 
+bool mr_config_take_column(struct mr_config *config, const char *text,
+                           struct mr_table_pattern *ret_table, const char **ret_column,
+                           const char **ret_rest, char *reason, size_t size)
+{
+    const char *colon = part_end(text, ":");
+    if (*colon != ':' || !take_table(config, text, colon, ret_table, reason, size)) {
+        return false;
+    }
+    const char *end = part_end(colon + 1, "=");
+    char *column = copy_part(config, colon + 1, end);
+    *ret_column = column;
+    *ret_rest = *end == '=' ? end + 1 : NULL;
+    return column[0] == '"' ? unquote(column) && column[0] != '\0' : column[0] != '\0';
+}
+
 bool mr_config_is_pattern(const char *text)
 {
     bool quoted = false;

@@ -43,6 +43,12 @@ const char *mr_config_split_condition(const char *text, const char **ret_table_e
 /* What [publication] says; behind the tables. */
 void mr_config_build_publication(struct mr_config *config);
 
+/* "schema.table:column", and what stands behind an = (`*ret_rest` NULL: nothing). False, with `reason` filled where it is an
+ * expression's: it is something else. */
+bool mr_config_take_column(struct mr_config *config, const char *text,
+                           struct mr_table_pattern *ret_table, const char **ret_column,
+                           const char **ret_rest, char *reason, size_t size);
+
 /* snapshot.where. */
 void mr_config_build_wheres(struct mr_config *config);
 

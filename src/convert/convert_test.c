@@ -276,6 +276,9 @@ static const struct {
      "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
      "transforms.r.replacement=$2-of-$1\n",
      "[routing]\ntopic_regex = \"p[.](.*)[.]([A-Za-z0-9_]+)\"\ntopic = \"$2-of-$1\"", NULL},
+    {TABLES "transforms=r\ntransforms.r.type=io.debezium.transforms.ContentBasedRouter\n"
+            "transforms.r.topic.expression=value.after.region\n",
+     NULL, "routing.by_column"},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=q.*\n"
             "transforms.r.replacement=z\n",
      "topic_regex = \"q.*\"", NULL},

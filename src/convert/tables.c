@@ -323,10 +323,13 @@ static void convert_router(struct mr_convert *convert, const char *alias, const 
 static void unknown_transform(struct mr_convert *convert, const char *given, const char *class,
                               size_t len)
 {
-    mr_convert_note(
-        convert, MR_NOTE_LOST, given,
-        "%.*s is a Java class, which is not loaded; do what it does where events are read",
-        (int)len, class);
+    bool routes =
+        len == sizeof("ContentBasedRouter") - 1 && strncmp(class, "ContentBasedRouter", len) == 0;
+    mr_convert_note(convert, MR_NOTE_LOST, given, "%.*s is a Java class, which is not loaded; %s",
+                    (int)len, class,
+                    routes ? "topics that a column's value names are routing.by_column "
+                             "(docs/events.md)"
+                           : "do what it does where events are read");
 }
 
 static void convert_transform(struct mr_convert *convert, const char *alias)

@@ -714,7 +714,6 @@ static void intern_pair(const struct mr_encode_options *options, const char *top
 mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
                        struct mr_error *ret_error)
 {
-    plan->is_unusual = true;
     plan->avro.value = mr_avro_envelope(options, plan, ret_error);
     if (plan->avro.value == NULL) {
         return ret_error->status;

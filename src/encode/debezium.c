@@ -272,8 +272,8 @@ bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change)
     if (change->before.kind == MR_TUPLE_NONE) {
         return false;
     }
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        uint32_t column = plan->key_columns[i];
+    for (uint32_t i = 0; i < plan->place_count; i++) {
+        uint32_t column = plan->place_columns[i];
         if (!mr_datum_equal(&change->before.values[column], &change->after.values[column])) {
             return true;
         }

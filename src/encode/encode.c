@@ -212,6 +212,9 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
         plan->line =
             mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
     }
+    if (plan->place != NULL) {
+        mr_value_topics_forget(&encoder->value_topics); /* of an older plan at the same address */
+    }
     *plan_slot(encoder, relation) = plan;
     encoder->plan_count++;
     *ret_plan = plan;
@@ -285,8 +288,7 @@ __attribute__((cold)) static void note_told(struct mr_encoder *encoder, struct m
     }
     if (plan != NULL && count > 0 && records->kind == MR_RECORD_SCHEMA) {
         plan->tells_schema = false;
-        plan->is_unusual = plan->skips_unchanged || plan->outbox != NULL ||
-                           plan->tells_transaction || plan->avro.value != NULL;
+        plan->is_unusual = mr_plan_is_unusual(plan);
     }
 }
 
@@ -372,7 +374,8 @@ static bool moves_row(const struct mr_encoder *encoder, const struct mr_plan *pl
 {
     const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
     return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
-           encoder->options.format != MR_FORMAT_FLAT && mr_key_changed(plan, change);
+           (encoder->options.format != MR_FORMAT_FLAT || plan->place != NULL) &&
+           mr_key_changed(plan, change);
 }
 
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
@@ -412,6 +415,9 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
         count = encoder->options.format == MR_FORMAT_FLAT
                     ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
                     : mr_debezium_change(encoder, plan, change, buffer, ret_records + told);
+    }
+    if (MR_UNLIKELY(plan->is_unusual) && plan->place != NULL) {
+        MR_TRY(mr_place_records(encoder, plan, change, ret_records + told, count, ret_error));
     }
     count += count > 0 ? told : 0;
     if (MR_UNLIKELY(encoder->wrong != NULL)) {

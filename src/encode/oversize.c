@@ -66,7 +66,7 @@ static bool is_key(const struct mr_plan *plan, uint32_t column)
 
 static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
 {
-    return !is_key(plan, column) &&
+    return !is_key(plan, column) && (plan->place == NULL || plan->place->column != column) &&
            (plan->outbox == NULL || mr_outbox_may_cut(encoder->options.outbox, plan, column));
 }
 

@@ -103,6 +103,8 @@ static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options 
         plan->key_count = 1;
         plan->key_may_be_null = true;
     }
+    plan->place_columns = plan->key_columns;
+    plan->place_count = plan->key_count;
     plan->key_is_text = options->format == MR_FORMAT_FLAT && plan->key_count == 1;
     return MR_OK;
 }
@@ -236,8 +238,21 @@ static mr_status plan_outbox(struct mr_plan *plan, const struct mr_encode_option
         return ret_error->status;
     }
     plan->topic = mr_topics_intern(topics, "(outbox)"); /* no name of Kafka's */
-    plan->is_unusual = true;
     return MR_OK;
+}
+
+/* A topic that is not one table's alone. */
+static mr_status plan_shared_topic(struct mr_plan *plan, struct mr_topics *topics, const char *name,
+                                   struct mr_error *ret_error)
+{
+    plan->topic = mr_topics_intern(topics, name);
+    if (!plan->topic->by_value) {
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_CONFIG,
+                   "the topic of table %s.%s, \"%s\", is one that a value of a column names; set "
+                   "another, or another template in routing.by_column or outbox.topic",
+                   plan->relation->schema, plan->relation->table, name);
 }
 
 static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options *options,
@@ -248,8 +263,7 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         return plan_outbox(plan, options, topics, ret_error);
     }
     if (plan->route != NULL && plan->route->topic != NULL) {
-        plan->topic = mr_topics_intern(topics, plan->route->topic);
-        return MR_OK;
+        return plan_shared_topic(plan, topics, plan->route->topic, ret_error);
     }
     char *name = mr_table_topic(options, relation->schema, relation->table);
     const char *fault = mr_topic_fault(name);
@@ -263,9 +277,9 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
         return status;
     }
     if (options->routing != NULL && options->routing->sharing != MR_SHARING_REFUSED) {
-        plan->topic = mr_topics_intern(topics, name);
+        mr_status status = plan_shared_topic(plan, topics, name, ret_error);
         free(name);
-        return MR_OK;
+        return status;
     }
     char table[2 * MR_IDENTIFIER_MAX + 8];
     snprintf(table, sizeof(table), "\"%s\".\"%s\"", relation->schema, relation->table);
@@ -301,10 +315,10 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     plan->skips_unchanged = options->skip_unchanged;
     plan->tells_schema = options->schema_topic != NULL && !is_message;
     plan->tells_transaction = options->transaction_topic != NULL;
-    plan->is_unusual = plan->skips_unchanged || plan->tells_schema || plan->tells_transaction;
     if (plan_keys(plan, options, ret_error) != MR_OK ||
         plan_columns(plan, options, ret_error) != MR_OK ||
         plan_topic(plan, options, topics, ret_error) != MR_OK ||
+        (plan->outbox == NULL && mr_place_plan(options, plan, ret_error) != MR_OK) ||
         mr_bare_check(options, plan, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
@@ -314,6 +328,7 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
         mr_plan_free(plan);
         return NULL;
     }
+    plan->is_unusual = mr_plan_is_unusual(plan);
     return plan;
 }
 
@@ -325,6 +340,7 @@ void mr_plan_free(struct mr_plan *plan)
     free(plan->columns);
     free(plan->forms);
     free(plan->outbox);
+    mr_place_free(plan->place);
     free(plan->key_tail);
     free(plan->key_prefixes);
     free(plan->names);

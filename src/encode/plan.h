@@ -40,6 +40,15 @@ struct mr_transaction_slot {
     uint32_t table;
 };
 
+/* Where the rows of a table go that a column's value names the topic of. */
+struct mr_place {
+    struct mr_value_route route;
+    uint32_t column;
+    bool is_held;       /* by the identity, so that the value is known which a row had before */
+    char *memory;       /* of the names in `route` */
+    uint32_t columns[]; /* those of the key, and that one */
+};
+
 struct mr_plan_column {
     mr_slice
         prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
@@ -72,7 +81,12 @@ struct mr_plan {
         key_end; /* of a key that is an object: with a field for the table, where topics are shared */
     uint32_t key_count;
     uint32_t routing_column;
-    bool is_unusual;                  /* one of the next four, or Avro */
+    /* What tells where a row is: an update that changes one of these moves it. The key's columns, and the one that names its
+     * topic. */
+    const uint32_t *place_columns;
+    uint32_t place_count;
+    bool is_unusual;                  /* mr_plan_is_unusual */
+    struct mr_place *place;           /* NULL: all its events have one topic */
     bool skips_unchanged;             /* updates that leave all columns as they were */
     bool tells_schema;                /* before the next row: the form is new */
     struct mr_outbox_columns *outbox; /* NULL: it is none */
@@ -92,6 +106,13 @@ struct mr_plan {
     mr_slice head, middle, tail;
     struct mr_text rendered;
 };
+
+/* Whether more than to write its events is to be done for a change. */
+static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
+{
+    return plan->skips_unchanged || plan->tells_schema || plan->tells_transaction ||
+           plan->outbox != NULL || plan->place != NULL || plan->avro.value != NULL;
+}
 
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */
 struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,

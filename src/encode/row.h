@@ -34,6 +34,8 @@ struct mr_encoder {
     const struct mr_topic *dead_letter_topic; /* NULL: not wanted */
     struct mr_table_line *messages;           /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
+    uint64_t placed_back;        /* rows whose value was no topic's name */
+    int64_t placed_back_told_ns; /* the log was told of them last */
     struct mr_transaction_counts transaction;
     struct mr_outbox_message *outbox_message; /* NULL: none is an event */
     uint64_t outbox_ignored;
@@ -58,7 +60,7 @@ void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const stru
 /* Whether two values of a column are the same; one that the server did not send did not change. */
 bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b);
 
-/* Whether an update gives the row another key. */
+/* Whether an update gives the row another key, or another topic. */
 bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change);
 
 /* The end of an object whose columns, each with its prefix, were written from `begin` on. */
@@ -123,6 +125,16 @@ mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *pla
                            const struct mr_change *change, struct mr_buffer *out,
                            struct mr_record *ret_records, uint32_t *ret_count,
                            struct mr_error *ret_error);
+
+/* Makes `place` of a plan that has its topic, where a rule is for its table. */
+mr_status mr_place_plan(const struct mr_encode_options *options, struct mr_plan *plan,
+                        struct mr_error *ret_error);
+void mr_place_free(struct mr_place *place);
+
+/* Gives the records of a change the topics that the value names which the row has, or had. */
+mr_status mr_place_records(struct mr_encoder *encoder, const struct mr_plan *plan,
+                           const struct mr_change *change, struct mr_record *records,
+                           uint32_t count, struct mr_error *ret_error);
 
 /* Logical messages that are events of an outbox. */
 struct mr_outbox_message *mr_outbox_message_new(const struct mr_outbox_options *outbox);

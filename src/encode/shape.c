@@ -40,6 +40,12 @@ static const struct mr_column_rule *value_rule(const struct mr_encode_options *o
     return NULL;
 }
 
+bool mr_shape_names(const struct mr_encode_options *options, const struct mr_relation *relation,
+                    const char *column)
+{
+    return value_rule(options, relation, column) != NULL;
+}
+
 static mr_status refuse(const struct mr_relation *relation, const char *column, const char *what,
                         struct mr_error *ret_error)
 {

@@ -28,6 +28,10 @@ mr_status mr_shape_column(const struct mr_encode_options *options,
                           const struct mr_relation *relation, const char *column, bool is_key,
                           bool key_is_text, struct mr_type_form *form, struct mr_error *ret_error);
 
+/* Whether one of them masks, cuts or hashes the column. */
+bool mr_shape_names(const struct mr_encode_options *options, const struct mr_relation *relation,
+                    const char *column);
+
 /* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
  * a string. */
 void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text);

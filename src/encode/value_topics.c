@@ -54,6 +54,18 @@ static struct mr_value_topic *place_of(const struct mr_value_topics *known,
     }
 }
 
+/* False: it is too long, or has a NUL. */
+static bool make_name(const struct mr_value_route *route, mr_slice value, struct mr_buffer *out)
+{
+    if (route->rewrite.regex != NULL) {
+        return mr_rewrite_apply(&route->rewrite, value, out);
+    }
+    mr_buffer_slice(out, route->before);
+    mr_buffer_slice(out, value);
+    mr_buffer_slice(out, route->behind);
+    return !out->full && (value.len == 0 || memchr(value.data, '\0', value.len) == NULL);
+}
+
 static const struct mr_topic *name_topic(struct mr_topics *topics,
                                          const struct mr_value_route *route, mr_slice value,
                                          const char **ret_fault)
@@ -61,13 +73,18 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
     uint8_t name[NAME_BYTES];
     struct mr_buffer out = mr_buffer_init(name, sizeof(name) - 1);
     const struct mr_topic *topic = NULL;
-    if (mr_rewrite_apply(&route->rewrite, value, &out)) {
+    bool can_be = make_name(route, value, &out);
+    *ret_fault = "is longer than the 249 characters of a topic's name, or has a NUL";
+    if (can_be) {
         *out.at = '\0';
-        topic = mr_topics_by_value(topics, (const char *)name, route->topics_max, ret_fault);
-    } else {
-        *ret_fault = "is longer than the 249 characters of a topic's name, or has a NUL";
+        *ret_fault = mr_topic_fault((const char *)name);
+        can_be = *ret_fault == NULL;
     }
-    if (topic == NULL && route->fallback_topic != NULL) {
+    if (can_be) {
+        topic = mr_topics_by_value(topics, route->owner, (const char *)name, route->topics_max,
+                                   ret_fault);
+    }
+    if (topic == NULL && route->fallback_topic != NULL && !(can_be && route->falls_back_by_name)) {
         topic = mr_topics_intern(topics, route->fallback_topic);
     }
     return topic;
@@ -104,6 +121,13 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
     known->used += value.len;
     known->count++;
     return topic;
+}
+
+void mr_value_topics_forget(struct mr_value_topics *known)
+{
+    if (known->entries != NULL) {
+        forget_all(known);
+    }
 }
 
 void mr_value_topics_done(struct mr_value_topics *known)

@@ -18,6 +18,9 @@ struct mr_value_topics {
 const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struct mr_topics *topics,
                                             const struct mr_value_route *route, mr_slice value,
                                             const char **ret_fault);
+
+/* Before a route ends that values were asked for by. */
+void mr_value_topics_forget(struct mr_value_topics *known);
 void mr_value_topics_done(struct mr_value_topics *known);
 
 #endif

@@ -72,6 +72,9 @@ struct mr_pg_source_options {
     bool signal_is_hidden; /* it is among them for that alone, and not passed on */
     const struct mr_table_key *keys;
     uint32_t key_count;
+    const struct mr_table_key
+        *held; /* columns that the identity must hold to tell what they were */
+    uint32_t held_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
     const struct mr_published *published;
     uint32_t published_count;

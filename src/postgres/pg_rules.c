@@ -34,8 +34,9 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &server, &facts->server, ret_error));
     mr_sql_add_table_states(&sql, facts->options);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
-    if (facts->options->key_count > 0) {
-        const struct mr_pg_shape key = {"the columns of key_columns", MR_KEY_SHAPE, 1, UINT32_MAX};
+    if (facts->options->key_count + facts->options->held_count > 0) {
+        const struct mr_pg_shape key = {"the columns of key_columns and routing.by_column",
+                                        MR_KEY_SHAPE, 1, UINT32_MAX};
         mr_sql_add_key_columns(&sql, facts->options);
         MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
     }
@@ -291,39 +292,48 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
     }
 }
 
-static void rule_key_column(const struct rules *rules, const struct mr_table_key *key,
-                            const char *column, uint32_t row)
+static void rule_key_column(const struct rules *rules, const char *option, const char *loss,
+                            const struct mr_table_key *key, const char *column, uint32_t row)
 {
     const struct mr_pg_result *keys = rules->facts->keys;
     struct mr_text name = {0};
     mr_sql_add_table(&name, &key->table);
     char subject[600];
     char remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "key_columns of table %s", name.data);
+    snprintf(subject, sizeof(subject), "%s of table %s", option, name.data);
     snprintf(remedy, sizeof(remedy), "run ALTER TABLE %s REPLICA IDENTITY FULL", name.data);
     mr_text_done(&name);
     if (!mr_pg_result_true(keys, row, MR_KEY_EXISTS)) {
-        mr_pg_found(
-            &rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, "correct key_columns",
-            "names column \"%s\", which the table does not have%s", column,
-            rules->goes_on ? " (any more): where the stream comes to a row of now, it ends" : "");
+        snprintf(remedy, sizeof(remedy), "correct %s", option);
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+                    "names column \"%s\", which the table does not have%s", column,
+                    rules->goes_on ? " (any more): where the stream comes to a row of now, it ends"
+                                   : "");
     } else if (!mr_pg_result_true(keys, row, MR_KEY_HELD)) {
         mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
-                    "names column \"%s\", which the replica identity does not hold, so deletes "
-                    "would have no key",
-                    column);
+                    "names column \"%s\", which the replica identity does not hold, so %s", column,
+                    loss);
     }
 }
 
 static void rule_keys(const struct rules *rules)
 {
+    const struct mr_pg_source_options *options = rules->options;
     uint32_t row = 0;
-    for (uint32_t i = 0; i < rules->options->key_count; i++) {
-        const struct mr_table_key *key = &rules->options->keys[i];
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        const struct mr_table_key *key = &options->keys[i];
         for (uint32_t k = 0; k < key->column_count && row < mr_pg_result_rows(rules->facts->keys);
              k++) {
-            rule_key_column(rules, key, key->columns[k], row++);
+            rule_key_column(rules, "key_columns", "deletes would have no key", key, key->columns[k],
+                            row++);
         }
+    }
+    for (uint32_t i = 0; i < options->held_count && row < mr_pg_result_rows(rules->facts->keys);
+         i++) {
+        const struct mr_table_key *held = &options->held[i];
+        rule_key_column(rules, "routing.by_column",
+                        "an update or a delete would not tell which topic the row was in", held,
+                        held->columns[0], row++);
     }
 }
 

@@ -129,8 +129,9 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
     mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
                         " i.indexrelid IS NULL OR coalesce(a.attnum = ANY (i.indkey), false)"
                         " FROM (VALUES ");
-    for (uint32_t i = 0, n = 0; i < options->key_count; i++) {
-        const struct mr_table_key *key = &options->keys[i];
+    for (uint32_t i = 0, n = 0; i < options->key_count + options->held_count; i++) {
+        const struct mr_table_key *key =
+            i < options->key_count ? &options->keys[i] : &options->held[i - options->key_count];
         for (uint32_t k = 0; k < key->column_count; k++) {
             mr_text_format(sql, "%s(%u, ", separator, n++);
             mr_sql_add_literal(sql, key->table.schema);
