@@ -7,7 +7,7 @@
 #include "profiler/symbols.h"
 #include "testing/test.h"
 
-enum { COPIED_MAX = 4096, DEPTH = 5 };
+enum { COPIED_MAX = 16384, DEPTH = 5 };
 
 static const uint64_t made_up = UINT64_C(0x7F) << 48; /* where they are with addresses of 48 bits */
 
