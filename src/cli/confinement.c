@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,19 +193,6 @@ static mr_confined confine_files(const struct mr_config *config, bool programs)
 
 /* ---- all of it ---- */
 
-/* librdkafka gets its tickets by the program kinit. */
-static bool needs_programs(const struct mr_config *config)
-{
-    for (uint32_t i = 0; i < config->kafka.property_count; i++) {
-        const struct mr_kafka_property *property = &config->kafka.properties[i];
-        if (strncmp(property->name, "sasl.mechanism", strlen("sasl.mechanism")) == 0 &&
-            strcasecmp(property->value, "GSSAPI") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void confine_listeners(void)
 {
     (void)mr_confine_listeners();
@@ -217,7 +203,7 @@ struct mr_confinement mr_confine_process(struct mr_config *config)
     struct mr_confinement confinement = {
         .syscalls_wanted = config->values.hardening_syscalls,
         .files_wanted = config->values.hardening_files,
-        .programs = config->sink_kind == MR_SINK_KAFKA && needs_programs(config),
+        .programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config),
     };
     if (confinement.files_wanted) {
         confinement.files = confine_files(config, confinement.programs);

@@ -35,6 +35,21 @@ list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$|_absent\\.c$")
 add_millrace_module(profiler ONLY ${sources}
                     LINK mr_config mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB PkgConfig::CURL)
 
+# jemalloc complains at each start of options that it was built without: Debian's for arm64 has no heap profiles. What
+# can't be asked, because it is another machine's, is taken for one that has none.
+include(CheckCSourceRuns)
+function(millrace_ask_for_heap_profiles target)
+    if(MILLRACE_JEMALLOC AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))
+        set(CMAKE_REQUIRED_LIBRARIES PkgConfig::JEMALLOC)
+        check_c_source_runs("#include <jemalloc/jemalloc.h>
+int main(void) { char has = 0; size_t len = 1; return mallctl(\"config.prof\", &has, &len, 0, 0) != 0 || !has; }"
+                            MILLRACE_JEMALLOC_PROFILES)
+        if(MILLRACE_JEMALLOC_PROFILES)
+            target_compile_definitions(${target} PRIVATE MILLRACE_HEAP_PROFILES)
+        endif()
+    endif()
+endfunction()
+
 # Names of what Debian's shared libraries keep for themselves, from the archives in the same packages. They stand
 # beside the program, where it looks for them by build id; a library that was updated since has none.
 add_executable(millrace-names src/profiler/tools/millrace_names.c src/profiler/tools/names_file.c)

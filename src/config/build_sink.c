@@ -88,6 +88,7 @@ static void build_kafka_properties(struct mr_config *config)
     }
     config->kafka.properties = properties;
     config->kafka.property_count = count;
+    mr_kafka_kerberos_check(config);
 }
 
 /* librdkafka takes a port modulo 65536 and looks for a host named "http" for ever. */

@@ -63,6 +63,10 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
 
 void mr_config_free(struct mr_config *config);
 
+/* Whether librdkafka will start kinit: with GSSAPI, unless sasl.kerberos.min.time.before.relogin is 0
+ * (rdkafka_sasl_cyrus.c, rd_kafka_sasl_cyrus_init). */
+bool mr_config_runs_kinit(const struct mr_config *config);
+
 /* One "file:line: sentence" a problem. */
 void mr_config_print_problems(const struct mr_config *config, FILE *to);
 

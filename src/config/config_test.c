@@ -311,6 +311,8 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T K "[sink.kafka.properties]\n\"sasl.kerberos.kinit.cmd\" = \"id\"\n", 5, "command"},
         {T K "[sink.kafka.properties]\n\"sasl.kerberos.keytab\" = \"/k;id\"\n", 5, "command"},
         {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \"PLAIN\"\n", 5, "GSSAPI"},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \" gssapi\"\n", 5,
+         "KRB5_CLIENT_KTNAME"},
         {T K "[sink.kafka.properties]\ndebug = \"all\"\n", 5, "secrets"},
         {T K "[sink.kafka.properties]\ndebug = \"msg, security\"\n", 5, "secrets"},
         {T K "[sink.kafka.properties]\n\"group.id\" = \"g\"\n", 5, "is not accepted"},
@@ -406,6 +408,34 @@ static void test_load_means_what_it_says(void **state)
             mr_config_print_problems(config, stderr);
             fail_msg("case %zu: %s", i, cases[i].text);
         }
+        mr_config_free(config);
+    }
+}
+
+static void test_kinit_runs_where_it_is_needed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool runs;
+    } cases[] = {
+        {T K, false},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \"OAUTHBEARER\"\n", false},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \" GssApi \"\n"
+             "\"sasl.kerberos.keytab\" = \"/k\"\n",
+         true},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \"GSSAPI\"\n"
+             "\"sasl.kerberos.keytab\" = \"/k\"\n"
+             "\"sasl.kerberos.min.time.before.relogin\" = \"10\"\n",
+         true},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \"GSSAPI\"\n"
+             "\"sasl.kerberos.min.time.before.relogin\" = \" 0\"\n",
+         false},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_config *config;
+        assert_int_equal(load(cases[i].text, &config), MR_OK);
+        assert_int_equal(mr_config_runs_kinit(config), cases[i].runs);
         mr_config_free(config);
     }
 }
@@ -507,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_load_outboxx_file),
         cmocka_unit_test(test_load_tells_each_error_with_its_line),
         cmocka_unit_test(test_load_means_what_it_says),
+        cmocka_unit_test(test_kinit_runs_where_it_is_needed),
         cmocka_unit_test(test_load_tells_all_errors_at_once),
         cmocka_unit_test(test_load_file_cut_at_every_byte),
         cmocka_unit_test(test_secret_file),

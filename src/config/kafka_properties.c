@@ -283,3 +283,37 @@ void mr_kafka_properties_print(FILE *to)
     }
     fputs(".\n", to);
 }
+
+static const struct mr_property *find(const struct mr_config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->values.property_count; i++) {
+        if (strcmp(config->values.properties[i].name, name) == 0) {
+            return &config->values.properties[i];
+        }
+    }
+    return NULL;
+}
+
+static const struct mr_property *find_mechanism(const struct mr_config *config)
+{
+    const struct mr_property *mechanism = find(config, "sasl.mechanism");
+    return mechanism == NULL ? find(config, "sasl.mechanisms") : mechanism;
+}
+
+bool mr_config_runs_kinit(const struct mr_config *config)
+{
+    const struct mr_property *mechanism = find_mechanism(config);
+    const struct mr_property *pause = find(config, "sasl.kerberos.min.time.before.relogin");
+    return mechanism != NULL && is_word(mechanism->value, "GSSAPI") &&
+           (pause == NULL || !is_word(pause->value, "0"));
+}
+
+void mr_kafka_kerberos_check(struct mr_config *config)
+{
+    if (mr_config_runs_kinit(config) && find(config, "sasl.kerberos.keytab") == NULL) {
+        REFUSE(find_mechanism(config),
+               "GSSAPI needs the Kafka property \"sasl.kerberos.keytab\", for kinit; or set "
+               "\"sasl.kerberos.min.time.before.relogin\" = \"0\" and name the keytab in the "
+               "environment variable KRB5_CLIENT_KTNAME, which needs no kinit");
+    }
+}

@@ -7,6 +7,11 @@
  * One arena, and pages that are free are given back after a tenth of a second: few threads allocate, and none of ours
  * does for an event, so that more is megabytes for nothing. benchmarks/drain.sh, medians of 3 rounds: 24.3 MB and 0.78
  * of pg_recvlogical's CPU time so; 23.6 MB but 1.30 when they are given back at once. */
+#ifdef MILLRACE_HEAP_PROFILES
+#define PROFILES ",prof:true,prof_active:false,lg_prof_sample:19,prof_accum:true"
+#else
+#define PROFILES ""
+#endif
+
 extern const char *malloc_conf;
-const char *malloc_conf = "narenas:1,dirty_decay_ms:100,muzzy_decay_ms:0,"
-                          "prof:true,prof_active:false,lg_prof_sample:19,prof_accum:true";
+const char *malloc_conf = "narenas:1,dirty_decay_ms:100,muzzy_decay_ms:0" PROFILES;
