@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--all] [--postgis] [--kerberos] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--kafka|--all] [--postgis] [--kerberos] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
 #
 #   --build-only  the compilers and libraries, enough to build millrace
 #   --package     these, and what makes packages of it (docs/packaging.md)
+#   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
 #   --all         also the servers and tools of the test stand (the default):
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
@@ -28,8 +29,9 @@ BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
     libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
-STAND_PACKAGES=(postgresql-15 postgresql-client-15 default-jre-headless maven
-    python3 python3-venv kcat valgrind linux-perf clang-format clang-tidy
+KAFKA_PACKAGES=(default-jre-headless maven kcat)
+STAND_PACKAGES=(postgresql-15 postgresql-client-15 "${KAFKA_PACKAGES[@]}"
+    python3 python3-venv valgrind linux-perf clang-format clang-tidy
     libclang-rt-14-dev procps iproute2 nftables curl xz-utils openssl shellcheck
     chromium chromium-driver fonts-dejavu-core
     prometheus prometheus-postgres-exporter systemd)
@@ -192,13 +194,18 @@ install_pg() {
     stamp_write "pg-$major" "$version"
 }
 
+# Checkouts may share this folder; two that make a part anew at once would take it from each other.
+lock_tools() {
+    mkdir -p "$TOOLS_DIR"
+    exec 8>"$TOOLS_DIR/setup.lock"
+    flock -w 600 8 || die "another setup.sh works on $TOOLS_DIR"
+}
+
 main() {
-    local all=yes packages=no majors=() major
+    local what=all majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
-            --build-only) all=no ;;
-            --package) all=no packages=yes ;;
-            --all) all=yes ;;
+            --build-only | --package | --kafka | --all) what=${1#--} ;;
             --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
             --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
             --pg)
@@ -215,17 +222,18 @@ main() {
         shift
     done
     have apt-get || die "this script knows Debian only; the packages it wants: ${BUILD_PACKAGES[*]}"
-    install_packages "${BUILD_PACKAGES[@]}"
-    [ "$packages" = no ] || install_packages "${PACKAGE_PACKAGES[@]}"
-    [ "$all" = yes ] || return 0
-    install_packages "${STAND_PACKAGES[@]}"
+    case $what in
+        build-only) install_packages "${BUILD_PACKAGES[@]}" ;;
+        package) install_packages "${BUILD_PACKAGES[@]}" "${PACKAGE_PACKAGES[@]}" ;;
+        kafka) install_packages ca-certificates "${KAFKA_PACKAGES[@]}" ;;
+        all) install_packages "${BUILD_PACKAGES[@]}" "${STAND_PACKAGES[@]}" ;;
+    esac
+    case $what in build-only | package) return 0 ;; esac
+    lock_tools
+    install_kafka
+    [ "$what" = all ] || return 0
     # `go tool pprof`, which reads profiles in the tests.
     have go || install_packages golang-go
-    # Checkouts may share this folder; two that make a part anew at once would take it from each other.
-    mkdir -p "$TOOLS_DIR"
-    exec 8>"$TOOLS_DIR/setup.lock"
-    flock -w 600 8 || die "another setup.sh works on $TOOLS_DIR"
-    install_kafka
     install_debezium
     install_venv
     install_speedscope

@@ -150,7 +150,7 @@ write_conf() {
     text=$(cat)
     if [ -e "$1" ] && [ "$(cat "$1")" = "$text" ]; then return 1; fi
     printf '%s\n' "$text" >"$1"
-    if is_root; then chown postgres: "$1"; fi
+    if is_root; then chown "$(server_user):" "$1"; fi
 }
 
 # Ended and its files closed. The first thread may be a zombie while others still end, and
@@ -171,10 +171,11 @@ last_lines() { tail -n 15 "$1" >&2 2>/dev/null || true; }
 
 need_programs() {
     local missing=""
-    [ -x "$PG_BIN/postgres" ] && compgen -G "$TOOLS_DIR/kafka/libs/kafka_2.13-*.jar" >/dev/null &&
-        have java && have kcat || missing=yes
+    [ -x "$PG_BIN/postgres" ] && have_kafka || missing=yes
     [ -z "$missing" ] || "$REPO_ROOT/scripts/setup.sh" --all --pg "$PG_MAJOR"
 }
+
+have_kafka() { compgen -G "$TOOLS_DIR/kafka/libs/kafka_2.13-*.jar" >/dev/null && have java && have kcat; }
 
 do_up() {
     # The slow one in the background, the quick one beside it.
@@ -279,7 +280,10 @@ main() {
     load_settings
     case $COMMAND in
         up | pg-start | pg-restart | kafka-start)
-            need_programs
+            case $COMMAND in
+                kafka-start) have_kafka || "$REPO_ROOT/scripts/setup.sh" --kafka ;;
+                *) need_programs ;;
+            esac
             if [ "$COMMAND" = up ]; then give_up_taken_ports; fi
             find_ports
             ;;
@@ -294,7 +298,7 @@ main() {
         pg-start) pg_start ;;
         pg-stop) pg_stop "${HOW:-fast}" ;;
         pg-restart) pg_stop "${HOW:-fast}" && pg_start ;;
-        kafka-start) kafka_start ;;
+        kafka-start) kafka_start && say "up: Kafka on port $KAFKA_PORT" ;;
         kafka-stop) kafka_stop "${HOW:-TERM}" ;;
     esac
 }

@@ -17,7 +17,7 @@ ASKED = re.compile("MILLRACE_STAND_.*_PORT")
 
 
 class Side:
-    """A stand beside the one of the tests, PostgreSQL only, for which no variable names a port."""
+    """A stand beside the one of the tests, for which no variable names a port."""
 
     def __init__(self, name):
         self.folder = f"{os.environ['MILLRACE_STAND_DIR']}-{name}"
@@ -60,6 +60,21 @@ def test_stands_find_ports_of_their_own(sides):
     assert not set(sides[1].ports().values()) & set(ports[0].values())
     sides[0].run("pg-start")
     assert sides[0].ports() == ports[0] and port_open(ports[0]["PG_PORT_15"])
+
+
+def test_a_broker_alone(sides, tmp_path):
+    """`scripts/stand.sh kafka-start` is the broker of README's reader: without PostgreSQL and its user."""
+    without = tmp_path / "id"
+    without.write_text('#!/bin/sh\ncase "$*" in *postgres*) exit 1 ;; esac\nexec /usr/bin/id "$@"\n')
+    without.chmod(0o755)
+    side = sides[0]
+    side.environment["PATH"] = f"{tmp_path}:{side.environment['PATH']}"
+    said = side.run("kafka-start").stderr
+    port = side.ports()["KAFKA_PORT"]
+    assert f"up: Kafka on port {port}" in said
+    listed = subprocess.run(["kcat", "-b", f"localhost:{port}", "-L"], capture_output=True, text=True, timeout=60, check=True)
+    assert "1 brokers:" in listed.stdout
+    assert not os.path.exists(os.path.join(side.folder, "data", "pg15"))
 
 
 def test_a_stand_that_never_started_names_no_ports(sides):

@@ -2,12 +2,15 @@
 # For scripts that start servers: the user they run as, and a stand of the caller's own.
 . "$(dirname "${BASH_SOURCE[0]}")/base.sh"
 
-# PostgreSQL refuses to run as root. Start in /, because the server user may
+# PostgreSQL refuses to run as root. Without PostgreSQL, for Kafka alone, there is no user postgres.
+server_user() { id -un postgres 2>/dev/null || echo nobody; }
+
+# Start in /, because the server user may
 # not be allowed into the caller's working directory. A program that stays
 # must put itself in the background: runuser waits for its child.
 as_server_user() {
     if is_root; then
-        (cd / && exec runuser -u postgres -- "$@")
+        (cd / && exec runuser -u "$(server_user)" -- "$@")
     else
         (cd / && exec "$@")
     fi
@@ -16,10 +19,10 @@ as_server_user() {
 # A folder that the server user owns. Its parents are the caller's.
 make_server_dir() {
     mkdir -p "$1"
-    if is_root; then chown postgres: "$1"; fi
+    if is_root && [ "$(stat -c %U "$1")" != "$(server_user)" ]; then chown -R "$(server_user):" "$1"; fi
     chmod 700 "$1"
     as_server_user test -w "$1" ||
-        die "the user postgres cannot reach $1: set MILLRACE_STAND_DIR to a folder it can reach"
+        die "the user $(server_user) cannot reach $1: set MILLRACE_STAND_DIR to a folder it can reach"
 }
 
 # own_stand NAME: a stand of the caller's own: the first folder NAME-1, NAME-2, ... that no other run has, for as long

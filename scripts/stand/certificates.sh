@@ -30,7 +30,7 @@ certificates_fill() (
         new_certificate wrong-host elsewhere.example 3650 &&
         cat good.key good.pem >good-with-key.pem &&
         chmod 600 ./*.key good-with-key.pem || exit
-    if is_root; then chown postgres: ./*; fi
+    if is_root; then chown "$(server_user):" ./*; fi
 )
 
 # In a folder beside first: a folder that is there is complete.
