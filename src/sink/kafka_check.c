@@ -89,8 +89,8 @@ static void check_missing_topic(struct kafka_check *check, const char *subject, 
         return;
     }
     if (check->options->create_topics) {
-        snprintf(text, sizeof(text), "does not exist; will be created with %d partitions",
-                 check->options->partitions);
+        snprintf(text, sizeof(text), "does not exist; will be created with %d partition%s",
+                 check->options->partitions, check->options->partitions == 1 ? "" : "s");
         check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
         return;
     }
@@ -113,7 +113,8 @@ static void check_topic(struct kafka_check *check, const struct rd_kafka_metadat
         return;
     }
     int replicas = topic->partition_cnt > 0 ? topic->partitions[0].replica_cnt : 0;
-    snprintf(text, sizeof(text), "%d partitions, %d replicas", topic->partition_cnt, replicas);
+    snprintf(text, sizeof(text), "%d partition%s, %d replica%s", topic->partition_cnt,
+             topic->partition_cnt == 1 ? "" : "s", replicas, replicas == 1 ? "" : "s");
     if (replicas < 2) {
         check->report(
             check->context, MR_FINDING_WARNING, MR_OK, subject, text,
