@@ -201,6 +201,18 @@ def test_tables_sort_options_have_origins_and_lines_have_gaps(database, millrace
     eventually(lambda: cells(1) == ["2", "1"], what="the larger number first")
     assert browser.run("return document.querySelector('#tables th:nth-child(2)').getAttribute('aria-sort')") == "descending"
 
+    # Only names that contain what is typed; it stays so with the next answer.
+    def filter_tables(words):
+        browser.run("const field = document.querySelector('input.filter'); field.value = arguments[0]; "
+                    "field.dispatchEvent(new Event('input'))", words)
+    filter_tables("C.U")
+    assert cells(0) == ["public.u"]
+    turned(browser, time.time() * 1000)
+    assert cells(0) == ["public.u"]
+    filter_tables("nobody")
+    assert cells(0) == ["Nothing here contains “nobody”."]
+    filter_tables("")
+
     # A click on a table's name shows its last event, as text.
     assert "see me" not in browser.run("return document.body.textContent")
     click("#tables tbody tr:nth-child(1) button")
@@ -212,6 +224,7 @@ def test_tables_sort_options_have_origins_and_lines_have_gaps(database, millrace
     found = {name: (value, origin) for name, value, origin in rows}
     assert "config.toml" in found["topic_prefix"][1] and rows[0][2] != "default" and rows[-1][2] == "default"
     assert found["pipeline.memory"] == ("256 MiB", "default")
+    assert found["pipeline.reconnect_max"][0] == "30 s" and found["pipeline.latency"][0] == "2.0 ms"
     assert any(about for about in browser.run("return [...document.querySelectorAll('#events .about')].map((e) => e.textContent)")
                if database.publication in about)
 

@@ -70,12 +70,21 @@ def test_an_option_of_another_command_is_refused():
     assert done.returncode == 64 and "status has no option --blank; try millrace status --help" in done.stderr
 
 
-@pytest.mark.parametrize("topic", declared("MR_COMMAND") + ["options", "exit-codes"])
+@pytest.mark.parametrize("topic", declared("MR_COMMAND") + ["options", "exit-codes", "sink.kafka", "sink.kafka.oversize"])
 def test_help_topics_fit_a_terminal(topic):
     done = run(BINARY, "help", topic)
     assert done.returncode == 0
-    if topic != "options":  # a list to search, with long texts
-        assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    # A word that is longer than a line stays whole.
+    assert all(len(line) <= 80 or " " not in line.strip() for line in done.stdout.splitlines())
+
+
+def test_help_of_options():
+    one = run(BINARY, "help", "sink.kafka.oversize").stdout
+    assert "sink.kafka.oversize (word, default fail)" in one and "One of: fail, placeholder, dead-letter" in one
+    section = run(BINARY, "help", "sink.kafka").stdout
+    assert one in section and "sink.kafka.sasl.mechanism" in section and "sink.file" not in section
+    nothing = run(BINARY, "help", "sink.kafk")
+    assert nothing.returncode == 64 and 'no help about "sink.kafk"' in nothing.stderr
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ class Side:
         self.environment["MILLRACE_STAND_DIR"] = self.folder
 
     def run(self, command, ok=True):
-        done = subprocess.run([STAND, command], env=self.environment, capture_output=True, text=True, timeout=120,
+        done = subprocess.run([STAND, command], env=self.environment, capture_output=True, text=True, timeout=280,
                               check=False)
         assert not ok or done.returncode == 0, done.stderr
         return done

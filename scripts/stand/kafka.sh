@@ -162,10 +162,10 @@ kafka_stop() {
     kafka_running || return 0
     pid=$(kafka_pid)
     progress "stopping Kafka"
-    as_server_user kill -s "$1" "$pid"
+    kill -s "$1" "$pid"
     if ! wait_for 60 process_gone "$pid"; then
         say "Kafka did not stop in 60 seconds: killing it"
-        as_server_user kill -s KILL "$pid"
+        kill -s KILL "$pid"
         wait_for 30 process_gone "$pid" || die "Kafka does not stop"
     fi
     rm -f "$KAFKA_PID"

@@ -302,10 +302,14 @@ function drawFigures(status) {
 
 /* ---- tables that a click on a heading sorts ---- */
 
-/* `columns`: [member, as text]; rows are objects. Text sorts from a to z first, numbers from the largest. */
-function makeTable(id, columns, empty) {
+/* `columns`: [member, as text]; rows are objects. Text sorts from a to z first, numbers from the largest. With `what` there is a
+ * field above the table that leaves the rows whose first column contains what is typed. */
+function makeTable(id, columns, empty, what) {
   const table = byId(id), order = {column: null, down: true};
+  const filter = element('input', {type: 'search', class: 'filter', placeholder: `filter ${what}`, 'aria-label': `filter ${what}`});
   let last = [];
+  if (what) table.parentNode.before(filter);
+  filter.addEventListener('input', () => draw(last));
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, i) => {
     const button = element('button', {type: 'button'}, head.textContent);
@@ -326,9 +330,11 @@ function makeTable(id, columns, empty) {
     last = rows;
     heads.forEach((head, i) => head.setAttribute('aria-sort',
       order.column !== i ? 'none' : order.down ? 'descending' : 'ascending'));
-    const sorted = order.column === null ? rows : [...rows].sort(compare);
+    const typed = filter.value.trim().toLowerCase();
+    const kept = rows.filter((row) => String(row[columns[0][0]]).toLowerCase().includes(typed));
+    const sorted = order.column === null ? kept : kept.sort(compare);
     const body = sorted.map((row) => element('tr', {}, ...columns.map(([name, shown]) => element('td', {}, shown(row[name], row)))));
-    const none = element('tr', {}, element('td', {colspan: String(columns.length), class: 'empty'}, empty));
+    const none = element('tr', {}, element('td', {colspan: String(columns.length), class: 'empty'}, typed && rows.length ? `Nothing here contains “${typed}”.` : empty));
     table.tBodies[0].replaceChildren(...(body.length ? body : [none]));
   }
   return draw;
@@ -342,7 +348,7 @@ const tableName = (name) => {
   return button;
 };
 const showTables = makeTable('tables', [['table', tableName], ['insert', text.count], ['update', text.count],
-  ['delete', text.count], ['rate', text.short]], 'No change has come yet.');
+  ['delete', text.count], ['rate', text.short]], 'No change has come yet.', 'tables');
 const showPartitions = makeTable('partitions', [['topic', String], ['partition', String], ['messages', text.count],
   ['bytes', text.bytes]], 'Nothing is in flight.');
 
@@ -379,18 +385,18 @@ function drawPartitions(status) {
 }
 
 /* What is set, and where; defaults behind it. It does not change while this millrace runs. */
-const SIZES = /(_size|_max|memory|batch_size|change_max)$/;
-function optionValue(value, name) {
-  if (typeof value === 'number' && SIZES.test(name) && value >= 1024) return text.bytes(value);
+const UNITS = {bytes: text.bytes, ms: (v) => text.seconds(v / 1e3), us: (v) => text.seconds(v / 1e6)};
+function optionValue(value, unit) {
+  if (unit && typeof value === 'number') return UNITS[unit](value);
   return typeof value === 'string' ? value || '–' : JSON.stringify(value);
 }
-const showOptions = makeTable('options', [['name', String], ['value', String], ['origin', String]], '');
+const showOptions = makeTable('options', [['name', String], ['value', String], ['origin', String]], '', 'options');
 
 function drawOptions(status) {
   if (byId('options').dataset.start === String(status.process.start_time)) return;
   byId('options').dataset.start = status.process.start_time;
   const rows = Object.entries(status.configuration).map(([name, value]) =>
-    ({name, value: optionValue(value, name), origin: status.configuration_origins[name] || 'default'}));
+    ({name, value: optionValue(value, status.configuration_units[name]), origin: status.configuration_origins[name] || 'default'}));
   showOptions([...rows.filter((row) => row.origin !== 'default'), ...rows.filter((row) => row.origin === 'default')]);
 }
 

@@ -17,6 +17,7 @@ struct mr_pages {
     pthread_mutex_t *lock;     /* of the two below, where they may change; else NULL */
     const char *configuration; /* a JSON object, without secrets */
     const char *origins; /* a JSON object: of each option that is set, "line 12 of config.toml" */
+    const char *units;   /* a JSON object: of each duration and size "ms", "us" or "bytes" */
     const struct mr_table_counts *last_events; /* NULL: events are nobody's to read */
     double (*profiler_seconds)(
         void); /* CPU time that the profiler has taken; NULL: there is none */

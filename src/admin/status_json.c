@@ -314,6 +314,7 @@ static void add_configuration(cJSON *root, const struct mr_pages *pages)
     }
     cJSON_AddItemToObject(root, "configuration", cJSON_CreateRaw(pages->configuration));
     cJSON_AddItemToObject(root, "configuration_origins", cJSON_CreateRaw(pages->origins));
+    cJSON_AddItemToObject(root, "configuration_units", cJSON_CreateRaw(pages->units));
     if (pages->lock != NULL) {
         pthread_mutex_unlock(pages->lock);
     }

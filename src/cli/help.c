@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 
-enum { WIDTH = 80, OPTION_COLUMN = 26 };
+enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
 /* Words of `text`, from column `at` on, broken before the terminal's edge; further lines begin at `indent`. */
 static void print_wrapped(FILE *to, const char *text, int at, int indent)
@@ -59,8 +59,8 @@ void mr_help_print(FILE *to)
         print_row(to, mr_cli_commands[command].name, 13, mr_cli_commands[command].summary);
     }
     fputs("\nmillrace --config FILE streams. millrace COMMAND --help has a command's options,\n"
-          "millrace help options those of the configuration file, millrace help exit-codes\n"
-          "what an end meant.\n",
+          "millrace help options those of the configuration file, millrace help sink.kafka\n"
+          "those of a section, millrace help exit-codes what an end meant.\n",
           to);
 }
 
@@ -87,6 +87,41 @@ static void print_exit_codes(FILE *to)
     }
 }
 
+/* Options of the file: one, those of a section, or all (an empty name). */
+struct wanted {
+    const char *name;
+    FILE *to;
+    uint32_t found;
+};
+
+static void print_config_option(void *context, const struct mr_config_option *option)
+{
+    struct wanted *wanted = context;
+    size_t len = strlen(wanted->name);
+    if (strncmp(option->path, wanted->name, len) != 0 ||
+        (len > 0 && option->path[len] != '\0' && option->path[len] != '.')) {
+        return;
+    }
+    wanted->found++;
+    fprintf(wanted->to, "  %s (%s%s%s)\n      ", option->path, option->kind,
+            option->fallback[0] == '\0' ? "" : ", default ", option->fallback);
+    print_wrapped(wanted->to, option->text, OPTION_INDENT, OPTION_INDENT);
+    if (option->choices != NULL) {
+        fputs("      One of: ", wanted->to);
+        for (const char *c = option->choices; *c != '\0'; c++) {
+            fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, wanted->to);
+        }
+        fputc('\n', wanted->to);
+    }
+}
+
+static bool print_config_options(const char *name, FILE *to)
+{
+    struct wanted wanted = {.name = name, .to = to};
+    mr_config_each_option(print_config_option, &wanted);
+    return wanted.found > 0;
+}
+
 mr_status mr_help_print_topic(const char *topic, FILE *to)
 {
     if (topic == NULL) {
@@ -94,7 +129,7 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         return MR_OK;
     }
     if (strcmp(topic, "options") == 0) {
-        mr_config_print_options(to);
+        print_config_options("", to);
         return MR_OK;
     }
     if (strcmp(topic, "exit-codes") == 0) {
@@ -102,11 +137,16 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         return MR_OK;
     }
     enum mr_cli_command command = mr_cli_command_find(topic);
-    if (command == MR_COMMAND_COUNT) {
-        fprintf(stderr, "millrace: no help about \"%s\"; a command, options, or exit-codes\n",
-                topic);
-        return MR_ERR_USAGE;
+    if (command != MR_COMMAND_COUNT) {
+        mr_help_print_command(command, to);
+        return MR_OK;
     }
-    mr_help_print_command(command, to);
-    return MR_OK;
+    if (print_config_options(topic, to)) {
+        return MR_OK;
+    }
+    fprintf(stderr,
+            "millrace: no help about \"%s\"; a command, an option or section of the file "
+            "(sink.kafka), options, or exit-codes\n",
+            topic);
+    return MR_ERR_USAGE;
 }

@@ -93,18 +93,18 @@ static void print_man(FILE *to)
           to);
 }
 
-static void put_man_config(void *context, const char *path, const char *fallback, const char *text)
+static void put_man_config(void *context, const struct mr_config_option *option)
 {
     FILE *to = context;
     fputs(".TP\n.B ", to);
-    put_roff(to, path);
-    if (fallback[0] != '\0') {
+    put_roff(to, option->path);
+    if (option->fallback[0] != '\0') {
         fputs(" \\fR(", to);
-        put_roff(to, fallback);
+        put_roff(to, option->fallback);
         fputc(')', to);
     }
     fputc('\n', to);
-    put_roff_line(to, text);
+    put_roff_line(to, option->text);
 }
 
 static void print_man_config(FILE *to)

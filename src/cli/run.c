@@ -45,6 +45,7 @@ struct app {
     pthread_mutex_t pages_lock;
     char *configuration; /* behind `pages`, as at the start */
     char *origins;
+    char *units;
     struct mr_reload *reload;
     struct mr_snapshot_routes snapshot;
     struct mr_signals *signals;
@@ -179,6 +180,7 @@ static void http_wire(struct app *app)
     }
     app->configuration = mr_config_json(app->config, NULL);
     app->origins = mr_config_origins_json(app->config, NULL);
+    app->units = mr_config_units_json();
     pthread_mutex_init(&app->pages_lock, NULL);
     app->http = mr_http_new(&app->config->http);
     app->pages = (struct mr_pages){
@@ -190,6 +192,7 @@ static void http_wire(struct app *app)
         .lock = &app->pages_lock,
         .configuration = app->configuration,
         .origins = app->origins,
+        .units = app->units,
         .last_events = app->config->values.http_last_events != 0 ? app->table_counts : NULL,
         .profiler_seconds = app->config->profiles ? mr_profiling_seconds : NULL};
     mr_pages_add(app->http, &app->pages);
@@ -215,6 +218,7 @@ static void app_free(struct app *app)
     mr_reload_free(app->reload);
     free(app->configuration);
     free(app->origins);
+    free(app->units);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
     mr_signals_free(app->signals);

@@ -77,6 +77,9 @@ char *mr_config_json(const struct mr_config *config, const struct mr_config *rel
 /* Of each option that is not at its default: where it was set, {"topic_prefix":"line 2 of config.toml"}; malloc'ed. */
 char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded);
 
+/* Of each duration and size the unit that mr_config_json has it in: "ms", "us", "bytes". The caller frees it. */
+char *mr_config_units_json(void);
+
 /* ---- a file that is read anew ---- */
 
 /* Reads `running`'s file again, but none of its secrets, which are those of the start. As mr_config_load otherwise. Any
@@ -101,13 +104,20 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
                            const struct mr_config *wanted, mr_config_difference_fn tell,
                            void *context);
 
-/* docs/configuration.md, and the list of `millrace help options`. */
+/* docs/configuration.md. */
 void mr_config_print_reference(FILE *to);
-void mr_config_print_options(FILE *to);
 
-/* Each option in the order of the reference; `fallback` is empty where there is none. */
-void mr_config_each_option(void (*take)(void *context, const char *path, const char *fallback,
-                                        const char *text),
+/* An option for people. */
+struct mr_config_option {
+    const char *path;
+    const char *kind;     /* "string", "size", … */
+    const char *fallback; /* empty: none */
+    const char *text;
+    const char *choices; /* "fail|drop"; NULL: any value of its kind */
+};
+
+/* Each option in the order of the reference. */
+void mr_config_each_option(void (*take)(void *context, const struct mr_config_option *option),
                            void *context);
 
 #endif

@@ -155,6 +155,23 @@ char *mr_config_origins_json(const struct mr_config *config, const struct mr_con
     return text;
 }
 
+char *mr_config_units_json(void)
+{
+    static const char *const units[] = {
+        [MR_KIND_DURATION] = "ms", [MR_KIND_DURATION_US] = "us", [MR_KIND_SIZE] = "bytes"};
+    cJSON *object = cJSON_CreateObject();
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        enum mr_option_kind kind = mr_option_at(i)->kind;
+        if (kind < MR_ARRAY_LEN(units) && units[kind] != NULL) {
+            cJSON_AddStringToObject(object, mr_option_at(i)->path, units[kind]);
+        }
+    }
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    MR_ASSERT(text != NULL);
+    return text;
+}
+
 char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded)
 {
     const struct mr_config_values *values = &config->values;

@@ -1,4 +1,4 @@
-/* The options for people: the reference page and the list of `millrace help options`. */
+/* The options for people: the reference page, and each of them for others to print. */
 #include <string.h>
 
 #include "config/config.h"
@@ -98,22 +98,16 @@ void mr_config_print_reference(FILE *to)
           to);
 }
 
-void mr_config_each_option(void (*take)(void *context, const char *path, const char *fallback,
-                                        const char *text),
+void mr_config_each_option(void (*take)(void *context, const struct mr_config_option *option),
                            void *context)
 {
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
-        take(context, option->path, option->fallback, option->text);
+        const struct mr_config_option shown = {.path = option->path,
+                                               .kind = kind_name(option->kind),
+                                               .fallback = option->fallback,
+                                               .text = option->text,
+                                               .choices = option->choices};
+        take(context, &shown);
     }
-}
-
-static void print_option(void *context, const char *path, const char *fallback, const char *text)
-{
-    fprintf(context, "  %-40s %s\n      %s\n", path, fallback, text);
-}
-
-void mr_config_print_options(FILE *to)
-{
-    mr_config_each_option(print_option, to);
 }

@@ -318,8 +318,9 @@ static void put_fate(FILE *to, const struct row *row)
         fprintf(to, "becomes %s", row->to);
         break;
     case SAME:
+        fputs("with ", to);
         put_words(to, row->to);
-        fputs(" need nothing; else: ", to);
+        fputs(" nothing is needed; otherwise: ", to);
         put_cell(to, row->text);
         break;
     case IDLE:
@@ -338,11 +339,13 @@ void mr_convert_print_reference(FILE *to)
     fputs(
         "# Debezium's options\n\n"
         "<!-- Made by `millrace reference debezium`; a test compares the two. -->\n\n"
-        "What [`millrace convert`](migrating-from-debezium.md) makes of each option of Debezium's "
-        "PostgreSQL connector 3.7.0, of\n"
-        "its transformations, and of Kafka Connect. `*` stands for any rest of a name, "
-        "`@Transformation.option` for an option of\n"
-        "a transformation of that class.\n\n"
+        "The table lists the options of Debezium's PostgreSQL connector 3.7.0, of its "
+        "transformations, and of Kafka Connect, and\n"
+        "says what [`millrace convert`](migrating-from-debezium.md) does with each. `*` stands for "
+        "the rest of a name, and\n"
+        "`@Transformation.option` for an option of a transformation of that class. \"Needs "
+        "nothing\" means that the option can be left\n"
+        "out; the reason follows.\n\n"
         "| option | default | what becomes of it |\n|---|---|---|\n",
         to);
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
