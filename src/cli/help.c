@@ -107,11 +107,18 @@ static void print_config_option(void *context, const struct mr_config_option *op
             option->fallback[0] == '\0' ? "" : ", default ", option->fallback);
     print_wrapped(wanted->to, option->text, OPTION_INDENT, OPTION_INDENT);
     if (option->choices != NULL) {
-        fputs("      One of: ", wanted->to);
+        char words[400];
+        int at = snprintf(words, sizeof(words), "One of: ");
         for (const char *c = option->choices; *c != '\0'; c++) {
-            fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, wanted->to);
+            MR_ASSERT(at + 3 < (int)sizeof(words));
+            if (*c == '|') {
+                words[at++] = ',';
+            }
+            words[at++] = *c == '|' ? ' ' : *c;
         }
-        fputc('\n', wanted->to);
+        words[at] = '\0';
+        fputs("      ", wanted->to);
+        print_wrapped(wanted->to, words, OPTION_INDENT, OPTION_INDENT);
     }
 }
 
