@@ -300,6 +300,7 @@ void mr_monitor_look(struct mr_monitor *monitor)
     if (monitor->options.slot != NULL) {
         mr_pg_slot_view(monitor->options.slot, &now->slot);
     }
+    now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);
     look_at_tables(monitor, now);
     look_at_state(monitor, now, now_ns);
     look_at_lag(monitor, now, now_ns);

@@ -15,6 +15,7 @@
 #include "metrics/histogram.h"
 #include "pipeline/bottleneck.h"
 #include "pipeline/pipeline.h"
+#include "postgres/pg_heartbeat.h"
 #include "postgres/pg_slot.h"
 #include "sink/sink.h"
 
@@ -82,6 +83,7 @@ struct mr_monitor_snapshot {
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */
     struct mr_sink_view sink; /* in flight by partition, errors by code, client statistics */
     struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
+    struct mr_heartbeat_counts heartbeat;
     struct mr_process process;
 
     mr_lsn server_lsn;
@@ -115,6 +117,7 @@ struct mr_monitor_options {
     struct mr_sink *sink;
     const struct mr_table_counts *tables;
     struct mr_pg_slot *slot;
+    const struct mr_pg_heartbeat *heartbeat;     /* NULL: there is none */
     void (*more_metrics)(struct mr_buffer *out); /* writes families of its own; NULL: none */
 };
 

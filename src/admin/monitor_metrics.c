@@ -430,6 +430,8 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     expose_policies(out, &snapshot->pipeline);
     mr_expose_one_u64(out, MR_METRIC_LOG_DROPPED, mr_log_dropped());
     expose_slot(out, &snapshot->slot, snapshot->pipeline.slot_adopted);
+    mr_expose_one_u64(out, MR_METRIC_HEARTBEAT_QUERIES, snapshot->heartbeat.queries);
+    mr_expose_one_u64(out, MR_METRIC_HEARTBEAT_ERRORS, snapshot->heartbeat.errors);
     expose_client(out, &snapshot->sink.client);
     expose_process(out, &snapshot->process);
     mr_expose_one_f64(out, MR_METRIC_WRITE_SECONDS, write_seconds);

@@ -39,6 +39,7 @@ struct app {
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
+    struct mr_pg_heartbeat *heartbeat;
     struct mr_monitor *monitor;
     struct mr_http *http; /* NULL: not wanted */
     struct mr_pages pages;
@@ -66,6 +67,26 @@ static mr_status take_signal_record(void *context, mr_slice value)
 static bool has_stream(void *context)
 {
     return mr_pipeline_stats(((struct app *)context)->pipeline).source_connected;
+}
+
+/* One that finds no moment is left out. */
+static void send_beat(void *context)
+{
+    mr_status sent = mr_pipeline_beat(((struct app *)context)->pipeline, TELL_MS, NULL);
+    (void)sent;
+}
+
+static struct mr_pg_heartbeat *make_heartbeat(struct app *app)
+{
+    const struct mr_config *config = app->config;
+    const char *query = config->values.heartbeat_query;
+    return mr_pg_heartbeat_new(&(struct mr_pg_heartbeat_options){
+        .connection = &config->source.connection,
+        .interval_ms = config->heartbeat_ms,
+        .query = query[0] == '\0' ? NULL : query,
+        .has_stream = has_stream,
+        .beat = config->encode.heartbeat_topic == NULL ? NULL : send_beat,
+        .context = app});
 }
 
 static mr_status signals_start(struct app *app, struct mr_error *ret_error)
@@ -163,6 +184,7 @@ static void app_wire(struct app *app)
                                                     .interval_ms = app->config->slot_interval_ms,
                                                     .server_stops = server_stops,
                                                     .context = app});
+    app->heartbeat = make_heartbeat(app);
     app->monitor =
         mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
                                                     .log_ms = MEMORY_LOG_MS,
@@ -170,6 +192,7 @@ static void app_wire(struct app *app)
                                                     .sink = app->sink,
                                                     .tables = app->table_counts,
                                                     .slot = app->slot,
+                                                    .heartbeat = app->heartbeat,
                                                     .more_metrics = mr_profiling_metrics});
 }
 
@@ -208,6 +231,7 @@ static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 
 static void watchers_stop(struct app *app)
 {
+    mr_pg_heartbeat_stop(app->heartbeat);
     mr_http_free(app->http);
     mr_monitor_stop(app->monitor);
     mr_pg_slot_stop(app->slot);
@@ -221,6 +245,7 @@ static void app_free(struct app *app)
     free(app->units);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
+    mr_pg_heartbeat_free(app->heartbeat);
     mr_signals_free(app->signals);
     mr_pipeline_free(app->pipeline);
     mr_encoder_free(app->encoder);
@@ -356,6 +381,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     }
     if (status == MR_OK && app->registry != NULL) {
         status = mr_registry_start(app->registry, ret_error);
+    }
+    if (status == MR_OK) {
+        status = mr_pg_heartbeat_start(app->heartbeat, ret_error);
     }
     if (status == MR_OK) {
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);

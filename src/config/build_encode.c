@@ -412,6 +412,39 @@ static void build_transactions(struct mr_config *config)
     encode->transaction_topic = name;
 }
 
+static void build_heartbeat(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    bool has_topic = values->heartbeat_prefix[0] != '\0';
+    config->heartbeat_ms = (uint32_t)values->heartbeat_interval;
+    if ((values->heartbeat_interval != 0) != (has_topic || values->heartbeat_query[0] != '\0')) {
+        PROBLEM(config,
+                LINE(config, heartbeat_interval) != 0
+                    ? LINE(config, heartbeat_interval)
+                    : LINE_OF(config, heartbeat_query, heartbeat_prefix),
+                "heartbeat.interval says how often, heartbeat.query and heartbeat.topic_prefix "
+                "what; set both, or none");
+    }
+    if (!has_topic) {
+        return;
+    }
+    if (config->encode.format == MR_FORMAT_AVRO || config->encode.format == MR_FORMAT_CLOUDEVENTS) {
+        PROBLEM(config, LINE(config, heartbeat_prefix),
+                "heartbeat.topic_prefix: records of heartbeats are plain JSON, which format = "
+                "\"avro\" and \"cloudevents\" don't mix with; a heartbeat.query that updates a "
+                "captured table does");
+    }
+    char *name =
+        mr_config_keep(config, mr_topic_name(values->heartbeat_prefix, values->topic_delimiter, "",
+                                             values->topic_prefix));
+    const char *fault = mr_topic_fault(name);
+    if (fault != NULL) {
+        PROBLEM(config, LINE(config, heartbeat_prefix),
+                "heartbeat.topic_prefix: the topic \"%s\" %s", name, fault);
+    }
+    config->encode.heartbeat_topic = name;
+}
+
 static void build_cloud(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
@@ -497,6 +530,7 @@ void mr_config_build_encode(struct mr_config *config)
     config->encode.skip_unchanged = values->skip_unchanged != 0;
     build_modes(config);
     build_transactions(config);
+    build_heartbeat(config);
     mr_config_build_bare(config);
     check_prefix(config);
     if (values->stream_count > 0 && values->tables.count > 0) {

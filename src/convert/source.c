@@ -210,6 +210,40 @@ static void convert_signals(struct mr_convert *convert)
     mr_convert_list_done(&channels);
 }
 
+/* ---- heartbeats ---- */
+
+/* Without an interval the others say nothing. */
+static void convert_heartbeat(struct mr_convert *convert)
+{
+    const struct mr_convert_line *line = mr_convert_take(convert, "heartbeat.interval.ms");
+    const struct mr_convert_line *prefix = mr_convert_take(convert, "topic.heartbeat.prefix");
+    const struct mr_convert_line *query = mr_convert_take(convert, "heartbeat.action.query");
+    if (line == NULL || strcmp(line->value, "0") == 0) {
+        return;
+    }
+    if (!mr_convert_set(convert, "heartbeat.interval", line->value)) {
+        mr_convert_note(convert, MR_NOTE_LOST, line->given,
+                        "set heartbeat.interval, up to 24h, and what a heartbeat is");
+        return;
+    }
+    const char *converter = mr_convert_value(convert, "value.converter");
+    bool is_json = converter == NULL ||
+                   (strstr(converter, "Avro") == NULL && strstr(converter, "CloudEvents") == NULL);
+    if (is_json) {
+        mr_convert_set(convert, "heartbeat.topic_prefix",
+                       prefix == NULL ? "__debezium-heartbeat" : prefix->value);
+    } else {
+        mr_convert_note(convert, MR_NOTE_LOST, line->given,
+                        "heartbeats have no topic with this format; consumers see that the stream "
+                        "lives by a row that heartbeat.query writes");
+    }
+    if (query != NULL) {
+        mr_convert_set(convert, "heartbeat.query", query->value);
+    } else if (!is_json) {
+        mr_convert_set(convert, "heartbeat.interval", "0");
+    }
+}
+
 /* ---- operations and messages ---- */
 
 static void convert_operations(struct mr_convert *convert, bool *ret_no_messages)
@@ -291,6 +325,7 @@ void mr_convert_source(struct mr_convert *convert)
     convert_slot(convert);
     convert_snapshot(convert);
     convert_signals(convert);
+    convert_heartbeat(convert);
     convert_operations(convert, &no_messages);
     convert_messages(convert, no_messages);
 }

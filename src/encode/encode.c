@@ -48,6 +48,9 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     free(message_topic);
     encoder->schema_topic =
         options->schema_topic == NULL ? NULL : mr_topics_intern(topics, options->schema_topic);
+    encoder->heartbeat_topic = options->heartbeat_topic == NULL
+                                   ? NULL
+                                   : mr_topics_intern(topics, options->heartbeat_topic);
     mr_transaction_init(&encoder->transaction,
                         options->transaction_topic == NULL
                             ? NULL
@@ -297,7 +300,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
 {
     if (MR_UNLIKELY(item->change == NULL)) {
         note_told(encoder, NULL, records, count);
-        if (item->end != NULL) {
+        if (item->message == NULL) {
             return;
         }
     }
@@ -607,4 +610,35 @@ mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_
 {
     (void)ret_error;
     return mr_encode_end_as(encoder, end, true, buffer, ret_records, ret_count);
+}
+
+/* ---- heartbeats ---- */
+
+/* As Debezium's HeartbeatImpl (debezium-core, io.debezium.heartbeat) with JsonConverter has it. */
+mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count)
+{
+    struct mr_record record = {
+        .topic = encoder->heartbeat_topic,
+        .key = buffer->at,
+        .position = heartbeat->position,
+        .commit_time_us = heartbeat->wall_ns / 1000,
+    };
+    MR_BUFFER_LITERAL(buffer, "{\"serverName\":");
+    mr_slice server = mr_slice_of(encoder->options.topic_prefix);
+    mr_json_string(buffer, server.data, server.len);
+    MR_BUFFER_LITERAL(buffer, "}");
+    record.value = buffer->at;
+    record.key_len = (uint32_t)(record.value - record.key);
+    MR_BUFFER_LITERAL(buffer, "{\"ts_ms\":");
+    mr_json_i64(buffer, heartbeat->wall_ns / 1000000);
+    MR_BUFFER_LITERAL(buffer, "}");
+    record.value_len = (uint32_t)(buffer->at - record.value);
+    if (buffer->full) {
+        return MR_FULL;
+    }
+    ret_records[0] = record;
+    *ret_count = 1;
+    return MR_OK;
 }

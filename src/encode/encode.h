@@ -257,6 +257,7 @@ struct mr_encode_options {
     size_t record_bytes_max;                /* of a key and its value; 0: no limit */
     const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
     const char *transaction_topic;          /* where transactions are told; NULL: nowhere */
+    const char *heartbeat_topic;            /* where heartbeats are; NULL: nowhere */
     const struct mr_outbox_options *outbox; /* NULL: no table is one */
     const struct mr_routing *routing;       /* NULL: no topic is routed */
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
@@ -328,11 +329,18 @@ struct mr_transaction_end {
     struct mr_position position;
 };
 
-/* One change, message or end of a transaction; the others are NULL. */
+/* A sign of life between two transactions. */
+struct mr_heartbeat {
+    struct mr_position position;
+    int64_t wall_ns;
+};
+
+/* One change, message, end of a transaction or heartbeat; the others are NULL. */
 struct mr_item {
     const struct mr_change *change;
     const struct mr_message_event *message;
     const struct mr_transaction_end *end;
+    const struct mr_heartbeat *heartbeat;
 };
 
 /* ---- with a transaction topic, on the thread of the stream ---- */
@@ -355,6 +363,11 @@ struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder);
 mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_end *end,
                         struct mr_buffer *buffer, struct mr_record *ret_records,
                         uint32_t *ret_count, struct mr_error *ret_error);
+
+/* As mr_encode_change, a heartbeat; there is a topic for it. */
+mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count);
 
 /* Why an item can't be passed on as it is. */
 struct mr_oversize_case {

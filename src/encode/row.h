@@ -28,6 +28,7 @@ struct mr_encoder {
         *wrong; /* what is wrong with the change at hand, found first while it was written; */
     uint32_t wrong_column; /* NULL: nothing. And the column with it */
     const struct mr_topic *message_topic;
+    const struct mr_topic *heartbeat_topic;   /* NULL: not wanted */
     bool writes_letter;                       /* whose key is JSON in every format */
     struct mr_avro_pair message_avro;         /* `value` NULL: no message was seen yet */
     const struct mr_topic *schema_topic;      /* NULL: not wanted */

@@ -332,6 +332,35 @@ void mr_intake_watch(struct mr_intake *intake, bool watches)
     handler->message = counts ? on_message_counted : on_message;
 }
 
+/* Right below the place that the stream has come to, as rows have that are copied beside it (chunk_rows.c), which are not
+ * to find themselves behind a heartbeat. */
+mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    enum { ORDINALS = 1 << 16 };
+    MR_ASSERT(!intake->in_transaction);
+    struct mr_heartbeat beat = {.position = {.commit_lsn = intake->marked - 1, .ordinal = 1},
+                                .wall_ns = mr_wall_ns()};
+    if (intake->appended.commit_lsn == beat.position.commit_lsn) {
+        beat.position.ordinal = intake->appended.ordinal + 1;
+    }
+    if (!mr_intake_is_open(intake) || intake->marked == 0 || intake->lane->hold ||
+        beat.position.ordinal >= ORDINALS ||
+        mr_position_compare(beat.position, intake->appended) <= 0) {
+        return mr_fail(ret_error, MR_AGAIN, "there is no place for a heartbeat");
+    }
+    const struct mr_item item = {.heartbeat = &beat};
+    intake->lane->round_ns = mr_monotonic_ns();
+    intake->lane->round_wall_ns = beat.wall_ns;
+    mr_status status = append(intake, &item, ret_error);
+    if (status == MR_FULL) {
+        return mr_fail(ret_error, MR_AGAIN, "there is no room for a heartbeat");
+    }
+    if (status == MR_OK) {
+        intake->appended = beat.position;
+    }
+    return status;
+}
+
 static void on_first(void *context)
 {
     mr_intake_carry(context);

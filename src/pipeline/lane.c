@@ -163,6 +163,9 @@ static mr_status encode_as_it_is(struct mr_encoder *encoder, const struct mr_ite
     if (MR_LIKELY(item->change != NULL)) {
         return mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error);
     }
+    if (item->heartbeat != NULL) {
+        return mr_encode_heartbeat(encoder, item->heartbeat, buffer, records, ret_count);
+    }
     return item->message != NULL
                ? mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error)
                : mr_encode_end(encoder, item->end, buffer, records, ret_count, ret_error);
@@ -180,6 +183,9 @@ static mr_status encode_item(struct mr_lane *lane, const struct mr_item *item, e
         if (status != MR_OK ||
             MR_LIKELY(!mr_oversizer_applies(&lane->oversizer, records, *ret_count))) {
             return status;
+        }
+        if (item->heartbeat != NULL) { /* has the place of one that was refused */
+            return MR_OK;
         }
         *buffer = begin;
         *form = FORM_PLACED;

@@ -232,6 +232,21 @@ mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipel
     return mr_pipeline_ask(pipeline, &asked.command, deadline_ms, ret_error);
 }
 
+static mr_status run_beat(struct mr_command *command, struct mr_error *ret_error)
+{
+    return mr_intake_beat(((const struct change *)command)->pipeline->intake, ret_error);
+}
+
+mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
+                           struct mr_error *ret_error)
+{
+    struct change asked = {
+        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_beat},
+        .pipeline = pipeline,
+    };
+    return mr_pipeline_ask(pipeline, &asked.command, deadline_ms, ret_error);
+}
+
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)
 {
     MR_ASSERT(pipeline->started);

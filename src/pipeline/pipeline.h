@@ -93,6 +93,11 @@ struct mr_pipeline_change {
     const void *source; /* the source's options, if what is streamed changes; NULL: it stays */
 };
 
+/* Sends a heartbeat between two transactions. MR_AGAIN, MR_ERR_DEADLINE: there was no moment or room for it in time, and it is
+ * left out. Any thread. */
+mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
+                           struct mr_error *ret_error);
+
 /* Makes a change between two transactions: what is received behind it is as it says, all before as it was. MR_AGAIN:
  * existing rows are being copied, or the pipeline ends. MR_ERR_DEADLINE: there was no such moment in time. After an error
  * nothing has changed. Any thread. */

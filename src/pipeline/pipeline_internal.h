@@ -124,6 +124,9 @@ uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline);
 mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
                            struct mr_error *ret_error);
 
+/* Appends a heartbeat, on the source thread, between two transactions. MR_AGAIN: not now, and it is left out. */
+mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error);
+
 /* Thread functions. */
 void *mr_intake_main(void *pipeline);
 void *mr_delivery_main(void *pipeline);
