@@ -19,6 +19,7 @@
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)
 #   MILLRACE_TEST_LARGE_ROWS  rows of 1 MB in one transaction (default 60)
 #   MILLRACE_TEST_TABLES   tables of 50 columns (default 60)
+#   MILLRACE_TEST_EMPTY_TABLES  empty tables that are copied (default 150)
 #   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_LIES     lies that each lying server tells, one a millrace (default 500, or all)
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)

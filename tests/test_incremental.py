@@ -322,6 +322,22 @@ def keys_read(records):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_what_was_answered_outlives_a_kill(database, millrace, mode):
+    """A start, a pause and a stop are stored by the time that the command ends."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i;"
+                 "CREATE TABLE u (id int PRIMARY KEY, n int)")
+    process = millrace(tables=("t", "u"), **MODES[mode]).start().streaming()
+    for arguments, left in [(("--pause",), []), (("t", "u"), ["public.t", "public.u"]), (("--stop", "t"), ["public.u"]), (("--stop",), [])]:
+        code, said = command(process, *arguments)
+        process.kill()
+        assert code == 0, said
+        process.start().streaming()
+        state = process.get("/api/snapshot/outcome").json
+        assert (state["paused"], sorted(one["table"] for one in state["tables"])) == (True, left), arguments
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_goes_on_after_kills(database, millrace, topic, mode):
     """Killed where all is stored, and anywhere: nobody asks again, and what was stored does not come twice."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 12000) i")

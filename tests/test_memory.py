@@ -3,6 +3,7 @@
 What is measured is the most that was resident (VmHWM); where control groups can be made, the kernel holds millrace to
 its budget as well and would kill it. MILLRACE_TEST_MEMORY names a file that gets a line of figures from each test."""
 
+import json
 import os
 import threading
 
@@ -147,6 +148,32 @@ def test_many_tables(database, bounded, budget):
             connection.execute(f"INSERT INTO t{number} SELECT g, 'x', 'y' FROM generate_series(1, 10) g")
     delivered(process, 10 * count)
     judge(process, f"{count} tables of {columns} columns")
+    assert process.stop() == 0
+
+
+def test_large_rows_that_are_copied(database, bounded):
+    """Beside the stream: one row of 50 MB, then rows of 1 MB while the stream has such rows, too."""
+    rows = size("MILLRACE_TEST_LARGE_ROWS", 60) // 3
+    block = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 31250) g)"
+    for table in ("one", "t", "u"):
+        database.run(f"CREATE TABLE {table} (id int PRIMARY KEY, v text); ALTER TABLE {table} ALTER v SET STORAGE EXTERNAL")
+        database.make_topic(table, config={"max.message.bytes": "60000000"})
+    database.run(f"INSERT INTO one SELECT 1, repeat({block}, 50); INSERT INTO t SELECT i, {block} FROM generate_series(1, {rows}) i")
+    process = bounded("256MiB", tables=("one", "t", "u"), sink__kafka__message_max="60000000")
+
+    def copied(table, count):
+        assert process.get("/api/snapshot", method="POST", body=json.dumps({"type": "start", "tables": [table]})).status == 200
+
+        def done():
+            assert process.process.poll() is None, "".join(process.lines)[-2000:]
+            return {one["table"]: one["rows"] for one in process.get("/api/snapshot/outcome").json["tables"] if one["state"] == "done"}
+        eventually(lambda: done().get(f"public.{table}") == count, 120, f"the copy of {table}")
+    copied("one", 1)
+    judge(process, "a copied row of 50 MB")
+    database.run(f"INSERT INTO u SELECT i, {block} FROM generate_series(1, {rows}) i")
+    copied("t", rows)
+    delivered(process, 1 + 2 * rows)
+    judge(process, f"then {rows:,} copied rows of 1 MB, and as many in the stream")
     assert process.stop() == 0
 
 

@@ -46,10 +46,11 @@ static bool is_among(const cJSON *numbers, double number)
     return false;
 }
 
-/* Of those that were asked for: true when all were looked at; what is wrong with the first that was refused. */
+/* Of those that were asked for: true when all were looked at, and what was asked is stored; what is wrong with the first that was
+ * refused. */
 static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_error *ret_error)
 {
-    bool checked = true;
+    bool checked = !cJSON_IsFalse(mr_show_at(state, "stored", NULL));
     const cJSON *one;
     cJSON_ArrayForEach(one, mr_show_at(state, "tables", NULL))
     {
@@ -109,7 +110,7 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     mr_status status;
     while ((status = mr_show_ask(server, "/api/snapshot/outcome", &state, ret_error)) == MR_OK &&
-           !all_checked(state, numbers, &refused) && mr_monotonic_ns() < end_ns) {
+           !all_checked(state, numbers, &refused) && asks && mr_monotonic_ns() < end_ns) {
         cJSON_Delete(state);
         poll(NULL, 0, LOOK_MS);
     }

@@ -64,6 +64,11 @@ static mr_status take_signal_record(void *context, mr_slice value)
     return mr_signals_take_record(((struct app *)context)->signals, value);
 }
 
+static bool wishes_are_stored(void *context)
+{
+    return mr_pipeline_copy_is_stored(((struct app *)context)->pipeline);
+}
+
 static bool has_stream(void *context)
 {
     return mr_pipeline_stats(((struct app *)context)->pipeline).source_connected;
@@ -94,6 +99,7 @@ static mr_status signals_start(struct app *app, struct mr_error *ret_error)
     struct mr_kafka_signal_options *options = &app->config->signals;
     options->is_open = has_stream;
     options->take = take_signal_record;
+    options->is_stored = wishes_are_stored;
     options->context = app;
     return options->topic == NULL ? MR_OK
                                   : mr_kafka_signals_start(options, &app->signal_topic, ret_error);

@@ -151,6 +151,7 @@ static void get_outcome(void *context, struct mr_http_request *request)
         mr_pipeline_copy_requests(routes->pipeline, requests, MR_COPY_REQUESTS_MAX, &paused);
     cJSON *answer = cJSON_CreateObject();
     cJSON_AddBoolToObject(answer, "paused", paused);
+    cJSON_AddBoolToObject(answer, "stored", mr_pipeline_copy_is_stored(routes->pipeline));
     cJSON *list = cJSON_AddArrayToObject(answer, "tables");
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_copy_request *one = &requests[i];

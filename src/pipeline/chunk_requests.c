@@ -110,6 +110,12 @@ static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *
     atomic_fetch_add(&requests->open, 1);
 }
 
+/* With the lock. */
+static void note_wish(struct mr_chunk_requests *requests)
+{
+    requests->wish_step = atomic_fetch_add(&requests->step, 1) + 1;
+}
+
 static char *text_of(const char *text)
 {
     return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
@@ -157,7 +163,7 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     request->id = ++requests->last_id;
     *ret_id = request->id;
     append(requests, request);
-    atomic_fetch_add(&requests->step, 1);
+    note_wish(requests);
     pthread_mutex_unlock(&requests->lock);
     mr_wake(requests->wake_fd);
     return MR_OK;
@@ -175,6 +181,9 @@ uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *
             count++;
         }
     }
+    if (count > 0) {
+        note_wish(requests);
+    }
     pthread_mutex_unlock(&requests->lock);
     mr_wake(requests->wake_fd);
     return count;
@@ -182,8 +191,13 @@ uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *
 
 void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
 {
-    if (atomic_exchange(&requests->paused, pauses) != pauses) {
-        atomic_fetch_add(&requests->step, 1);
+    pthread_mutex_lock(&requests->lock);
+    bool is_new = atomic_exchange(&requests->paused, pauses) != pauses;
+    if (is_new) {
+        note_wish(requests);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    if (is_new) {
         mr_log(MR_LOG_INFO, pauses ? "incremental_paused" : "incremental_resumed",
                pauses ? "no further existing rows are copied until that is asked for"
                       : "copying existing rows goes on");
@@ -217,6 +231,14 @@ uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_co
     }
     pthread_mutex_unlock(&requests->lock);
     return count;
+}
+
+bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    bool is_stored = !requests->stores || requests->stored_step >= requests->wish_step;
+    pthread_mutex_unlock(&requests->lock);
+    return is_stored;
 }
 
 struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests)
@@ -503,7 +525,7 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
         place = note->request == request->id ? &note->place : place;
     }
     request->told = true;
-    if (place->settled) {
+    if (place->settled || request->stops) {
         return;
     }
     state->tables[state->count++] = (struct mr_asked_table){
@@ -521,6 +543,7 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
     struct mr_asked_stored *state = NULL;
     pthread_mutex_lock(&requests->lock);
     bool paused = atomic_load(&requests->paused);
+    requests->told_step = atomic_load(&requests->step);
     if (requests->last_id > 0 || paused) {
         state = MR_NEW(struct mr_asked_stored);
         *state = (struct mr_asked_stored){
@@ -538,6 +561,13 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
     }
     pthread_mutex_unlock(&requests->lock);
     return state;
+}
+
+void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    requests->stored_step = requests->told_step;
+    pthread_mutex_unlock(&requests->lock);
 }
 
 static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stored,

@@ -42,7 +42,10 @@ struct mr_chunk_requests {
     bool stores;           /* the sink does */
     _Atomic uint64_t step;
     uint64_t safe_step;
-    uint64_t told_id; /* the last one of ours that the sink may have stored */
+    uint64_t wish_step;   /* of what somebody asked for last, */
+    uint64_t told_step;   /* of what the sink is storing, */
+    uint64_t stored_step; /* and of what it has stored */
+    uint64_t told_id;     /* the last one of ours that the sink may have stored */
     struct mr_chunk_note *notes, **last_note; /* by their steps */
 
     /* Written by the source thread: of all requests. */
@@ -61,6 +64,7 @@ uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *
 void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
 uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
                                 uint32_t max, bool *ret_paused);
+bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests);
 struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests);
 
 /* ---- source thread ---- */
@@ -111,6 +115,9 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
 /* How far it is where all up to that step is with the sink, or will be together with what is stored; the caller's. NULL: nobody
  * has asked for anything yet. */
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
+
+/* What mr_chunk_requests_state told last is stored. */
+void mr_chunk_requests_stored(struct mr_chunk_requests *requests);
 
 /* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the process or another instance
  * has stored it, counts. Returns the step that is safe. While nothing is copied. */

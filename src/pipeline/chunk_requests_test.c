@@ -205,6 +205,38 @@ static void test_adopt_brings_none_back(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
+/* Who asks for something is told once that is stored, not when something else is; and a stop is, before anybody acts on it. */
+static void test_wishes_are_stored(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    struct mr_chunk_request *request = ask(&requests, "t");
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
+    assert_int_equal(stored->count, 1);
+    mr_asked_stored_free(stored);
+    assert_false(mr_chunk_requests_is_stored(&requests)); /* it is on its way */
+    assert_int_equal(mr_chunk_requests_stop(&requests, "s", "t"), 1);
+    mr_chunk_requests_stored(&requests);
+    assert_false(mr_chunk_requests_is_stored(&requests)); /* what is stored is from before */
+    stored = mr_chunk_requests_state(&requests, 1);
+    assert_int_equal(stored->count, 0);
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_stored(&requests);
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    note(&requests, request, "7", 1); /* how far a copy is is nobody's wish */
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_pause(&requests, false); /* as it is */
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_pause(&requests, true);
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    requests.stores = false;
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_done(&requests);
+}
+
 /* All conditions stand in one record. */
 static void test_ask_refuses_too_long_conditions(void **test_state)
 {
@@ -235,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_adopt_at_a_start),
         cmocka_unit_test(test_adopt_of_what_was_in_doubt),
         cmocka_unit_test(test_adopt_brings_none_back),
+        cmocka_unit_test(test_wishes_are_stored),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,6 +354,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = delivery->pipeline->sink;
     if (delivery->is_storing && !sink->ops->storing(sink)) {
         delivery->is_storing = false;
+        mr_chunk_requests_stored(&delivery->pipeline->copy_requests);
         if (is_transactional(delivery)) {
             delivery->ending_ns =
                 mr_pace_ending_ns(delivery->ending_ns, mr_monotonic_ns() - delivery->stored_ns);

@@ -203,6 +203,11 @@ void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
     mr_chunk_requests_pause(&pipeline->copy_requests, pauses);
 }
 
+bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline)
+{
+    return mr_chunk_requests_is_stored(&pipeline->copy_requests);
+}
+
 uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
                                    uint32_t max, bool *ret_paused)
 {

@@ -187,6 +187,9 @@ uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema,
 /* No further chunk is read while they are paused. Any thread. */
 void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
 
+/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
+bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline);
+
 /* All that are not at their ends, and some that are, the oldest first. Any thread. */
 uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
                                    uint32_t max, bool *ret_paused);

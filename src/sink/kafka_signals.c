@@ -147,7 +147,12 @@ static void take(struct mr_kafka_signals *signals, const rd_kafka_message_t *mes
             poll(NULL, 0, ROUND_MS);
         }
     }
-    if (status == MR_OK) {
+    bool is_stored;
+    while (!(is_stored = signals->options.is_stored(signals->options.context)) &&
+           !atomic_load(&signals->stopping) && signals->options.is_open(signals->options.context)) {
+        poll(NULL, 0, ROUND_MS);
+    }
+    if (status == MR_OK && is_stored) {
         commit(signals, message->offset + 1);
     }
 }

@@ -117,6 +117,8 @@ struct mr_kafka_signal_options {
     bool (*is_open)(void *context);
     /* Acts on a record. MR_AGAIN: not now; it is handed over again in a while. */
     mr_status (*take)(void *context, mr_slice value);
+    /* What it asked for outlives a kill: only then is the record's offset stored. */
+    bool (*is_stored)(void *context);
     void *context;
 };
 
