@@ -7,51 +7,42 @@
 enum {
     VALUE_BYTES = 64, /* that are kept of each, on average */
     NAME_BYTES = 1024,
-    TOPICS_MIN = 64,
+    VALUES_MIN = 32,
 };
 
 struct mr_value_topic {
     const struct mr_value_route *route;
-    const struct mr_topic *topic; /* NULL: the place is free */
-    uint64_t hash;
+    const struct mr_topic *topic;
     uint32_t at, len; /* of the value's bytes */
 };
 
 static size_t bytes_max(const struct mr_value_topics *known)
 {
-    return (size_t)known->capacity / 2 * VALUE_BYTES;
+    return (size_t)known->capacity * VALUE_BYTES;
 }
 
 static void make_room(struct mr_value_topics *known, uint32_t topics_max)
 {
-    known->capacity = TOPICS_MIN;
-    while (known->capacity < 2 * topics_max) {
-        known->capacity *= 2;
-    }
+    known->capacity = topics_max < VALUES_MIN ? VALUES_MIN : topics_max;
     known->entries = MR_NEW_ARRAY(struct mr_value_topic, known->capacity);
     known->bytes = MR_ALLOC(bytes_max(known));
+    mr_index_reserve(&known->index, known->capacity);
 }
 
-static void forget_all(struct mr_value_topics *known)
+static const struct mr_topic *find(const struct mr_value_topics *known,
+                                   const struct mr_value_route *route, mr_slice value,
+                                   uint64_t hash)
 {
-    memset(known->entries, 0, known->capacity * sizeof(*known->entries));
-    known->count = 0;
-    known->used = 0;
-}
-
-/* The value's place, or the free one where it belongs. */
-static struct mr_value_topic *place_of(const struct mr_value_topics *known,
-                                       const struct mr_value_route *route, mr_slice value,
-                                       uint64_t hash)
-{
-    for (uint32_t i = (uint32_t)hash;; i++) {
-        struct mr_value_topic *entry = &known->entries[i & (known->capacity - 1)];
-        if (entry->topic == NULL ||
-            (entry->hash == hash && entry->route == route && entry->len == value.len &&
-             memcmp(known->bytes + entry->at, value.data, value.len) == 0)) {
-            return entry;
+    uint32_t at = 0;
+    uint32_t number;
+    while ((number = mr_index_next(&known->index, hash, &at)) != MR_INDEX_NONE) {
+        const struct mr_value_topic *entry = &known->entries[number];
+        mr_slice kept = {.data = known->bytes + entry->at, .len = entry->len};
+        if (entry->route == route && mr_slice_equal(kept, value)) {
+            return entry->topic;
         }
     }
+    return NULL;
 }
 
 /* False: it is too long, or has a NUL. */
@@ -98,41 +89,36 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
         make_room(known, route->topics_max);
     }
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, value.data, value.len);
-    struct mr_value_topic *entry = place_of(known, route, value, hash);
-    if (MR_LIKELY(entry->topic != NULL)) {
-        return entry->topic;
+    const struct mr_topic *topic = find(known, route, value, hash);
+    if (MR_LIKELY(topic != NULL)) {
+        return topic;
     }
-    const struct mr_topic *topic = name_topic(topics, route, value, ret_fault);
+    topic = name_topic(topics, route, value, ret_fault);
     if (topic == NULL || value.len > MR_REWRITE_BYTES_MAX) {
         return topic;
     }
-    if (known->count == known->capacity / 2 || known->used + value.len > bytes_max(known)) {
-        forget_all(known);
-        entry = place_of(known, route, value, hash);
+    if (known->index.count == known->capacity || known->used + value.len > bytes_max(known)) {
+        mr_value_topics_forget(known);
     }
-    *entry = (struct mr_value_topic){.route = route,
-                                     .topic = topic,
-                                     .hash = hash,
-                                     .at = (uint32_t)known->used,
-                                     .len = (uint32_t)value.len};
+    known->entries[mr_index_add(&known->index, hash)] = (struct mr_value_topic){
+        .route = route, .topic = topic, .at = (uint32_t)known->used, .len = (uint32_t)value.len};
     if (value.len > 0) {
         memcpy(known->bytes + known->used, value.data, value.len);
     }
     known->used += value.len;
-    known->count++;
     return topic;
 }
 
 void mr_value_topics_forget(struct mr_value_topics *known)
 {
-    if (known->entries != NULL) {
-        forget_all(known);
-    }
+    mr_index_clear(&known->index);
+    known->used = 0;
 }
 
 void mr_value_topics_done(struct mr_value_topics *known)
 {
     free(known->entries);
     free(known->bytes);
+    mr_index_done(&known->index);
     *known = (struct mr_value_topics){0};
 }

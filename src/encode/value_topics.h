@@ -3,13 +3,14 @@
 #ifndef MR_ENCODE_VALUE_TOPICS_H
 #define MR_ENCODE_VALUE_TOPICS_H
 
+#include "base/index.h"
 #include "encode/encode.h"
 
 /* Values and their topics, in memory that is asked for with the first value. When it is full, it begins anew. */
 struct mr_value_topics {
-    struct mr_value_topic *entries; /* open addressing; NULL: nothing was asked yet */
-    uint32_t capacity;              /* a power of two */
-    uint32_t count;
+    struct mr_value_topic *entries; /* NULL: nothing was asked yet */
+    struct mr_index index;          /* and how many */
+    uint32_t capacity;
     uint8_t *bytes; /* of the values */
     size_t used;
 };
