@@ -17,6 +17,7 @@ CLOUD = T + 'format = "cloudevents"\n[cloudevents]\n'
 ROW = T + 'format = "row"\n[row]\n'
 OUTBOX = K + '[outbox]\ntables = ["t"]\n'
 AVRO = 'types = "debezium"\nformat = "avro"\n' + K
+STREAM = '[[streams]]\nname = "s"\nsource = {resource = "t"}\nsink = {destination = "%s"}\n%s\n'
 REGISTRY = AVRO + "[schema_registry]\n"
 
 # A configuration; the line that is named (0: none); what is said.
@@ -141,6 +142,13 @@ CONFIGURATIONS = [
     (T + '[routing]\ntopic_regex = "("\ntopic = "x"\n', 3, "Unmatched ("),
     (T + '[routing]\ntopic_regex = "(.*)"\ntopic = "$2"\n', 3, "the expression has $0 to $1"),
     (T + '[routing]\ntopic_regex = "(.*)"\ntopic = "a/$1"\n', 4, "letters of ASCII"),
+    (STREAM % ("a", "") + STREAM % ("a", ""), 6, 'has two streams to topic "a"'),
+    ("".join(STREAM % (n, "") for n in "abcdefghi"), 41, "has more than 8 streams"),
+    ('format = "cloudevents"\n' + STREAM % ("a", "") + STREAM % ("b", ""), 7, "they would have one id"),
+    ('format = "debezium"\nprovide_transaction_metadata = true\n' + STREAM % ("a", "") + STREAM % ("b", ""), 8, "counts one"),
+    (STREAM % ("a", "columns.hide = [\"v\"]"), 5, "streams.columns.hide is unknown"),
+    (STREAM % ("a", "columns.mask = [\"v\"]"), 1, 'streams.columns.mask: "v" names no columns'),
+    (STREAM % ("a", "columns.hash = [\"v\"]"), 1, "set columns.hash_salt_env"),
     (T + '[routing]\nby_column = ["t"]\n', 3, 'write "schema.table:column"'),
     (T + '[routing]\nby_column = ["t:"]\n', 3, 'write "schema.table:column"'),
     (T + '[routing]\nby_column = ["t:a=x"]\n', 3, "must have {value} in it, once"),

@@ -229,6 +229,41 @@ static uint32_t operation_bits(struct mr_config *config, const struct mr_strings
 
 /* ---- events ---- */
 
+/* Beside other streams of its table: a topic of its own, in which a position tells its events apart. What tells each event of
+ * all topics its place or name can't do so for two that are of one change. */
+static void check_stream(struct mr_config *config, const struct mr_stream *stream,
+                         const struct mr_table_name *table, const struct mr_route *routes,
+                         uint32_t count)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(routes[i].schema, table->schema) != 0 ||
+            strcmp(routes[i].table, table->table) != 0) {
+            continue;
+        }
+        others++;
+        if (stream->destination != NULL && routes[i].topic != NULL &&
+            strcmp(stream->destination, routes[i].topic) == 0) {
+            PROBLEM(config, stream->line,
+                    "table %s.%s has two streams to topic \"%s\"; give one another "
+                    "sink.destination, or take it out",
+                    table->schema, table->table, stream->destination);
+        }
+    }
+    if (others == MR_STREAMS_PER_TABLE_MAX) {
+        PROBLEM(config, stream->line, "table %s.%s has more than %d streams", table->schema,
+                table->table, MR_STREAMS_PER_TABLE_MAX);
+    }
+    if (others == 1 && (config->encode.transaction_topic != NULL ||
+                        config->encode.format == MR_FORMAT_CLOUDEVENTS)) {
+        PROBLEM(config, stream->line,
+                "table %s.%s has two streams, so a change has two events: %s; keep one of the two",
+                table->schema, table->table,
+                config->encode.transaction_topic != NULL ? "provide_transaction_metadata counts one"
+                                                         : "as CloudEvents they would have one id");
+    }
+}
+
 static void build_routes_from_streams(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -237,6 +272,7 @@ static void build_routes_from_streams(struct mr_config *config)
     struct mr_table_name *tables =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, values->stream_count));
     uint32_t count = 0;
+    uint32_t table_count = 0;
     for (uint32_t i = 0; i < values->stream_count; i++) {
         struct mr_stream *stream = &values->streams[i];
         struct mr_table_name table;
@@ -252,12 +288,9 @@ static void build_routes_from_streams(struct mr_config *config)
                     fault);
         }
         uint32_t bits = operation_bits(config, &stream->operations, stream->line, true);
-        if (!add_table(tables, &count, table)) {
-            PROBLEM(config, stream->line, "table %s.%s has two streams; one is enough",
-                    table.schema, table.table);
-            continue;
-        }
-        routes[count - 1] = (struct mr_route){
+        add_table(tables, &table_count, table);
+        check_stream(config, stream, &table, routes, count);
+        routes[count++] = (struct mr_route){
             .schema = table.schema,
             .table = table.table,
             .topic = stream->destination,
@@ -266,7 +299,7 @@ static void build_routes_from_streams(struct mr_config *config)
         };
     }
     config->source.tables = tables;
-    config->source.table_count = count;
+    config->source.table_count = table_count;
     config->encode.routes = routes;
     config->encode.route_count = count;
     config->encode.routes_only = true;

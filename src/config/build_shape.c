@@ -1,4 +1,5 @@
 /* Tables, columns and conditions on rows by pattern. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,7 @@ struct columns {
     enum mr_column_action action;
     const struct mr_strings *texts;
     uint32_t line;
+    const struct mr_route *stream; /* whose columns they are; NULL: each text names the table */
 };
 
 /* `column,column` behind the colon, each with its number where the action has one. */
@@ -146,7 +148,11 @@ static bool take_columns(struct mr_config *config, const struct columns *columns
         const char *end = part_end(at, ",");
         const char *name_end = has_length ? part_end(at, "=,") : end;
         struct mr_column_rule *rule = &rules[*count];
-        *rule = (struct mr_column_rule){.action = columns->action, .table = *table};
+        *rule = (struct mr_column_rule){
+            .action = columns->action,
+            .table = *table,
+            .topic = columns->stream == NULL ? NULL : columns->stream->topic,
+        };
         if (!take_pattern(config, at, name_end, &rule->column, reason, size)) {
             return false;
         }
@@ -172,20 +178,51 @@ static void build_columns(struct mr_config *config, const struct columns *column
 {
     for (uint32_t i = 0; i < columns->texts->count; i++) {
         const char *text = columns->texts->items[i];
-        const char *colon = part_end(text, ":");
+        const char *colon = columns->stream != NULL ? text : part_end(text, ":");
         char reason[128] = "write \"schema.table:column,column\"";
         if (columns->action == MR_COLUMN_MASK || columns->action == MR_COLUMN_TRUNCATE) {
             memcpy(reason, "write \"schema.table:column=8\"",
                    sizeof("write \"schema.table:column=8\""));
         }
         struct mr_table_pattern table;
-        if (*colon != ':' || !take_table(config, text, colon, &table, reason, sizeof(reason)) ||
-            !take_columns(config, columns, colon + 1, &table, rules, count, reason,
-                          sizeof(reason))) {
+        bool good = columns->stream != NULL;
+        if (good) {
+            table = (struct mr_table_pattern){.schema = {.text = columns->stream->schema},
+                                              .table = {.text = columns->stream->table}};
+        } else {
+            good =
+                *colon == ':' && take_table(config, text, colon++, &table, reason, sizeof(reason));
+        }
+        if (!good ||
+            !take_columns(config, columns, colon, &table, rules, count, reason, sizeof(reason))) {
             PROBLEM(config, columns->line, "%s: \"%s\" names no columns: %s", columns->option, text,
                     reason);
         }
     }
+}
+
+/* The rules of a stream, which each name columns alone. */
+static void build_stream_columns(struct mr_config *config, const struct mr_stream *stream,
+                                 const struct mr_route *route, struct mr_column_rule *rules,
+                                 uint32_t *count)
+{
+    for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
+        char option[32];
+        snprintf(option, sizeof(option), "streams.columns.%s", mr_stream_column_keys[i]);
+        const struct columns columns = {option, (enum mr_column_action)i, &stream->columns[i],
+                                        stream->line, route};
+        build_columns(config, &columns, rules, count);
+    }
+}
+
+/* No text names more columns than it has bytes. */
+static size_t columns_max(const struct mr_strings *texts)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < texts->count; i++) {
+        most += strlen(texts->items[i]);
+    }
+    return most;
 }
 
 void mr_config_build_columns(struct mr_config *config)
@@ -193,34 +230,47 @@ void mr_config_build_columns(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     const struct columns all[] = {
         {"columns.include", MR_COLUMN_INCLUDE, &values->columns_include,
-         LINE(config, columns_include)},
+         LINE(config, columns_include), NULL},
         {"columns.exclude", MR_COLUMN_EXCLUDE, &values->columns_exclude,
-         LINE(config, columns_exclude)},
-        {"columns.mask", MR_COLUMN_MASK, &values->columns_mask, LINE(config, columns_mask)},
+         LINE(config, columns_exclude), NULL},
+        {"columns.mask", MR_COLUMN_MASK, &values->columns_mask, LINE(config, columns_mask), NULL},
         {"columns.truncate", MR_COLUMN_TRUNCATE, &values->columns_truncate,
-         LINE(config, columns_truncate)},
-        {"columns.hash", MR_COLUMN_HASH, &values->columns_hash, LINE(config, columns_hash)},
+         LINE(config, columns_truncate), NULL},
+        {"columns.hash", MR_COLUMN_HASH, &values->columns_hash, LINE(config, columns_hash), NULL},
     };
-    size_t most = 0; /* no text names more columns than it has bytes */
+    size_t most = 0;
+    uint32_t hash_line = values->columns_hash.count == 0 ? 0 : LINE(config, columns_hash);
     for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {
-        for (uint32_t k = 0; k < all[i].texts->count; k++) {
-            most += strlen(all[i].texts->items[k]);
+        most += columns_max(all[i].texts);
+    }
+    for (uint32_t i = 0; i < values->stream_count; i++) {
+        for (uint32_t k = 0; k < MR_STREAM_COLUMNS; k++) {
+            most += columns_max(&values->streams[i].columns[k]);
+        }
+        if (values->streams[i].columns[MR_COLUMN_HASH].count > 0) {
+            hash_line = values->streams[i].line;
         }
     }
     struct mr_column_rule *rules =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_column_rule, most));
     uint32_t count = 0;
+    /* A stream's own rule comes before one for all. Where a stream makes no route, the file is refused. */
+    uint32_t streams =
+        config->encode.route_count == values->stream_count ? values->stream_count : 0;
+    for (uint32_t i = 0; i < streams; i++) {
+        build_stream_columns(config, &values->streams[i], &config->encode.routes[i], rules, &count);
+    }
     for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {
         build_columns(config, &all[i], rules, &count);
     }
     config->encode.column_rules = rules;
     config->encode.column_rule_count = count;
-    if (values->columns_hash.count == 0) {
+    if (hash_line == 0) {
         return;
     }
     if (values->columns_hash_salt_env[0] == '\0') {
         PROBLEM(
-            config, LINE(config, columns_hash),
+            config, hash_line,
             "columns.hash needs a salt, or whoever reads the topics finds values by trying; set "
             "columns.hash_salt_env");
         return;

@@ -91,7 +91,8 @@ void mr_config_print_reference(FILE *to)
           "have\n"
           "Outboxx's form (`format = \"flat\"`), each stream names its topic (`sink.destination`) "
           "and key\n"
-          "column (`sink.routing_key`). Differences: the publication is made for the named tables "
+          "column (`sink.routing_key`). [Several streams](events.md#several-streams-of-one-table) "
+          "may have one table. Differences: the publication is made for the named tables "
           "only, and\n"
           "a first copy of a table needs `[snapshot] mode = \"initial\"` and the operation `read` "
           "([snapshots.md](snapshots.md)).\n",

@@ -66,6 +66,16 @@ static bool values_equal(const struct mr_config_values *a, const struct mr_confi
     }
 }
 
+static bool stream_has_columns(const struct mr_stream *stream)
+{
+    for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
+        if (stream->columns[i].count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool streams_equal(const struct mr_config_values *a, const struct mr_config_values *b)
 {
     bool equal = a->stream_count == b->stream_count;
@@ -76,6 +86,9 @@ static bool streams_equal(const struct mr_config_values *a, const struct mr_conf
                 texts_equal(one->destination, other->destination) &&
                 texts_equal(one->routing_key, other->routing_key) &&
                 lists_equal(&one->operations, &other->operations);
+        for (uint32_t k = 0; k < MR_STREAM_COLUMNS && equal; k++) {
+            equal = lists_equal(&one->columns[k], &other->columns[k]);
+        }
     }
     return equal;
 }
@@ -90,10 +103,26 @@ static bool properties_equal(const struct mr_config_values *a, const struct mr_c
     return equal;
 }
 
+/* Rules for columns stay as they are, and a stream's are known by its topic. */
+static bool stream_columns_stay(const struct mr_config_values *a, const struct mr_config_values *b)
+{
+    bool have = false;
+    for (uint32_t i = 0; i < a->stream_count; i++) {
+        have |= stream_has_columns(&a->streams[i]);
+    }
+    for (uint32_t i = 0; i < b->stream_count; i++) {
+        have |= stream_has_columns(&b->streams[i]);
+    }
+    return !have || streams_equal(a, b);
+}
+
 const char *mr_config_reload_fault(const struct mr_config *running, const struct mr_config *wanted)
 {
     if (running->encode.format != wanted->encode.format) {
         return "the form of events (format, metadata.version, [[streams]]) needs a restart";
+    }
+    if (!stream_columns_stay(&running->values, &wanted->values)) {
+        return "streams with rules for columns ([streams.columns]) need a restart to change";
     }
     if (running->source.messages != wanted->source.messages) {
         return "whether logical messages are passed on (messages.prefixes, skipped_operations) "

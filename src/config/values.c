@@ -418,6 +418,22 @@ static bool stream_string(struct mr_stream *stream, const char *table,
     return false;
 }
 
+/* In the order of enum mr_column_action. */
+const char *const mr_stream_column_keys[MR_STREAM_COLUMNS] = {"include", "exclude", "mask",
+                                                              "truncate", "hash"};
+
+static bool stream_columns(struct mr_stream *stream, const char *table,
+                           const struct mr_toml_node *node)
+{
+    for (size_t i = 0; table != NULL && strcmp(table, "columns") == 0 && i < MR_STREAM_COLUMNS;
+         i++) {
+        if (strcmp(node->key, mr_stream_column_keys[i]) == 0) {
+            return read_strings(node, &stream->columns[i]);
+        }
+    }
+    return false;
+}
+
 static void read_stream_key(struct mr_stream *stream, const char *table,
                             const struct mr_toml_node *node, struct mr_problems *problems)
 {
@@ -429,13 +445,17 @@ static void read_stream_key(struct mr_stream *stream, const char *table,
         read_strings(node, &stream->operations)) {
         return;
     }
+    if (stream_columns(stream, table, node)) {
+        return;
+    }
     bool is_flow = table != NULL && strcmp(table, "flow") == 0 && strcmp(node->key, "format") == 0;
     if (is_flow && node->kind == MR_TOML_STRING && strcmp(node->string, "json") == 0) {
         return;
     }
     PROBLEM(problems, node->line,
             "streams%s%s.%s is unknown or of the wrong kind; a stream has name, source.resource, "
-            "source.operations, flow.format = \"json\", sink.destination and sink.routing_key",
+            "source.operations, columns.*, flow.format = \"json\", sink.destination and "
+            "sink.routing_key",
             table == NULL ? "" : ".", table == NULL ? "" : table, node->key);
 }
 
@@ -569,6 +589,9 @@ void mr_values_done(struct mr_config_values *values)
         free(values->streams[i].destination);
         free(values->streams[i].routing_key);
         strings_free(&values->streams[i].operations);
+        for (uint32_t k = 0; k < MR_STREAM_COLUMNS; k++) {
+            strings_free(&values->streams[i].columns[k]);
+        }
     }
     free(values->streams);
 }

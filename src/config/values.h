@@ -31,12 +31,16 @@ typedef struct mr_strings mr_value_STRINGS;
 typedef int64_t mr_value_CHOICE;
 
 /* One [[streams]] of Outboxx's form. */
+enum { MR_STREAM_COLUMNS = 5 };
+
 struct mr_stream {
     char *name;
     char *resource;
     char *destination;
     char *routing_key;
     struct mr_strings operations;
+    struct mr_strings
+        columns[MR_STREAM_COLUMNS]; /* what becomes of them, as the options columns.* say it */
     uint32_t line;
 };
 

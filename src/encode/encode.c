@@ -118,6 +118,9 @@ mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation 
 {
     struct mr_plan *plan;
     MR_TRY(mr_plan_for(encoder, relation, &plan, ret_error));
+    while (plan->next != NULL && (plan->operations & (1u << op)) == 0) {
+        plan = plan->next;
+    }
     *ret_topic = (plan->operations & (1u << op)) == 0 ? NULL : plan->topic;
     return MR_OK;
 }
@@ -133,8 +136,8 @@ void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
     encoder->database_name = MR_STRDUP(database);
     text_set_escaped(encoder, &encoder->database, database);
     for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
-        if (encoder->plans[i] != NULL) {
-            encoder->plans[i]->rendered_commit_lsn = 0; /* it holds the old name */
+        for (struct mr_plan *plan = encoder->plans[i]; plan != NULL; plan = plan->next) {
+            plan->rendered_commit_lsn = 0; /* it holds the old name */
         }
     }
 }
@@ -381,48 +384,101 @@ static bool moves_row(const struct mr_encoder *encoder, const struct mr_plan *pl
            mr_key_changed(plan, change);
 }
 
+/* Whether nothing of the change goes into the plan's stream. */
+static bool is_left_out(const struct mr_encoder *encoder, const struct mr_plan *plan,
+                        const struct mr_change *change)
+{
+    return MR_UNLIKELY(plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) &&
+           !moves_row(encoder, plan, change);
+}
+
+static uint32_t encode_json(struct mr_encoder *encoder, struct mr_plan *plan,
+                            const struct mr_change *change, struct mr_buffer *buffer,
+                            struct mr_record *ret_records)
+{
+    return encoder->options.format == MR_FORMAT_FLAT
+               ? mr_flat_change(encoder, plan, change, buffer, ret_records)
+               : mr_debezium_change(encoder, plan, change, buffer, ret_records);
+}
+
+/* What comes before a change's first record: `first` is the plan of its table's first stream. */
+static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *first,
+                            const struct mr_change *change, struct mr_buffer *buffer,
+                            struct mr_record *ret_records)
+{
+    uint32_t told = 0;
+    if (change->op == MR_OP_READ) {
+        return told;
+    }
+    if (encoder->transaction.begin_waits && change->transaction->xid != 0) {
+        mr_transaction_begin(buffer, &encoder->transaction, change->transaction, change->position,
+                             &ret_records[told++]);
+    }
+    if (first->tells_schema) {
+        mr_schema_event(encoder, first, change, buffer, &ret_records[told++]);
+    }
+    return told;
+}
+
+/* One stream's records of a change. */
+static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
+                               const struct mr_change *change, struct mr_buffer *buffer,
+                               struct mr_record *ret_records, uint32_t *ret_count,
+                               struct mr_error *ret_error)
+{
+    encoder->missing_count = 0;
+    if (plan->outbox != NULL) {
+        return mr_outbox_change(encoder, plan, change, buffer, ret_records, ret_count, ret_error);
+    }
+    if (plan->avro.value != NULL) {
+        MR_TRY(encode_avro(encoder, plan, change, buffer, ret_records, ret_count, ret_error));
+    } else {
+        *ret_count = encode_json(encoder, plan, change, buffer, ret_records);
+    }
+    return plan->place == NULL
+               ? MR_OK
+               : mr_place_records(encoder, plan, change, ret_records, *ret_count, ret_error);
+}
+
+/* A change for which more is to be done than to write its events, or its events more than once. */
+static mr_status encode_unusual(struct mr_encoder *encoder, struct mr_plan *first,
+                                const struct mr_change *change, struct mr_buffer *buffer,
+                                struct mr_record *ret_records, uint32_t *ret_count,
+                                struct mr_error *ret_error)
+{
+    uint32_t total = 0;
+    for (struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
+        if ((encoder->only != NULL && encoder->only != plan) ||
+            is_left_out(encoder, plan, change) ||
+            (plan->skips_unchanged && leaves_all(plan, change))) {
+            continue;
+        }
+        bool tells = total == 0 && !encoder->has_told;
+        uint32_t told = tells ? tell_before(encoder, first, change, buffer, ret_records) : 0;
+        uint32_t count;
+        MR_TRY(encode_stream(encoder, plan, change, buffer, ret_records + total + told, &count,
+                             ret_error));
+        total += count > 0 ? told + count : 0;
+    }
+    *ret_count = total;
+    return MR_OK;
+}
+
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
                            struct mr_buffer *buffer, struct mr_record *ret_records,
                            uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_plan *plan;
     MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
-    if (MR_UNLIKELY(plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) &&
-        !moves_row(encoder, plan, change)) {
-        *ret_count = 0;
-        return MR_OK;
-    }
-    if (MR_UNLIKELY(plan->is_unusual) && plan->skips_unchanged && leaves_all(plan, change)) {
-        *ret_count = 0;
-        return MR_OK;
-    }
     encoder->wrong = NULL;
     encoder->missing_count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
-    uint32_t told = 0;
-    if (MR_UNLIKELY(plan->is_unusual) && encoder->transaction.begin_waits &&
-        change->op != MR_OP_READ && change->transaction->xid != 0) {
-        mr_transaction_begin(buffer, &encoder->transaction, change->transaction, change->position,
-                             &ret_records[told++]);
+    uint32_t count = 0;
+    if (MR_UNLIKELY(plan->is_unusual)) {
+        MR_TRY(encode_unusual(encoder, plan, change, buffer, ret_records, &count, ret_error));
+    } else if (!is_left_out(encoder, plan, change)) {
+        count = encode_json(encoder, plan, change, buffer, ret_records);
     }
-    if (MR_UNLIKELY(plan->is_unusual) && plan->tells_schema && change->op != MR_OP_READ) {
-        mr_schema_event(encoder, plan, change, buffer, &ret_records[told++]);
-    }
-    uint32_t count;
-    if (MR_UNLIKELY(plan->is_unusual) && plan->outbox != NULL) {
-        MR_TRY(
-            mr_outbox_change(encoder, plan, change, buffer, ret_records + told, &count, ret_error));
-    } else if (MR_UNLIKELY(plan->is_unusual) && plan->avro.value != NULL) {
-        MR_TRY(encode_avro(encoder, plan, change, buffer, ret_records + told, &count, ret_error));
-    } else {
-        count = encoder->options.format == MR_FORMAT_FLAT
-                    ? mr_flat_change(encoder, plan, change, buffer, ret_records + told)
-                    : mr_debezium_change(encoder, plan, change, buffer, ret_records + told);
-    }
-    if (MR_UNLIKELY(plan->is_unusual) && plan->place != NULL) {
-        MR_TRY(mr_place_records(encoder, plan, change, ret_records + told, count, ret_error));
-    }
-    count += count > 0 ? told : 0;
     if (MR_UNLIKELY(encoder->wrong != NULL)) {
         return fail_change(encoder, change->relation, ret_error);
     }

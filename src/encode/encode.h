@@ -123,7 +123,8 @@ struct mr_value_modes {
 /* Bits of `operations` and `skipped_operations`: 1 << enum mr_op. */
 #define MR_OPERATIONS_ALL 0xffu
 
-/* What one configured stream (a table, in Outboxx's words a stream) wants. Strings are the caller's. */
+/* What one configured stream (a table, in Outboxx's words a stream) wants. A table may have several, each with a topic of its
+ * own. Strings are the caller's. */
 struct mr_route {
     const char *schema;
     const char *table;
@@ -147,6 +148,7 @@ struct mr_column_rule {
     enum mr_column_action action;
     struct mr_table_pattern table;
     struct mr_pattern column;
+    const char *topic; /* of the stream alone that goes there; NULL: of all */
     uint32_t length;
 };
 
@@ -263,7 +265,12 @@ struct mr_encode_options {
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
 };
 
-enum { MR_RECORDS_PER_CHANGE_MAX = 5, MR_MESSAGE_PREFIX_MAX = 255 };
+enum {
+    MR_STREAMS_PER_TABLE_MAX = 8,
+    /* Delete, tombstone and create in each stream; a transaction's beginning and a table's form before them. */
+    MR_RECORDS_PER_CHANGE_MAX = 3 * MR_STREAMS_PER_TABLE_MAX + 2,
+    MR_MESSAGE_PREFIX_MAX = 255
+};
 
 /* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
  * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */

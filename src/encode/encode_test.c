@@ -1461,10 +1461,150 @@ static void test_routing_makes_no_topic(void **state)
     fixture_open(fixture);
 }
 
+/* The records of one stream of several: as they would be if it were the only one, but for what comes once a change. */
+static void assert_stream(const struct fixture *fixture, uint32_t from, uint32_t count,
+                          const char *topic)
+{
+    assert_true(from + count <= fixture->count);
+    for (uint32_t i = from; i < from + count; i++) {
+        assert_string_equal(fixture->records[i].topic->name, topic);
+        assert_int_equal(fixture->records[i].part, i - from);
+    }
+}
+
+static bool has_text(const struct mr_record *record, const char *text)
+{
+    return memmem(record->value, record->value_len, text, strlen(text)) != NULL;
+}
+
+static const struct mr_route three_streams[] = {
+    {.schema = "public", .table = "t", .topic = "all", .operations = MR_OPERATIONS_ALL},
+    {.schema = "public", .table = "other", .topic = "other", .operations = MR_OPERATIONS_ALL},
+    {.schema = "public", .table = "t", .topic = "new", .operations = 1u << MR_OP_INSERT},
+    {.schema = "public", .table = "t", .topic = "few", .operations = MR_OPERATIONS_ALL},
+};
+
+static struct mr_column_rule few_rule(enum mr_column_action action)
+{
+    return (struct mr_column_rule){.action = action,
+                                   .table = {.schema = {.text = "public"}, .table = {.text = "t"}},
+                                   .column = {.text = "v"},
+                                   .topic = "few",
+                                   .length = 2};
+}
+
+static void test_streams(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_datum row[] = {text("1"), text("secret"), null, null};
+    const struct mr_datum moved[] = {text("2"), text("secret"), null, null};
+    const struct mr_column_rule rule = few_rule(MR_COLUMN_MASK);
+    fixture->options.routes = three_streams;
+    fixture->options.route_count = MR_ARRAY_LEN(three_streams);
+    fixture->options.routes_only = true;
+    fixture->options.column_rules = &rule;
+    fixture->options.column_rule_count = 1;
+    fixture->options.schema_topic = "forms";
+    fixture_open(fixture);
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 4);
+    assert_string_equal(fixture->records[0].topic->name, "forms");
+    assert_stream(fixture, 1, 1, "all");
+    assert_stream(fixture, 2, 1, "new");
+    assert_stream(fixture, 3, 1, "few");
+    assert_true(has_text(&fixture->records[1], "secret"));
+    assert_false(has_text(&fixture->records[3], "secret"));
+    assert_true(has_text(&fixture->records[3], "\"v\":\"**\""));
+    fixture->options.schema_topic = NULL;
+    mr_encoder_free(fixture->encoder);
+    fixture_open(fixture);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved), MR_OK);
+    assert_int_equal(fixture->count, 7);
+    assert_stream(fixture, 0, 3, "all");
+    assert_stream(fixture, 3, 1, "new"); /* the create alone */
+    assert_stream(fixture, 4, 3, "few");
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
+    assert_int_equal(fixture->count, 4);
+    const struct mr_topic *topic = NULL;
+    assert_int_equal(
+        mr_encoder_topic(fixture->encoder, &fixture->relation, MR_OP_READ, &topic, &fixture->error),
+        MR_OK);
+    assert_string_equal(topic->name, "all");
+    assert_every_size(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved);
+}
+
+/* The form of a table comes once, before the first stream that has something of the change. */
+static void test_streams_without_the_first(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    static const struct mr_route routes[] = {
+        {.schema = "public", .table = "t", .topic = "new", .operations = 1u << MR_OP_INSERT},
+        {.schema = "public", .table = "t", .topic = "all", .operations = MR_OPERATIONS_ALL}};
+    fixture->options.routes = routes;
+    fixture->options.route_count = MR_ARRAY_LEN(routes);
+    fixture->options.routes_only = true;
+    fixture->options.schema_topic = "forms";
+    fixture_open(fixture);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(fixture->count, 2);
+    assert_string_equal(fixture->records[0].topic->name, "forms");
+    assert_stream(fixture, 1, 1, "all");
+    const struct mr_topic *topic = NULL;
+    assert_int_equal(
+        mr_encoder_topic(fixture->encoder, &fixture->relation, MR_OP_READ, &topic, &fixture->error),
+        MR_OK);
+    assert_string_equal(topic->name, "all");
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+}
+
+/* A stream without the large column has its event as it is. */
+static void test_streams_oversize(void **state)
+{
+    struct fixture *fixture = *state;
+    char large[3000];
+    memset(large, 'x', sizeof(large));
+    large[sizeof(large) - 1] = '\0';
+    const struct mr_datum row[] = {text("1"), text(large), text("1.5"), null};
+    const struct mr_column_rule rule = few_rule(MR_COLUMN_EXCLUDE);
+    fixture->options.routes = three_streams;
+    fixture->options.route_count = MR_ARRAY_LEN(three_streams);
+    fixture->options.column_rules = &rule;
+    fixture->options.column_rule_count = 1;
+    fixture->options.dead_letter_topic = "dead";
+    for (int letters = 0; letters < 2; letters++) {
+        fixture->options.oversize = letters ? MR_OVERSIZE_DEAD_LETTER : MR_OVERSIZE_PLACEHOLDER;
+        mr_encoder_free(fixture->encoder);
+        fixture_open(fixture);
+        assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1500),
+                         MR_OK);
+        assert_int_equal(fixture->count, 3);
+        assert_stream(fixture, 2, 1, "few");
+        assert_false(fixture->records[2].has_headers);
+        assert_true(has_text(&fixture->records[2], "\"f\":1.5"));
+        if (!letters) {
+            assert_stream(fixture, 0, 1, "all");
+            assert_stream(fixture, 1, 1, "new");
+            assert_note(&fixture->records[0], "9999", "[\"v\"]");
+            assert_note(&fixture->records[1], "9999", "[\"v\"]");
+            continue;
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_string_equal(fixture->records[i].topic->name, "dead");
+            assert_int_equal(fixture->records[i].part, i);
+            assert_true(
+                has_text(&fixture->records[i], i == 0 ? "\"topic\":\"all\"" : "\"topic\":\"new\""));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_routing, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams_without_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams_oversize, setup, teardown),
         cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_insert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, setup, teardown),

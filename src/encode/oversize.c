@@ -54,19 +54,10 @@ struct cut {
     struct mr_datum *after;
 };
 
-static bool is_key(const struct mr_plan *plan, uint32_t column)
-{
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        if (plan->key_columns[i] == column) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
 {
-    return !is_key(plan, column) && (plan->place == NULL || plan->place->column != column) &&
+    return !mr_plan_is_key(plan, column) &&
+           (plan->place == NULL || plan->place->column != column) &&
            (plan->outbox == NULL || mr_outbox_may_cut(encoder->options.outbox, plan, column));
 }
 
@@ -107,8 +98,9 @@ static mr_status encode_cut(struct mr_encoder *encoder, struct cut *cut,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error)
 {
-    struct mr_plan *plan;
-    MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
+    struct mr_plan *first;
+    MR_TRY(mr_plan_for(encoder, change->relation, &first, ret_error));
+    const struct mr_plan *plan = encoder->only != NULL ? encoder->only : first;
     cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->before);
     cut->change.after = cut_tuple(encoder, plan, &change->after, longest, cut->after);
     return mr_encode_change(encoder, &cut->change, buffer, ret_records, ret_count, ret_error);
@@ -417,6 +409,63 @@ static struct mr_item stand_in(struct mr_encoder *encoder, const struct mr_item 
     return change == NULL ? *item : (struct mr_item){.change = change};
 }
 
+static mr_status place_item(struct mr_encoder *encoder, const struct mr_item *item,
+                            const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
+                            struct mr_record *ret_records, uint32_t *ret_count,
+                            struct mr_error *ret_error)
+{
+    if (encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
+        return write_letter(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
+    }
+    return item->message == NULL
+               ? place_change(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
+               : place_message(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
+}
+
+/* What the change makes in one stream of several: as it is where that fits. */
+static mr_status place_stream(struct mr_encoder *encoder, const struct mr_item *item,
+                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
+                              struct mr_record *ret_records, uint32_t *ret_count,
+                              struct mr_error *ret_error)
+{
+    struct mr_buffer out = *buffer;
+    mr_status status =
+        mr_encode_change(encoder, item->change, &out, ret_records, ret_count, ret_error);
+    if (status == MR_OK && fits(ret_records, *ret_count, oversize->limit)) {
+        *buffer = out;
+        return MR_OK;
+    }
+    return status == MR_OK || status == MR_FULL
+               ? place_item(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
+               : status;
+}
+
+static mr_status place_streams(struct mr_encoder *encoder, const struct mr_plan *first,
+                               const struct mr_item *item, const struct mr_oversize_case *oversize,
+                               struct mr_buffer *buffer, struct mr_record *ret_records,
+                               uint32_t *ret_count, struct mr_error *ret_error)
+{
+    uint32_t total = 0;
+    uint8_t number = 0;
+    mr_status status = MR_OK;
+    for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
+        uint32_t count = 0;
+        struct mr_record *records = ret_records + total;
+        encoder->only = plan;
+        encoder->has_told = own_records(ret_records, total) > 0;
+        status = place_stream(encoder, item, oversize, buffer, records, &count, ret_error);
+        if (count > 0 && records[0].kind == MR_RECORD_LETTER) {
+            records[0].part = number; /* all letters have one topic */
+        }
+        total += count;
+        number++;
+    }
+    encoder->only = NULL;
+    encoder->has_told = false;
+    *ret_count = total;
+    return status;
+}
+
 mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *of_stream,
                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
                              struct mr_record *ret_records, uint32_t *ret_count,
@@ -431,10 +480,13 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *o
                    ? MR_OK
                    : fail_still(item, oversize, ret_error);
     }
-    if (encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
-        return write_letter(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
+    if (item->change != NULL) {
+        struct mr_plan *plan;
+        MR_TRY(mr_plan_for(encoder, item->change->relation, &plan, ret_error));
+        if (plan->next != NULL) {
+            return place_streams(encoder, plan, item, oversize, buffer, ret_records, ret_count,
+                                 ret_error);
+        }
     }
-    return item->message == NULL
-               ? place_change(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
-               : place_message(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
+    return place_item(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
 }

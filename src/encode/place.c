@@ -41,8 +41,7 @@ static mr_status find_column(const struct mr_encode_options *options, const stru
                        "published; name one that is",
                        rule->column, relation->schema, relation->table);
     }
-    if (plan->columns[i].writer == MR_WRITE_ABSENT ||
-        mr_shape_names(options, relation, rule->column)) {
+    if (plan->columns[i].writer == MR_WRITE_ABSENT || mr_shape_names(options, plan, rule->column)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "routing.by_column: column \"%s\" of table %s.%s is one that columns.* "
                        "leaves out, masks, cuts or hashes, and names of topics would tell its "

@@ -61,10 +61,13 @@ struct mr_buffer mr_text_begin(struct mr_text *text, size_t size)
     return mr_buffer_init(text->data, text->capacity);
 }
 
+/* The first one behind `last` (NULL: of all). */
 static const struct mr_route *find_route(const struct mr_encode_options *options,
-                                         const struct mr_relation *relation)
+                                         const struct mr_relation *relation,
+                                         const struct mr_route *last)
 {
-    for (uint32_t i = 0; i < options->route_count; i++) {
+    uint32_t i = last == NULL ? 0 : (uint32_t)(last - options->routes) + 1;
+    for (; i < options->route_count; i++) {
         const struct mr_route *route = &options->routes[i];
         if (strcmp(route->schema, relation->schema) == 0 &&
             strcmp(route->table, relation->table) == 0) {
@@ -129,16 +132,6 @@ static size_t prefix_size(const char *name, bool splits_astral)
     return render_prefix(&out, name, true).len;
 }
 
-static bool is_key_column(const struct mr_plan *plan, uint32_t column)
-{
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        if (plan->key_columns[i] == column) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* How the values of each column are written. Only what needs a conversion has one: most columns don't. */
 static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options *options,
                             struct mr_error *ret_error)
@@ -150,8 +143,7 @@ static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
         forms[i] = mr_type_form(options, &relation->columns[i]);
-        status = mr_shape_column(options, relation, relation->columns[i].name,
-                                 is_key_column(plan, i), plan->key_is_text, &forms[i], ret_error);
+        status = mr_shape_column(options, plan, i, &forms[i], ret_error);
         plan->columns[i].writer = forms[i].writer;
         count += forms[i].writer == MR_WRITE_CONVERT;
     }
@@ -297,12 +289,13 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     return MR_OK;
 }
 
-struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                            const struct mr_relation *relation, struct mr_error *ret_error)
+static struct mr_plan *stream_plan_new(const struct mr_encode_options *options,
+                                       struct mr_topics *topics, const struct mr_relation *relation,
+                                       const struct mr_route *route, struct mr_error *ret_error)
 {
     struct mr_plan *plan = MR_NEW(struct mr_plan);
     plan->relation = relation;
-    plan->route = find_route(options, relation);
+    plan->route = route;
     bool is_message = mr_is_message(relation);
     if (relation->is_unlisted || (plan->route == NULL && options->routes_only && !is_message)) {
         return plan; /* no topic: nothing is passed on */
@@ -332,6 +325,27 @@ struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_t
     return plan;
 }
 
+struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
+                            const struct mr_relation *relation, struct mr_error *ret_error)
+{
+    const struct mr_route *route = find_route(options, relation, NULL);
+    struct mr_plan *first = stream_plan_new(options, topics, relation, route, ret_error);
+    struct mr_plan *last = first;
+    while (last != NULL && route != NULL &&
+           (route = find_route(options, relation, route)) != NULL) {
+        last->next = stream_plan_new(options, topics, relation, route, ret_error);
+        last = last->next;
+        if (last == NULL) {
+            mr_plan_free(first);
+            return NULL;
+        }
+    }
+    if (first != NULL) {
+        first->is_unusual = mr_plan_is_unusual(first);
+    }
+    return first;
+}
+
 void mr_plan_free(struct mr_plan *plan)
 {
     if (plan == NULL) {
@@ -346,5 +360,6 @@ void mr_plan_free(struct mr_plan *plan)
     free(plan->names);
     free(plan->rendered.data);
     mr_avro_pair_done(&plan->avro);
+    mr_plan_free(plan->next);
     free(plan);
 }

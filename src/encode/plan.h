@@ -85,8 +85,10 @@ struct mr_plan {
      * topic. */
     const uint32_t *place_columns;
     uint32_t place_count;
-    bool is_unusual;                  /* mr_plan_is_unusual */
-    struct mr_place *place;           /* NULL: all its events have one topic */
+    bool is_unusual;        /* mr_plan_is_unusual */
+    struct mr_place *place; /* NULL: all its events have one topic */
+    struct mr_plan
+        *next; /* of the table's next stream; what comes once a change is the first one's */
     bool skips_unchanged;             /* updates that leave all columns as they were */
     bool tells_schema;                /* before the next row: the form is new */
     struct mr_outbox_columns *outbox; /* NULL: it is none */
@@ -111,7 +113,18 @@ struct mr_plan {
 static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
 {
     return plan->skips_unchanged || plan->tells_schema || plan->tells_transaction ||
-           plan->outbox != NULL || plan->place != NULL || plan->avro.value != NULL;
+           plan->outbox != NULL || plan->place != NULL || plan->next != NULL ||
+           plan->avro.value != NULL;
+}
+
+static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
+{
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        if (plan->key_columns[i] == column) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */

@@ -13,7 +13,9 @@ struct mr_encoder {
     struct mr_plan **plans; /* open addressing by relation */
     uint32_t plan_capacity; /* a power of two */
     uint32_t plan_count;
-    struct mr_plan *last_plan; /* found last: rows of one table tend to come together */
+    struct mr_plan *last_plan;  /* found last: rows of one table tend to come together */
+    const struct mr_plan *only; /* of a table's streams the one to encode for; NULL: all */
+    bool has_told;              /* with `only`: what comes once a change is there already */
 
     char *database_name;
     struct mr_text database; /* escaped */

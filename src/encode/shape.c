@@ -2,25 +2,29 @@
  * a table that no rule names pays nothing. */
 #include "base/json.h"
 #include "base/sha256.h"
+#include "encode/plan.h"
 #include "encode/types.h"
 
 /* ---- rules ---- */
 
-static bool rule_fits(const struct mr_column_rule *rule, const struct mr_relation *relation,
+static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *plan,
                       const char *column)
 {
-    return mr_table_pattern_matches(&rule->table, mr_slice_of(relation->schema),
+    const struct mr_relation *relation = plan->relation;
+    const char *topic = plan->route == NULL ? NULL : plan->route->topic;
+    return (rule->topic == NULL || (topic != NULL && strcmp(rule->topic, topic) == 0)) &&
+           mr_table_pattern_matches(&rule->table, mr_slice_of(relation->schema),
                                     mr_slice_of(relation->table)) &&
            (column == NULL || mr_pattern_matches(&rule->column, mr_slice_of(column)));
 }
 
 /* Whether a rule of that kind names the column; NULL: any of the table's. */
-static bool is_named(const struct mr_encode_options *options, const struct mr_relation *relation,
+static bool is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
                      const char *column, enum mr_column_action action)
 {
     for (uint32_t i = 0; i < options->column_rule_count; i++) {
         const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action == action && rule_fits(rule, relation, column)) {
+        if (rule->action == action && rule_fits(rule, plan, column)) {
             return true;
         }
     }
@@ -28,22 +32,21 @@ static bool is_named(const struct mr_encode_options *options, const struct mr_re
 }
 
 static const struct mr_column_rule *value_rule(const struct mr_encode_options *options,
-                                               const struct mr_relation *relation,
-                                               const char *column)
+                                               const struct mr_plan *plan, const char *column)
 {
     for (uint32_t i = 0; i < options->column_rule_count; i++) {
         const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action >= MR_COLUMN_MASK && rule_fits(rule, relation, column)) {
+        if (rule->action >= MR_COLUMN_MASK && rule_fits(rule, plan, column)) {
             return rule;
         }
     }
     return NULL;
 }
 
-bool mr_shape_names(const struct mr_encode_options *options, const struct mr_relation *relation,
+bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
                     const char *column)
 {
-    return value_rule(options, relation, column) != NULL;
+    return value_rule(options, plan, column) != NULL;
 }
 
 static mr_status refuse(const struct mr_relation *relation, const char *column, const char *what,
@@ -73,26 +76,28 @@ static void shape(struct mr_type_form *form, const struct mr_encode_options *opt
                                                  .detail = (int32_t)rule->length}};
 }
 
-mr_status mr_shape_column(const struct mr_encode_options *options,
-                          const struct mr_relation *relation, const char *column, bool is_key,
-                          bool key_is_text, struct mr_type_form *form, struct mr_error *ret_error)
+mr_status mr_shape_column(const struct mr_encode_options *options, const struct mr_plan *plan,
+                          uint32_t index, struct mr_type_form *form, struct mr_error *ret_error)
 {
+    const struct mr_relation *relation = plan->relation;
+    const char *column = relation->columns[index].name;
+    bool is_key = mr_plan_is_key(plan, index);
     if (options->column_rule_count == 0) {
         return MR_OK;
     }
-    if (is_named(options, relation, column, MR_COLUMN_EXCLUDE)) {
+    if (is_named(options, plan, column, MR_COLUMN_EXCLUDE)) {
         if (is_key) {
             return refuse(relation, column, "left out", ret_error);
         }
         *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
         return MR_OK;
     }
-    if (!is_key && is_named(options, relation, NULL, MR_COLUMN_INCLUDE) &&
-        !is_named(options, relation, column, MR_COLUMN_INCLUDE)) {
+    if (!is_key && is_named(options, plan, NULL, MR_COLUMN_INCLUDE) &&
+        !is_named(options, plan, column, MR_COLUMN_INCLUDE)) {
         *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
         return MR_OK;
     }
-    const struct mr_column_rule *rule = value_rule(options, relation, column);
+    const struct mr_column_rule *rule = value_rule(options, plan, column);
     if (rule == NULL) {
         return MR_OK;
     }
@@ -102,7 +107,7 @@ mr_status mr_shape_column(const struct mr_encode_options *options,
     if (is_key && rule->action == MR_COLUMN_TRUNCATE) {
         return refuse(relation, column, "cut", ret_error);
     }
-    if (is_key && key_is_text) {
+    if (is_key && plan->key_is_text) {
         return refuse(relation, column, "hashed, which a key of bare text can't be", ret_error);
     }
     shape(form, options, rule);

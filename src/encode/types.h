@@ -4,6 +4,8 @@
 
 #include "encode/convert.h"
 
+struct mr_plan;
+
 /* What a column's values become. */
 struct mr_type_form {
     enum mr_writer writer;
@@ -22,14 +24,12 @@ void mr_type_name(struct mr_buffer *out, uint32_t oid);
 /* Of a built-in array, what its elements are; of anything else, itself. */
 uint32_t mr_type_element(uint32_t oid);
 
-/* What the rules for columns make of a form. `key_is_text`: the key is bare text. MR_ERR_CONFIG where a rule would make keys equal
- * that are not. */
-mr_status mr_shape_column(const struct mr_encode_options *options,
-                          const struct mr_relation *relation, const char *column, bool is_key,
-                          bool key_is_text, struct mr_type_form *form, struct mr_error *ret_error);
+/* What the rules for columns make of a column's form. MR_ERR_CONFIG where a rule would make keys equal that are not. */
+mr_status mr_shape_column(const struct mr_encode_options *options, const struct mr_plan *plan,
+                          uint32_t column, struct mr_type_form *form, struct mr_error *ret_error);
 
 /* Whether one of them masks, cuts or hashes the column. */
-bool mr_shape_names(const struct mr_encode_options *options, const struct mr_relation *relation,
+bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
                     const char *column);
 
 /* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
