@@ -21,7 +21,7 @@ QUESTIONS = {
     "identity": (r"^IDENTIFY_SYSTEM", [["7000000000000000001", "1", "0/2000", "shop"]]),
     "state": (r"current_setting\('wal_level'\)",
               [["logical", "UTF8", None, None, "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
-                None, None, None, None, "t", "t", "t"]]),
+                None, None, None, None, "t", "t", "t", "f"]]),
     "tables": (r"c\.relkind", [["r", "p", "d", "t", "t"]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),

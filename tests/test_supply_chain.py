@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -87,6 +88,32 @@ def test_python_packages_have_hashes():
     lines = [line for line in read("tests", "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
     assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
     assert "--require-hashes" in read("scripts", "setup.sh")
+
+
+def test_images_can_be_pinned(tmp_path):
+    """By a docker that stands for the registries."""
+    for name in ("Dockerfile", "docker-compose.yml", "scripts/pin-images.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(os.path.join(ROOT, name), tmp_path / name)
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nprintf sha256:%064d "$DIGEST"\n')
+    docker.chmod(0o755)
+
+    def pin(digest, *options):
+        return subprocess.run([tmp_path / "scripts" / "pin-images.sh", *options], capture_output=True, check=False, timeout=60,
+                              env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DIGEST": digest}).returncode
+
+    def images():
+        text = "".join((tmp_path / name).read_text() for name in ("Dockerfile", "docker-compose.yml"))
+        return [image for image in re.findall(r"^(?:FROM| +image:) (\S+)", text, re.MULTILINE)
+                if image != "scratch" and not image.startswith("millrace:")]
+    before = images()
+    assert pin("7", "--check") == 1 and images() == before
+    for digest in ("7", "8"):
+        assert pin(digest) == 0
+        assert images() == [f"{image}@sha256:{int(digest):064d}" for image in before]
+        assert pin(digest, "--check") == 0
+    assert pin("9", "--check") == 1
 
 
 def sbom():

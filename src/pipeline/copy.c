@@ -767,6 +767,26 @@ static void note_beginning(struct mr_intake *intake, const struct mr_identity *i
     }
 }
 
+/* Where a slot lies and which attempt it is of, the server says: it may forget what it said before. */
+static mr_status check_grows(struct mr_pipeline *pipeline, const struct mr_copy *copy,
+                             struct mr_error *ret_error)
+{
+    struct mr_position first = {.commit_lsn = copy->transaction.commit_lsn,
+                                .ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS};
+    bool grows = true;
+    pthread_mutex_lock(&pipeline->hand_over);
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        grows = grows && mr_position_compare(pipeline->lanes[i].handed_over, first) <= 0;
+    }
+    pthread_mutex_unlock(&pipeline->hand_over);
+    return grows ? MR_OK
+                 : mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server begins a copy at " MR_LSN_FORMAT
+                           ", attempt %u, where it began one before: its rows would have the same "
+                           "positions",
+                           MR_LSN_ARGS(copy->lsn), copy->attempt);
+}
+
 mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -794,6 +814,7 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
         intake->copy_done = true;
         return MR_OK;
     }
+    MR_TRY(check_grows(pipeline, copy, ret_error));
     mr_lsn begins = copy->lsn;
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;

@@ -190,6 +190,20 @@ static mr_status find_copy_slots(struct setup *setup, struct mr_pg_result **ret_
     return mr_pg_query(setup->conn, setup->stop_fd, &sql, &shape, ret_result, setup->ret_error);
 }
 
+/* The attempt that a copy's slot is of; 0: the server was not asked for a slot of that name. */
+static uint32_t copy_attempt(const struct setup *setup, const char *name)
+{
+    size_t len = strlen(setup->options->slot);
+    static const char middle[] = "_snapshot_";
+    if (strncmp(name, setup->options->slot, len) != 0 ||
+        strncmp(name + len, middle, strlen(middle)) != 0) {
+        return 0;
+    }
+    const char *digits = name + len + strlen(middle);
+    bool good = digits[strspn(digits, "0123456789")] == '\0' && strlen(digits) <= 9;
+    return good ? (uint32_t)strtoul(digits, NULL, 10) : 0;
+}
+
 static void name_copy_slot(const struct setup *setup, uint32_t attempt)
 {
     struct mr_pg_copy_slot *slot = setup->copy;
@@ -243,7 +257,13 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
                        "slot \"%s\" is held by process %s of the server", last,
                        mr_pg_result_value(found, 0, 2));
     }
-    uint32_t attempt = (uint32_t)strtoul(strrchr(last, '_') + 1, NULL, 10);
+    uint32_t attempt = copy_attempt(setup, last);
+    if (attempt == 0) {
+        return mr_fail(setup->ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for the slots of snapshots and names \"%s\"; this is "
+                       "no PostgreSQL, or one that this version does not know",
+                       last);
+    }
     for (uint32_t row = 1; row < mr_pg_result_rows(found); row++) {
         MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, 0)));
     }

@@ -24,7 +24,7 @@ from fields import Field, Message, garbage, number  # noqa: E402
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * 17], "keys": [["f", "0/2000"] + [None] * 10]}
+FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 10]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
@@ -34,6 +34,20 @@ CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "6
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
 BACK = {"slot": (r"^SELECT confirmed_flush_lsn", [["0/1000"]]),
         "history": (r"^TIMELINE_HISTORY", [["00000002.history", "1\t0/1F00\tpromoted\n"]])}
+# And where existing rows are copied (snapshot.mode = "initial"); before the others, whose patterns fit some of these, too.
+COPIED = {
+    "copies": (r"^SELECT slot_name, coalesce", [], 3),
+    "rights": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f"]], 7),
+    "copy slot": (r"^CREATE_REPLICATION_SLOT", [["shop_snapshot_1", "0/2000", "00000003-00000002-1", "pgoutput"]], 4),
+    "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
+    "copy tables": (r"s\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
+                                                         "1", "t", "16400", "t"]], 14),
+    "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]], 5),
+    "copy file": (r"^SELECT coalesce\(pg_relation_filenode", [["16400"]], 1),
+    "slot of stream": (r"^SELECT pg_copy_logical_replication_slot", [["(shop,0/2000)"]], 1),
+    "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
+}
+BROKEN_OFF = [["shop_snapshot_1", "0/2000", None]]
 NOTICE = b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0"
 NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
 
@@ -188,6 +202,15 @@ COPY_BOTH = of("copy both", "W", Field("u8", 0, "format"), Field("count16", 0, "
 SSL = Message("ssl", [Field("char", b"N", "answer")], lambda body, length=None: body)
 
 
+# What COPY gets, asked by the extended protocol.
+COPY_OUT = [of("parsed", "1"), of("bound", "2"), of("no data", "n"),
+            of("copy out", "H", Field("u8", 0, "format"), Field("count16", 3, "columns"),
+               *(Field("u16", 0, f"format {i}") for i in range(3))),
+            *(of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"), Field("bytes", b"\t", "tab"),
+                 Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end")) for n in (1, 2)),
+            of("copy done", "c"), of("copy end", "C", Field("name", "COPY 2", "tag")), ready("copy")]
+
+
 def scram_messages(nonce, salt, signature):
     return (of("scram challenge", "R", Field("u32", 11, "kind"), Field("bytes", f"r={nonce}", "nonce"),
                Field("bytes", f",s={salt}", "salt"), Field("bytes", ",i=4096", "iterations")),
@@ -196,7 +219,9 @@ def scram_messages(nonce, salt, signature):
 
 def all_messages():
     """Every message there is, with the login and the state of the server that it takes: [(message, login, state)]; a state
-    is "", "fresh" (no slot and no publication yet), "check" (`millrace check` asks), or "resumed" (a position is stored)."""
+    is "", "fresh" (no slot and no publication yet), "copy" (likewise, and existing rows are copied), "copy again" (such a
+    copy was broken off), "check" (`millrace check`
+    asks), or "resumed" (a position is stored)."""
     found = [(SSL, "trust", "")]
     for how in ("cleartext", "md5", "scram"):
         found += [(message, how, "") for message in login(how)]
@@ -207,6 +232,10 @@ def all_messages():
     for name in COMMANDS:
         found += [(message, "trust", "fresh")
                   for message in (of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))]
+    for name, (_, rows, columns) in COPIED.items():
+        found += [(message, "trust", "copy") for message in answer(name, rows, columns)]
+    found += [(message, "trust", "copy") for message in COPY_OUT]
+    found += [(message, "trust", "copy again") for message in answer("copies", BROKEN_OFF, 3)]
     for name, (_, rows) in CHECKED.items():
         found += [(message, "trust", "check") for message in answer(name, rows, len(rows[0]))]
     for name, (_, rows) in BACK.items():
@@ -311,6 +340,7 @@ class LyingPostgres:
         self.faults = []
         self.on_confirm = None
         self.connections = 0
+        self.copied = False  # the stream's slot was made of the copy's
         self.stopped = False
         self.server = socket.create_server(("127.0.0.1", 0), backlog=16)
         self.port = self.server.getsockname()[1]
@@ -348,6 +378,8 @@ class LyingPostgres:
         """Positions in what is about to be sent, wherever a reader may find them: at its beginning, or behind what a lie
         put before it."""
         for part in (data_of[:4096], data_of[-4096:]):
+            for high, low in re.findall(rb"([0-9A-F]{1,8})/([0-9A-F]{1,8})", part):
+                self.positions.add(int(high, 16) << 32 | int(low, 16))
             at = -1
             while (at := part.find(b"d", at + 1)) >= 0:
                 for place in (6, 14, 31, 32, 40):
@@ -442,6 +474,10 @@ class Session:
                 return
             if kind == b"Q":
                 self.answer(body[:-1].decode())
+            elif kind == b"P":
+                assert body.split(b"\0")[1].startswith(b"COPY"), body
+            elif kind == b"S":
+                self.say(*COPY_OUT)
 
     def scram(self):
         """RFC 5802."""
@@ -459,10 +495,17 @@ class Session:
 
     def answer(self, text):
         state = self.server.lie.state if self.server.lie else ""
-        other = {"fresh": FRESH, "resumed": RESUMED}.get(state, {})
+        other = {"fresh": FRESH, "copy": {} if self.server.copied else FRESH,
+                 "copy again": {} if self.server.copied else FRESH, "resumed": RESUMED}.get(state, {})
         if text.startswith("START_REPLICATION"):
             self.replicate(text)
             return
+        for name, (pattern, rows, columns) in COPIED.items() if state.startswith("copy") else ():
+            if re.search(pattern, text):
+                rows = BROKEN_OFF if name == "copies" and state == "copy again" else rows
+                self.server.copied = self.server.copied or name == "slot of stream"
+                self.say(*answer(name, rows, columns))
+                return
         for name, pattern in COMMANDS.items():
             if re.search(pattern, text):
                 self.say(of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))

@@ -6,6 +6,7 @@ from lying_postgres import END, FIRST, LyingPostgres, all_lies  # noqa: F401 (ru
 from trial import QUIET_S, WAIT_S, Trial, wait_until
 
 OPTIONS = {"sink.type": '"stdout"'}
+COPY = {**OPTIONS, "snapshot.mode": '"initial"'}
 AT_THE_END = ("stream done", "stream end", "stream ready")
 
 
@@ -24,7 +25,7 @@ def attempt(lie):
     kafka = LyingKafka() if state == "resumed" else None
     if kafka:
         kafka.has_state(*STATE_RECORD)
-    trial = Trial(lie.name if lie else "none", server.dsn(), options(kafka, "at least once") if kafka else OPTIONS,
+    trial = Trial(lie.name if lie else "none", server.dsn(), options(kafka, "at least once") if kafka else COPY if state.startswith("copy") else OPTIONS,
                   ["check"] if state == "check" else [])
     try:
         at_end = lie is None or lie.target in AT_THE_END

@@ -65,6 +65,14 @@ def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
     assert verdict.code == 0 and verdict.told, verdict.said
 
 
+@pytest.mark.parametrize("name", ["copies row | value 0: ones", "copy ready | length: 3"])
+def test_lies_that_ended_it_once(monkeypatch, name):
+    """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    verdict = postgres_trial.attempt(next(lie for lie in postgres_trial.all_lies() if lie.name == name))
+    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
+
+
 def test_a_claim_too_much_is_seen():
     server = postgres_trial.LyingPostgres()
     server.note(postgres_trial.FIRST[1][-1].encode())
