@@ -101,28 +101,23 @@ static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
     MR_BUFFER_LITERAL(out, "\"}}");
 }
 
-static void write_event(struct mr_encoder *encoder, const struct mr_plan *plan,
-                        const struct mr_change *change, enum mr_op op, uint32_t part,
-                        struct mr_buffer *out, struct mr_record *ret_record)
+/* The row ends in one topic and begins in another. */
+__attribute__((cold, noinline)) static uint32_t
+write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_change *change,
+           struct mr_buffer *out, struct mr_record *ret_records)
 {
-    const struct mr_tuple *row = op == MR_OP_DELETE ? &change->before : &change->after;
-    mr_slice key = write_flat_key(out, encoder, plan, row, &change->before);
-    const uint8_t *value = out->at;
-    mr_buffer_slice(out, op_text(op));
-    if (row->kind == MR_TUPLE_KEY) {
-        write_identity(out, encoder, plan, row);
-    } else {
-        mr_row_object(out, encoder, plan, row, &change->before);
+    static const enum mr_op ops[] = {MR_OP_DELETE, MR_OP_INSERT};
+    uint32_t count = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(ops); i++) {
+        if ((plan->operations & (1u << ops[i])) != 0) {
+            struct mr_change half = *change;
+            half.op = ops[i];
+            mr_flat_change(encoder, plan, &half, out, &ret_records[count]);
+            ret_records[count].part = (uint8_t)count;
+            count++;
+        }
     }
-    mr_row_missing(out, encoder, plan);
-    mr_buffer_slice(out, plan->head);
-    append_lsn(out, change->lsn);
-    *ret_record = mr_record_of(plan, change, part);
-    ret_record->key = key.data;
-    ret_record->key_len = (uint32_t)key.len;
-    ret_record->key_content = plan->key_is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
-    ret_record->value = value;
-    ret_record->value_len = (uint32_t)(out->at - value);
+    return count;
 }
 
 uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
@@ -132,21 +127,30 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
     if (change->op == MR_OP_TRUNCATE) {
         return 0; /* the form has no event for it */
     }
+    if (MR_UNLIKELY(plan->place != NULL) && change->op == MR_OP_UPDATE &&
+        mr_key_changed(plan, change)) {
+        return write_move(encoder, plan, change, out, ret_records);
+    }
     if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
         render_meta(plan, change->transaction);
     }
-    enum mr_op op = change->op;
-    uint32_t part = 0;
-    if (MR_UNLIKELY(plan->place != NULL) && op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
-        if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {
-            write_event(encoder, plan, change, MR_OP_DELETE, part, out, &ret_records[part]);
-            part++;
-        }
-        if ((plan->operations & (1u << MR_OP_INSERT)) == 0) {
-            return part;
-        }
-        op = MR_OP_INSERT;
+    const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
+    mr_slice key = write_flat_key(out, encoder, plan, row, &change->before);
+    const uint8_t *value = out->at;
+    mr_buffer_slice(out, op_text(change->op));
+    if (row->kind == MR_TUPLE_KEY) {
+        write_identity(out, encoder, plan, row);
+    } else {
+        mr_row_object(out, encoder, plan, row, &change->before);
     }
-    write_event(encoder, plan, change, op, part, out, &ret_records[part]);
-    return part + 1;
+    mr_row_missing(out, encoder, plan);
+    mr_buffer_slice(out, plan->head);
+    append_lsn(out, change->lsn);
+    ret_records[0] = mr_record_of(plan, change, 0);
+    ret_records[0].key = key.data;
+    ret_records[0].key_len = (uint32_t)key.len;
+    ret_records[0].key_content = plan->key_is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
+    ret_records[0].value = value;
+    ret_records[0].value_len = (uint32_t)(out->at - value);
+    return 1;
 }
