@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kit import BINARY, eventually
+from kit import BINARY, connect, eventually
 
 QUERIES, ERRORS = "millrace_heartbeat_queries_total", "millrace_heartbeat_errors_total"
 BEATS = {"heartbeat__interval": '"20ms"'}
@@ -32,8 +32,10 @@ def test_query_and_records(database, millrace, topic, delivery):
                        heartbeat__topic_prefix='"beat"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
     rows = topic(database.topic("beat")).take(3)
     assert [record.json["op"] for record in rows] == ["u"] * 3
-    for n in range(20):
-        database.run(f"INSERT INTO t VALUES ({n}, 'x'); SELECT pg_logical_emit_message(false, 'other', 'x')")
+    with connect(database.name) as connection:
+        for n in range(20):
+            connection.execute(f"INSERT INTO t VALUES ({n}, 'x')")
+            connection.execute("SELECT pg_logical_emit_message(false, 'other', 'x')")
     assert [record.json["after"]["id"] for record in topic(database.topic("t")).take(20)] == list(range(20))
     found = beats(database, topic, 3)
     positions = [record.position for record in found]

@@ -82,6 +82,8 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
     }
 }
 
+/* Whoever vacuums a table by hand holds the lock that a publication wants of it. */
+static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
 static const char via_root[] = "publish_via_partition_root = true";
 
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
@@ -215,8 +217,7 @@ static mr_status draft(struct follow *follow)
     const struct mr_pg_source_options *options = follow->options;
     struct mr_error error;
     struct mr_text sql = {0};
-    /* Whoever vacuums a table by hand holds the lock that a publication wants of it. */
-    MR_TRY(run_text(follow, "SET LOCAL lock_timeout = '10s'", follow->ret_error));
+    MR_TRY(run_text(follow, lock_timeout, follow->ret_error));
     mr_text_string(&sql, "CREATE PUBLICATION ");
     add_draft(&sql, follow);
     if (options->via_root ||
@@ -502,11 +503,9 @@ static mr_status in_draft(struct follow *follow)
 {
     MR_TRY(run_text(follow, "BEGIN", follow->ret_error));
     mr_status status = compare(follow);
-    if (status == MR_AGAIN || status == MR_ERR_TRANSIENT) {
-        return status; /* the connection goes, and all this with it */
-    }
-    mr_status rolled_back = run_text(follow, "ROLLBACK", follow->ret_error);
-    return status == MR_OK || status == MR_END ? rolled_back : status;
+    bool good = status == MR_OK || status == MR_END;
+    mr_status ended = run_text(follow, "ROLLBACK", good ? follow->ret_error : NULL);
+    return good ? ended : status;
 }
 
 /* Of the stream's transactions those that commit later are sent as it is then: pgoutput reads the catalog of each place in the
@@ -514,7 +513,7 @@ static mr_status in_draft(struct follow *follow)
 static mr_status alter(struct follow *follow)
 {
     struct mr_text sql = {0};
-    mr_text_format(&sql, "BEGIN; %sCOMMIT", follow->changes.data);
+    mr_text_format(&sql, "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
     mr_status status =
         mr_pg_command(follow->conn, follow->stop_fd, sql.data, MR_PG_CHANGE_MS, follow->ret_error);
     mr_text_done(&sql);
