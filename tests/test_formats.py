@@ -6,13 +6,16 @@ import decimal
 import json
 import math
 import os
+import socket
 import ssl
 import struct
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
+import fastavro
 import pytest
 from cloudevents.kafka import KafkaMessage, from_binary, from_structured
 
@@ -319,6 +322,85 @@ def test_avro_check_asks_the_registry(database, millrace, registry):
     assert "answers 401 Unauthorized" in said and "schema_registry.username" in said
     registry.close()
     assert "start it, or set schema_registry.url" in checked(process, 69)
+
+
+
+
+class Apicurio:
+    """A real registry, with the API at /apis/ccompat/v7, in memory; what it knows, by that API."""
+
+    def __init__(self, log):
+        folder = os.path.join(os.environ["MILLRACE_TOOLS_DIR"], "apicurio")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+        runner = next(file for file in os.listdir(folder) if file.endswith("-runner.jar"))
+        self.process = subprocess.Popen(["java", "-Xmx384M", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1",
+                                         f"-Dquarkus.http.port={port}", "-jar", runner], cwd=folder, stdout=log, stderr=log)
+        self.schemas = {}
+
+    def ask(self, path, body=None):
+        request = urllib.request.Request(self.url + path, method="GET" if body is None else "PUT",
+                                         data=None if body is None else json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def answers(self):
+        assert self.process.poll() is None
+        try:
+            return self.ask("/subjects") == []
+        except OSError:
+            return False
+
+    def decode(self, data):
+        number = int.from_bytes(data[1:5], "big")
+        if number not in self.schemas:
+            text = self.ask(f"/schemas/ids/{number}")["schema"]
+            self.schemas[number] = (text, fastavro.parse_schema(json.loads(text)))
+        return Registry.decode(self, data)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.skipif("MILLRACE_TEST_APICURIO" not in os.environ, reason="MILLRACE_TEST_APICURIO is not set (tests/run.sh)")
+def test_avro_real_registry(database, millrace, topic, tmp_path):
+    """Registers, evolves, comes again after a restart; a form that the subject's level does not take stops the stream before it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with open(tmp_path / "registry.log", "wb") as log:
+        registry = Apicurio(log)
+    try:
+        eventually(registry.answers, 120, "the registry answers")
+        registry.ask("/config", {"compatibility": "FULL"})
+        name = database.topic("t")
+        process = millrace(**avro(registry)).start().streaming()
+        assert "answers" in checked(process, 0)
+        database.run("INSERT INTO t VALUES (1, 1); ALTER TABLE t ADD COLUMN w numeric(5,2), ADD COLUMN p point, ADD COLUMN b int[];"
+                     "INSERT INTO t VALUES (2, 2, 1.5, '(1,2)', '{1,NULL}')")
+        reader = topic(name)
+        assert [settled(registry, m) for m in raw(lambda _: reader, name, 2)] == [
+            ({"id": 1}, {"id": 1, "v": 1}),
+            ({"id": 2}, {"id": 2, "v": 2, "w": decimal.Decimal("1.50"), "b": [1, None],
+                         "p": {"x": 1.0, "y": 2.0, "wkb": base64.b64decode("AQEAAAAAAAAAAADwPwAAAAAAAABA"), "srid": None}})]
+        assert registry.ask(f"/subjects/{name}-value/versions") == [1, 2]
+        assert process.stop() == 0
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (3, 3)")
+        assert settled(registry, raw(lambda _: reader, name, 1)[0])[1]["id"] == 3
+        assert registry.ask(f"/subjects/{name}-value/versions") == [1, 2], "a start makes no version"
+        database.run("ALTER TABLE t ALTER v TYPE text; INSERT INTO t VALUES (4, 'four')")
+        assert process.ended(60) == 78
+        line = process.log("stopped")[0]["message"]
+        assert f'"{name}-value" (409' in line and "compatibility level" in line, line
+        registry.ask("/config", {"compatibility": "NONE"})
+        process.start().streaming()
+        assert settled(registry, raw(lambda _: reader, name, 1)[0])[1]["v"] == "four"
+        assert process.stop() == 0
+    finally:
+        registry.close()
 
 
 def checked(process, code):

@@ -18,6 +18,8 @@ struct micro_bench {
 extern const struct micro_bench micro_decode;
 extern const struct micro_bench micro_encode_debezium;
 extern const struct micro_bench micro_encode_flat;
+extern const struct micro_bench micro_encode_typed;
+extern const struct micro_bench micro_encode_avro;
 extern const struct micro_bench micro_flow;
 extern const struct micro_bench micro_batch;
 extern const struct micro_bench micro_ring;

@@ -33,6 +33,7 @@ struct rows {
     uint32_t kept_count;
     struct mr_encoder *encoder;
     struct mr_topics topics;
+    struct mr_schemas *schemas; /* of Avro; else NULL */
     struct mr_pool pool;
     struct mr_batch *batch;
     struct mr_error error;
@@ -125,6 +126,7 @@ static void rows_close(void *state)
     struct rows *rows = state;
     mr_encoder_free(rows->encoder);
     mr_topics_done(&rows->topics);
+    mr_schemas_free(rows->schemas);
     mr_pgoutput_free(rows->decoder);
     mr_recording_done(&rows->recording);
     if (rows->batch != NULL) {
@@ -167,11 +169,14 @@ static mr_status keep_change(void *context, const struct mr_change *change,
     return on_change(context, change, ret_error);
 }
 
-static struct rows *encode_open(enum mr_format format)
+static struct rows *encode_open(enum mr_format format, enum mr_types types)
 {
     struct rows *rows = rows_new();
+    rows->schemas = format == MR_FORMAT_AVRO ? mr_schemas_new() : NULL;
     const struct mr_encode_options options = {
         .format = format,
+        .types = types,
+        .schemas = rows->schemas,
         .topic_prefix = "bench",
         .unavailable_value = "__debezium_unavailable_value",
         .tombstones = true,
@@ -182,9 +187,9 @@ static struct rows *encode_open(enum mr_format format)
     return rows;
 }
 
-static void *encode_kept_open(enum mr_format format)
+static void *encode_kept_open(enum mr_format format, enum mr_types types)
 {
-    struct rows *rows = encode_open(format);
+    struct rows *rows = encode_open(format, types);
     rows->kept = MR_NEW_ARRAY(struct kept, ROWS);
     rows->handler.change = keep_change;
     play(rows, ROWS);
@@ -193,12 +198,22 @@ static void *encode_kept_open(enum mr_format format)
 
 static void *encode_debezium_open(void)
 {
-    return encode_kept_open(MR_FORMAT_DEBEZIUM);
+    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT);
 }
 
 static void *encode_flat_open(void)
 {
-    return encode_kept_open(MR_FORMAT_FLAT);
+    return encode_kept_open(MR_FORMAT_FLAT, MR_TYPES_TEXT);
+}
+
+static void *encode_typed_open(void)
+{
+    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_DEBEZIUM);
+}
+
+static void *encode_avro_open(void)
+{
+    return encode_kept_open(MR_FORMAT_AVRO, MR_TYPES_DEBEZIUM);
 }
 
 /* The hash takes length and ends of the value; going over all of it would drown what is measured. */
@@ -227,6 +242,17 @@ const struct micro_bench micro_encode_flat = {.name = "encode_flat",
                                               .open = encode_flat_open,
                                               .run = encode_run,
                                               .close = rows_close};
+/* The same values in JSON and in Avro, which is made from it. */
+const struct micro_bench micro_encode_typed = {.name = "encode_typed",
+                                               .event = "row",
+                                               .open = encode_typed_open,
+                                               .run = encode_run,
+                                               .close = rows_close};
+const struct micro_bench micro_encode_avro = {.name = "encode_avro",
+                                              .event = "row",
+                                              .open = encode_avro_open,
+                                              .run = encode_run,
+                                              .close = rows_close};
 
 /* ---- decode, encode and batch together, as the source thread does ---- */
 
@@ -250,7 +276,7 @@ static mr_status flow_change(void *context, const struct mr_change *change,
 
 static void *flow_open(void)
 {
-    struct rows *rows = encode_open(MR_FORMAT_DEBEZIUM);
+    struct rows *rows = encode_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT);
     mr_pool_init(&rows->pool, 2, BATCH_BYTES, BATCH_BYTES);
     rows->batch = mr_pool_acquire(&rows->pool);
     rows->handler.change = flow_change;
