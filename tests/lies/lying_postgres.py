@@ -206,8 +206,9 @@ SSL = Message("ssl", [Field("char", b"N", "answer")], lambda body, length=None: 
 COPY_OUT = [of("parsed", "1"), of("bound", "2"), of("no data", "n"),
             of("copy out", "H", Field("u8", 0, "format"), Field("count16", 3, "columns"),
                *(Field("u16", 0, f"format {i}") for i in range(3))),
-            *(of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"), Field("bytes", b"\t", "tab"),
-                 Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end")) for n in (1, 2)),
+            *(of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"),
+                 Field("bytes", b"\t", "tab"), Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end"))
+              for n in (1, 2)),
             of("copy done", "c"), of("copy end", "C", Field("name", "COPY 2", "tag")), ready("copy")]
 
 

@@ -25,7 +25,8 @@ def attempt(lie):
     kafka = LyingKafka() if state == "resumed" else None
     if kafka:
         kafka.has_state(*STATE_RECORD)
-    trial = Trial(lie.name if lie else "none", server.dsn(), options(kafka, "at least once") if kafka else COPY if state.startswith("copy") else OPTIONS,
+    wanted = options(kafka, "at least once") if kafka else COPY if state.startswith("copy") else OPTIONS
+    trial = Trial(lie.name if lie else "none", server.dsn(), wanted,
                   ["check"] if state == "check" else [])
     try:
         at_end = lie is None or lie.target in AT_THE_END
