@@ -711,7 +711,8 @@ static void end_copying(struct copying *copying)
     close(copying->stop_fd);
 }
 
-static void tell_end(struct copying *copying, mr_status status)
+/* The copy is the source's, and gone: `tables` it had. */
+static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
 {
     struct mr_copy_progress *progress = &copying->pipeline->copy;
     uint64_t rows = mr_pipeline_stats(copying->pipeline).copy.rows;
@@ -720,8 +721,7 @@ static void tell_end(struct copying *copying, mr_status status)
     atomic_store(&progress->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "snapshot_done", "existing rows are copied",
-               MR_LOG_INT("tables", copying->copy->table_count), MR_LOG_INT("rows", rows),
-               MR_LOG_INT("ms", ms));
+               MR_LOG_INT("tables", tables), MR_LOG_INT("rows", rows), MR_LOG_INT("ms", ms));
     } else {
         mr_log(MR_LOG_WARN, "snapshot_unfinished",
                "the copy of existing rows was broken off; the next attempt goes on with what is "
@@ -816,6 +816,7 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     }
     MR_TRY(check_grows(pipeline, copy, ret_error));
     mr_lsn begins = copy->lsn;
+    uint32_t tables = copy->table_count;
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
@@ -833,7 +834,7 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     if (status == MR_OK) {
         status = source->ops->copy_end(source, pipeline->stop, ret_error);
     }
-    tell_end(&copying, status);
+    tell_end(&copying, tables, status);
     intake->copy_done = status == MR_OK;
     if (status == MR_OK) {
         note_beginning(intake, &identity, begins);
