@@ -439,7 +439,7 @@ def test_keys_that_are_not_utf8(database, millrace_for, topic):
     odd = Database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     try:
         odd.run("CREATE TABLE t (id text PRIMARY KEY)")
-        process = millrace_for(odd).start().streaming()
+        process = millrace_for(odd, invalid_utf8='"replace"').start().streaming()
         odd.run(r"INSERT INTO t VALUES (E'\xff'), (E'\xfe'), ('a'); DELETE FROM t")
         records = topic(odd.topic("t")).take(3 + 6)
         assert process.stop() == 0

@@ -14,13 +14,20 @@ struct mr_buffer {
     uint8_t *at;
     uint8_t *end;
     bool full;
-    bool splits_astral; /* base/json.h tells what is above U+FFFF in two halves, \uD83D\uDC0E */
+    /* How base/json.h writes strings. */
+    bool splits_astral;   /* what is above U+FFFF in two halves, \uD83D\uDC0E */
+    bool bytes_as_base64; /* what is no UTF-8: all of the text in base64 */
+    bool met_bytes;       /* there was such a text */
 };
 
 static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
 {
-    return (struct mr_buffer){
-        .at = begin, .end = begin + size, .full = false, .splits_astral = false};
+    return (struct mr_buffer){.at = begin,
+                              .end = begin + size,
+                              .full = false,
+                              .splits_astral = false,
+                              .bytes_as_base64 = false,
+                              .met_bytes = false};
 }
 
 /* Room for `len` bytes that the caller fills, or NULL when they don't fit. */

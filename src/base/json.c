@@ -88,6 +88,15 @@ size_t mr_utf8_sequence(const uint8_t *text, size_t len)
     return 0;
 }
 
+bool mr_is_utf8(const uint8_t *text, size_t len)
+{
+    size_t sequence = 1;
+    for (size_t at = 0; at < len && sequence > 0; at += sequence) {
+        sequence = mr_utf8_sequence(text + at, len - at);
+    }
+    return sequence > 0;
+}
+
 /* One ASCII byte that can't stand in a JSON string as it is. */
 static void escape_byte(struct mr_buffer *out, uint8_t byte)
 {
@@ -120,7 +129,7 @@ static void escape_astral(struct mr_buffer *out, const uint8_t *text)
     }
 }
 
-/* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte. */
+/* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte; 0: that is not wanted. */
 static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
     size_t run = 0;
@@ -136,16 +145,48 @@ static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t 
         }
         run += sequence;
     }
-    mr_buffer_append(out, text, run);
-    if (run == 0) {
+    if (MR_UNLIKELY(run == 0)) {
+        out->met_bytes = true;
+        if (out->bytes_as_base64) {
+            return 0;
+        }
         MR_BUFFER_LITERAL(out, UTF8_REPLACEMENT);
         return 1;
     }
+    mr_buffer_append(out, text, run);
     return run;
+}
+
+static void put_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len)
+{
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t encoded = (len + 2) / 3 * 4;
+    uint8_t *to = mr_buffer_reserve(out, encoded);
+    if (to == NULL) {
+        return;
+    }
+    size_t i = 0;
+    for (; i + 3 <= len; i += 3) {
+        uint32_t group = (uint32_t)bytes[i] << 16 | (uint32_t)bytes[i + 1] << 8 | bytes[i + 2];
+        *to++ = (uint8_t)alphabet[group >> 18];
+        *to++ = (uint8_t)alphabet[group >> 12 & 63];
+        *to++ = (uint8_t)alphabet[group >> 6 & 63];
+        *to++ = (uint8_t)alphabet[group & 63];
+    }
+    if (i < len) {
+        bool two = i + 1 < len;
+        uint32_t group = (uint32_t)bytes[i] << 16 | (two ? (uint32_t)bytes[i + 1] << 8 : 0);
+        *to++ = (uint8_t)alphabet[group >> 18];
+        *to++ = (uint8_t)alphabet[group >> 12 & 63];
+        *to++ = two ? (uint8_t)alphabet[group >> 6 & 63] : '=';
+        *to = '=';
+    }
 }
 
 void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
+    uint8_t *begin = out->at;
     size_t done = 0;
     for (;;) {
         size_t clean = clean_prefix(text + done, len - done);
@@ -157,7 +198,13 @@ void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len)
             return;
         }
         if (text[done] >= 0x80) {
-            done += copy_multibyte(out, text + done, len - done);
+            size_t taken = copy_multibyte(out, text + done, len - done);
+            if (MR_UNLIKELY(taken == 0)) {
+                out->at = begin;
+                put_base64(out, text, len);
+                return;
+            }
+            done += taken;
         } else {
             escape_byte(out, text[done]);
             done++;
@@ -195,31 +242,9 @@ void mr_json_i64(struct mr_buffer *out, int64_t value)
 
 void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len)
 {
-    static const char alphabet[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t encoded = (len + 2) / 3 * 4;
-    uint8_t *to = mr_buffer_reserve(out, encoded + 2);
-    if (to == NULL) {
-        return;
-    }
-    *to++ = '"';
-    size_t i = 0;
-    for (; i + 3 <= len; i += 3) {
-        uint32_t group = (uint32_t)bytes[i] << 16 | (uint32_t)bytes[i + 1] << 8 | bytes[i + 2];
-        *to++ = (uint8_t)alphabet[group >> 18];
-        *to++ = (uint8_t)alphabet[group >> 12 & 63];
-        *to++ = (uint8_t)alphabet[group >> 6 & 63];
-        *to++ = (uint8_t)alphabet[group & 63];
-    }
-    if (i < len) {
-        bool two = i + 1 < len;
-        uint32_t group = (uint32_t)bytes[i] << 16 | (two ? (uint32_t)bytes[i + 1] << 8 : 0);
-        *to++ = (uint8_t)alphabet[group >> 18];
-        *to++ = (uint8_t)alphabet[group >> 12 & 63];
-        *to++ = two ? (uint8_t)alphabet[group >> 6 & 63] : '=';
-        *to++ = '=';
-    }
-    *to = '"';
+    MR_BUFFER_LITERAL(out, "\"");
+    put_base64(out, bytes, len);
+    MR_BUFFER_LITERAL(out, "\"");
 }
 
 static uint32_t hex_unit(const uint8_t *text)

@@ -1,8 +1,9 @@
 /* JSON pieces written into a buffer: strings with escapes, numbers, hexadecimal and base64.
  *
  * What a string can't hold as it is gets escaped as Jackson does it (two-character escapes, else \u00XX in
- * upper case), other UTF-8 stays raw (above U+FFFF only without the buffer's splits_astral; Jackson has it set), and bytes that are no UTF-8 become U+FFFD, so that the output is
- * always valid JSON. Any thread.
+ * upper case), and other UTF-8 stays raw (above U+FFFF only without the buffer's splits_astral; Jackson has it set). The
+ * output is always valid JSON: bytes that are no UTF-8 become U+FFFD, or with the buffer's bytes_as_base64 the whole
+ * text its base64, and the buffer's met_bytes tells of them. Any thread.
  */
 #ifndef MR_BASE_JSON_H
 #define MR_BASE_JSON_H
@@ -28,5 +29,8 @@ void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len);
 /* The length of the valid UTF-8 sequence at the beginning of `text`, or 0 when there is none
  * (overlong forms, surrogates and code points above U+10FFFF are none; RFC 3629). */
 size_t mr_utf8_sequence(const uint8_t *text, size_t len);
+
+/* Whether all of it is valid UTF-8. */
+bool mr_is_utf8(const uint8_t *text, size_t len);
 
 #endif

@@ -178,12 +178,33 @@ static void test_base64(void **state)
     }
 }
 
+/* Of a text with bytes that are no UTF-8 all is, wherever they stand; others stay as they are. */
+static void test_bytes_as_base64(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {{"\xff", "\"/w==\""},
+                                           {"a\"\n\xC3\xA9\xffz", "\"YSIKw6n/eg==\""},
+                                           {"\xE2\x82", "\"4oI=\""},
+                                           {"a\"\xC3\xA9", "\"a\\\"\xC3\xA9\""}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        uint8_t bytes[64];
+        struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
+        out.bytes_as_base64 = true;
+        mr_json_string(&out, (const uint8_t *)cases[i][0], strlen(cases[i][0]));
+        assert_int_equal(out.at - bytes, strlen(cases[i][1]));
+        assert_memory_equal(bytes, cases[i][1], strlen(cases[i][1]));
+        assert_int_equal(out.met_bytes, i < 3);
+        assert_int_equal(mr_is_utf8((const uint8_t *)cases[i][0], strlen(cases[i][0])), i == 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escaped_each_byte_at_each_offset),
         cmocka_unit_test(test_escaped_random_text),
         cmocka_unit_test(test_utf8_sequence_table),
+        cmocka_unit_test(test_bytes_as_base64),
         cmocka_unit_test(test_string_never_writes_past_the_end),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_base64),

@@ -542,6 +542,7 @@ void mr_config_build_encode(struct mr_config *config)
     bool flat = config->encode.format == MR_FORMAT_FLAT;
     build_cloud(config);
     config->encode.types = (enum mr_types)values->types;
+    config->encode.invalid_utf8 = (enum mr_invalid_utf8)values->invalid_utf8;
     config->encode.topic_prefix = values->topic_prefix;
     config->encode.tombstones = values->tombstones != 0;
     const char *fallback = flat ? "__outboxx_unknown_value__" : "__debezium_unavailable_value";

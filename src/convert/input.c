@@ -262,15 +262,6 @@ static bool read_json(const char *text, size_t len, struct mr_convert_lines *ret
     return good;
 }
 
-static bool is_utf8(const char *text, size_t len)
-{
-    size_t sequence = 1;
-    for (size_t at = 0; at < len && sequence > 0; at += sequence) {
-        sequence = mr_utf8_sequence((const uint8_t *)text + at, len - at);
-    }
-    return sequence > 0;
-}
-
 bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret, char *ret_reason,
                      size_t reason_size)
 {
@@ -279,7 +270,7 @@ bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret,
     while (first < len && strchr(" \t\r\n", text[first]) != NULL && text[first] != '\0') {
         first++;
     }
-    if (!is_utf8(text, len)) {
+    if (!mr_is_utf8((const uint8_t *)text, len)) {
         snprintf(ret_reason, reason_size, "not a text in UTF-8");
         return false;
     }

@@ -335,6 +335,35 @@ __attribute__((cold)) static mr_status fail_change(const struct mr_encoder *enco
                    encoder->wrong);
 }
 
+/* The column of a row whose text is not UTF-8 and was written. Not any: what was met is a name. */
+static bool find_bytes(const struct mr_plan *plan, const struct mr_tuple *row, uint32_t *ret_column)
+{
+    for (uint32_t i = 0; row->kind != MR_TUPLE_NONE && i < plan->relation->column_count; i++) {
+        const struct mr_datum *value = &row->values[i];
+        if (value->kind == MR_DATUM_TEXT && !mr_is_utf8(value->data, value->len)) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Text that is not UTF-8 was written in some form; whether it may be. */
+__attribute__((cold)) static mr_status check_bytes(struct mr_encoder *encoder,
+                                                   const struct mr_plan *plan,
+                                                   const struct mr_change *change,
+                                                   struct mr_error *ret_error)
+{
+    uint32_t *column = &encoder->wrong_column;
+    if (encoder->options.invalid_utf8 != MR_INVALID_REFUSED ||
+        !(find_bytes(plan, &change->after, column) || find_bytes(plan, &change->before, column))) {
+        return MR_OK;
+    }
+    encoder->wrong = "its text is not UTF-8, which only a SQL_ASCII database allows; correct the "
+                     "row, or set invalid_utf8 to base64 or replace";
+    return fail_change(encoder, change->relation, ret_error);
+}
+
 /* The key of a dead letter stays JSON. The error's text holds names, nothing of the row. */
 static mr_status encode_avro(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, struct mr_buffer *buffer,
@@ -473,6 +502,8 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     encoder->wrong = NULL;
     encoder->missing_count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
+    buffer->bytes_as_base64 = encoder->options.invalid_utf8 == MR_INVALID_BASE64;
+    buffer->met_bytes = false;
     uint32_t count = 0;
     if (MR_UNLIKELY(plan->is_unusual)) {
         MR_TRY(encode_unusual(encoder, plan, change, buffer, ret_records, &count, ret_error));
@@ -481,6 +512,9 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     }
     if (MR_UNLIKELY(encoder->wrong != NULL)) {
         return fail_change(encoder, change->relation, ret_error);
+    }
+    if (MR_UNLIKELY(buffer->met_bytes)) {
+        MR_TRY(check_bytes(encoder, plan, change, ret_error));
     }
     if (buffer->full) {
         return MR_FULL;
@@ -549,6 +583,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         *ret_count = 0;
         return MR_OK;
     }
+    buffer->bytes_as_base64 = false; /* whoever may connect can send any bytes */
     if (mr_is_outbox_message(&encoder->options, message)) {
         return mr_encode_outbox_message(encoder, message, buffer, ret_records, ret_count);
     }

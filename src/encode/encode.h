@@ -228,9 +228,18 @@ enum mr_oversize {
     MR_OVERSIZE_COUNT
 };
 
+/* What becomes of text that is not UTF-8, which only a SQL_ASCII database has. In a key it is in hexadecimal, unless it is
+ * refused, and in logical messages, which anybody may send, replaced. */
+enum mr_invalid_utf8 {
+    MR_INVALID_REPLACED, /* U+FFFD for each byte, as in Debezium */
+    MR_INVALID_BASE64,   /* all of the text in base64 */
+    MR_INVALID_REFUSED,  /* it is an error */
+};
+
 struct mr_encode_options {
     enum mr_format format;
     enum mr_types types;
+    enum mr_invalid_utf8 invalid_utf8;
     struct mr_cloud_options cloud;
     struct mr_schemas *schemas; /* of MR_FORMAT_AVRO: where its schemas get their ids; else NULL */
     enum mr_subject_strategy subjects;

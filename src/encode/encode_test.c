@@ -634,6 +634,53 @@ static void test_keys_that_are_not_utf8_stay_apart(void **state)
     }
 }
 
+static void test_text_that_is_not_utf8(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), text("a\xff\xC3"), null, null};
+    struct mr_datum good[] = {text("1"), text("\xC3\xA9"), null, null};
+    static const struct {
+        enum mr_invalid_utf8 choice;
+        const char *value;
+    } cases[] = {{MR_INVALID_REPLACED, "\"v\":\"a\xEF\xBF\xBD\xEF\xBF\xBD\""},
+                 {MR_INVALID_BASE64, "\"v\":\"Yf/D\""},
+                 {MR_INVALID_REFUSED, NULL}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        fixture->options.invalid_utf8 = cases[i].choice;
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
+        mr_status status = encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+        if (cases[i].value == NULL) {
+            assert_int_equal(status, MR_ERR_POISON);
+            assert_non_null(strstr(fixture->error.text, "column \"v\""));
+            assert_non_null(strstr(fixture->error.text, "invalid_utf8"));
+        } else {
+            assert_int_equal(status, MR_OK);
+            const struct mr_record *record = &fixture->records[0];
+            assert_non_null(
+                memmem(record->value, record->value_len, cases[i].value, strlen(cases[i].value)));
+        }
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, good), MR_OK);
+        assert_non_null(
+            memmem(fixture->records[0].value, fixture->records[0].value_len, "\xC3\xA9", 2));
+    }
+}
+
+/* In the old row, and in a key, which goes by its own way. */
+static void test_old_text_that_is_not_utf8(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum old[] = {text("1"), text("\xff"), null, null};
+    struct mr_datum row[] = {text("1"), text("b"), null, null};
+    fixture->options.invalid_utf8 = MR_INVALID_REFUSED;
+    mr_encoder_free(fixture->encoder);
+    fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_ERR_POISON);
+    fixture->key_columns[0] = 1;
+    mr_encoder_forget(fixture->encoder, &fixture->relation);
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL), MR_ERR_POISON);
+}
+
 static void test_no_key(void **state)
 {
     struct fixture *fixture = *state;
@@ -1625,6 +1672,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_of_several_columns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keys_that_are_not_utf8_stay_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_that_is_not_utf8, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_old_text_that_is_not_utf8, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_key_is_taken_from_the_old_one, setup,
                                         teardown),

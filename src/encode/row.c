@@ -262,21 +262,13 @@ bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
                                   (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
 }
 
-static bool is_utf8(const uint8_t *text, size_t len)
-{
-    size_t sequence = 1;
-    for (size_t at = 0; at < len && sequence > 0; at += sequence) {
-        sequence = mr_utf8_sequence(text + at, len - at);
-    }
-    return sequence > 0;
-}
-
 void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
-    if (MR_LIKELY(is_utf8(text, len))) {
+    if (MR_LIKELY(mr_is_utf8(text, len))) {
         mr_json_string(out, text, len);
         return;
     }
+    out->met_bytes = true;
     static const char digits[] = "0123456789abcdef";
     MR_BUFFER_LITERAL(out, "{\"hex\":\"");
     for (size_t i = 0; i < len; i++) {

@@ -69,9 +69,10 @@ static void check_encoding(const struct pg_check *check)
 {
     const char *encoding = mr_pg_fact(check->facts, MR_SERVER_ENCODING);
     if (strcmp(encoding, "SQL_ASCII") == 0) {
-        WARN(check, "encoding", "keep to UTF-8 in all text of the captured tables",
-             "SQL_ASCII: bytes that are not UTF-8 come as U+FFFD, and text in a key in "
-             "hexadecimal");
+        WARN(check, "encoding",
+             "keep to UTF-8 in all text of the captured tables, or choose with invalid_utf8",
+             "SQL_ASCII: what becomes of text that is not UTF-8 is for invalid_utf8 to say; as it "
+             "stands by default, it ends the stream");
     } else {
         OK(check, "encoding", "%s", encoding);
     }

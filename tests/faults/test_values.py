@@ -1,5 +1,6 @@
 """Values and transactions that are too much, too long, or in no encoding."""
 
+import base64
 import os
 
 import psycopg
@@ -26,20 +27,40 @@ def latin_database():
     yield from encoded("LATIN1")
 
 
-def test_bytes_that_are_no_utf8(raw_database, millrace_for, topic):
-    """They come as U+FFFD, and the rows around them as they are; the slot passes them."""
+@pytest.mark.parametrize("choice", ["replace", "base64"])
+def test_bytes_that_are_no_utf8(choice, raw_database, millrace_for, topic):
+    """They come as they are wanted, copied or streamed, and the rows around them as they are; the slot passes them."""
     database = raw_database
     with psycopg.connect(dsn(database.name), client_encoding="sql_ascii", autocommit=True) as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        process = millrace_for(database).start().streaming()
+        connection.execute(b"INSERT INTO t VALUES (0, 'caf\xe9')")
+        process = millrace_for(database, invalid_utf8=f'"{choice}"', snapshot__mode='"initial"').start().streaming()
         connection.execute(b"INSERT INTO t VALUES (1, 'caf\xc3\xa9'), (2, 'caf\xe9'), (3, 'plain')")
         for first in range(128, 256):
             connection.execute(b"INSERT INTO t VALUES (%d, 'a%cz')" % (first, first))
-    records = topic(database.topic("t")).take(3 + 128)
+    records = topic(database.topic("t")).take(4 + 128)
     values = [record.json["after"]["v"] for record in records]
-    assert values[:3] == ["café", "caf\ufffd", "plain"]
-    assert set(values[3:]) == {"a\ufffdz"}
+    coffee, rest = ("caf\ufffd", ["a\ufffdz"] * 128) if choice == "replace" else (
+        base64.b64encode(b"caf\xe9").decode(), [base64.b64encode(b"a%cz" % first).decode() for first in range(128, 256)])
+    assert values == [coffee, "café", coffee, "plain", *rest]
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("column", ["id", "v"])
+def test_bytes_that_are_refused(column, raw_database, millrace_for, topic):
+    """Unless something else is asked for, an end that names table, column, place and remedy, and nothing of the row."""
+    database = raw_database
+    with psycopg.connect(dsn(database.name), client_encoding="sql_ascii", autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id text PRIMARY KEY, v text)")
+        process = millrace_for(database).start().streaming()
+        connection.execute(b"INSERT INTO t VALUES ('1', 'fine')")
+        topic(database.topic("t")).take(1)
+        connection.execute(b"INSERT INTO t VALUES " + (b"('caf\xe9', 'x')" if column == "id" else b"('2', 'caf\xe9')"))
+        assert process.ended(60) == 65
+        text = "".join(process.lines)
+        for part in (f'column \\"{column}\\" of table public.t', "not UTF-8", "invalid_utf8", "change 1 of the transaction"):
+            assert part in text, text[-2000:]
+        assert "caf" not in text
 
 
 def test_another_encoding(latin_database, millrace_for, topic):

@@ -135,6 +135,8 @@ class Run:
             options["messages__prefixes"] = json.dumps(self.plan.options["prefixes"], ensure_ascii=False)
         if self.plan.options["small_batches"]:
             options.update(pipeline__batches="8", pipeline__batch_size='"32KiB"')
+        if self.plan.options.get("encoding"):
+            options["invalid_utf8"] = '"replace"'
         if self.proxies:
             options["sink__kafka__brokers"] = f'["127.0.0.1:{os.environ["KAFKA_PROXY_PORT"]}"]'
         self.tables = self.executor.configured()
