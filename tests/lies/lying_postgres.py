@@ -29,7 +29,8 @@ COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREA
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
-           "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t"]])}
+           "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t"]]),
+           "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]])}
 # What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
 BACK = {"slot": (r"^SELECT confirmed_flush_lsn", [["0/1000"]]),
