@@ -52,6 +52,7 @@ def fixture_german():
     finally:
         server.kill()
         shutil.rmtree(server.folder, ignore_errors=True)
+        os.remove(server.log)
 
 
 def test_errors_in_german(german, millrace_for):
