@@ -12,6 +12,12 @@ struct mr_pattern {
     const regex_t *regex; /* NULL: `text` is the name itself */
 };
 
+/* Whether it can fit one name only. */
+static inline bool mr_pattern_is_name(const struct mr_pattern *pattern)
+{
+    return pattern->text != NULL && pattern->regex == NULL;
+}
+
 struct mr_table_pattern {
     struct mr_pattern schema;
     struct mr_pattern table;

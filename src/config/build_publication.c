@@ -62,7 +62,7 @@ static void check_patterns(struct mr_config *config, const struct mr_published *
         const struct mr_published *entry = &entries[i];
         for (uint32_t k = 0; k < source->pattern_count; k++) {
             const struct mr_pattern *schema = &source->patterns[k].schema;
-            bool all = schema->text == NULL || schema->regex != NULL;
+            bool all = !mr_pattern_is_name(schema);
             if (entry->column_count > 0 || all || strcmp(schema->text, entry->table.schema) == 0) {
                 PROBLEM(config,
                         entry->column_count > 0 ? LINE(config, publication_columns)

@@ -73,10 +73,23 @@ static void write_pair(struct mr_buffer *out, const struct pair *pair, bool firs
     }
 }
 
+/* Bytes that are no UTF-8 where base64 stands for them: it is of all of PostgreSQL's text. */
+static bool write_bytes(struct mr_buffer *out, mr_slice text)
+{
+    if (MR_LIKELY(!out->bytes_as_base64) || mr_is_utf8(text.data, text.len)) {
+        return false;
+    }
+    mr_json_string(out, text.data, text.len);
+    return true;
+}
+
 MR_CONVERT(hstore_object)
 {
     (void)how;
     (void)scratch;
+    if (write_bytes(out, text)) {
+        return true;
+    }
     struct mr_cursor cursor = mr_cursor_of(text);
     struct pair pair;
     bool good = true;
@@ -197,16 +210,20 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
 MR_CONVERT(hstore_map)
 {
     (void)how;
-    return write_ordered(out, text, scratch);
+    return write_bytes(out, text) || write_ordered(out, text, scratch);
 }
 
 /* As JSON first, which then is the text of a string. */
 MR_CONVERT(hstore_string)
 {
     (void)how;
+    if (write_bytes(out, text)) {
+        return true;
+    }
     struct mr_buffer inner = mr_text_begin(&scratch->part, 6 * text.len + 2);
     bool good = write_ordered(&inner, text, scratch);
     MR_ASSERT(!inner.full);
+    out->met_bytes |= inner.met_bytes;
     mr_json_string(out, scratch->part.data, (size_t)(inner.at - scratch->part.data));
     return good;
 }

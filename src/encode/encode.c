@@ -335,7 +335,7 @@ __attribute__((cold)) static mr_status fail_change(const struct mr_encoder *enco
                    encoder->wrong);
 }
 
-/* The column of a row whose text is not UTF-8 and was written. Not any: what was met is a name. */
+/* The first column of a row whose text is not UTF-8; false: none is, so that it was a name. */
 static bool find_bytes(const struct mr_plan *plan, const struct mr_tuple *row, uint32_t *ret_column)
 {
     for (uint32_t i = 0; row->kind != MR_TUPLE_NONE && i < plan->relation->column_count; i++) {

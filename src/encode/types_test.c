@@ -370,6 +370,34 @@ static void test_convert_hstore(void **state)
     scratch = (struct mr_scratch){0};
 }
 
+/* What is no UTF-8 is met in each form, the one of JSON within a string too, and base64 is of all of it. */
+static void test_convert_hstore_of_bytes(void **state)
+{
+    (void)state;
+    static const mr_convert_fn forms[] = {mr_convert_hstore_object, mr_convert_hstore_map,
+                                          mr_convert_hstore_string};
+    mr_slice text = mr_slice_of("\"a\"=>\"b\\\"\xff\"");
+    for (size_t i = 0; i < MR_ARRAY_LEN(forms); i++) {
+        uint8_t bytes[256];
+        struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
+        assert_true(forms[i](&out, NULL, text, &scratch));
+        assert_true(out.met_bytes);
+        out = mr_buffer_init(bytes, sizeof(bytes));
+        out.bytes_as_base64 = true;
+        assert_true(forms[i](&out, NULL, text, &scratch));
+        assert_true(out.met_bytes);
+        assert_int_equal(out.at - bytes, 18);
+        assert_memory_equal(bytes, "\"ImEiPT4iYlwi/yI=\"", 18);
+        out = mr_buffer_init(bytes, sizeof(bytes));
+        out.bytes_as_base64 = true;
+        assert_true(forms[i](&out, NULL, mr_slice_of("\"a\"=>\"\xC3\xA9\""), &scratch));
+        assert_false(out.met_bytes);
+        assert_memory_equal(bytes, i < 2 ? "{\"a\":" : "\"{\\\"a", 5);
+    }
+    mr_scratch_done(&scratch);
+    scratch = (struct mr_scratch){0};
+}
+
 static void test_unavailable(void **state)
 {
     (void)state;
@@ -395,9 +423,13 @@ static void test_unavailable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_form_debezium),     cmocka_unit_test(test_form_plain),
-        cmocka_unit_test(test_form_cut_anywhere), cmocka_unit_test(test_convert_hstore),
-        cmocka_unit_test(test_unavailable),       cmocka_unit_test(test_form_modes),
+        cmocka_unit_test(test_form_debezium),
+        cmocka_unit_test(test_form_plain),
+        cmocka_unit_test(test_form_cut_anywhere),
+        cmocka_unit_test(test_convert_hstore),
+        cmocka_unit_test(test_convert_hstore_of_bytes),
+        cmocka_unit_test(test_unavailable),
+        cmocka_unit_test(test_form_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

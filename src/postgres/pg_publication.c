@@ -45,8 +45,7 @@ static void add_table(struct mr_text *sql, const struct mr_pg_source_options *op
 static bool names_schemas(const struct mr_pg_source_options *options, int version)
 {
     for (uint32_t i = 0; i < options->pattern_count; i++) {
-        const struct mr_pattern *schema = &options->patterns[i].schema;
-        if (schema->text == NULL || schema->regex != NULL) {
+        if (!mr_pattern_is_name(&options->patterns[i].schema)) {
             return false;
         }
     }
