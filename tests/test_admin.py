@@ -70,6 +70,9 @@ def test_endpoints(database, streaming):
     assert status["configuration"]["topic_prefix"] == database.prefix
     assert {"path": "/metrics", "title": "Metrics"} in status["links"]
     assert process.get("/status?tables=0").json["tables"] == []
+    for part, found in (("LIC.T", 1), ("%54", 1), ("nobody", 0)):
+        answer = process.get(f"/status?filter={part}").json
+        assert len(answer["tables"]) == answer["table_found"] == found and answer["table_count"] == 1
     assert process.stop() == 0
 
 
@@ -319,6 +322,14 @@ def test_top_fits_and_sorts(database, millrace):
         shown = screen.lines()
         assert len(shown) <= 24 and max(map(len, shown)) <= 80
         assert "q quit" in shown[-1] and "[n] name" in shown[-1]
+        for name, rest in (("/", "/_  3 of 3 tables"), ("FEq", "/FEq_  0 of 3 tables"), ("\x7f\x1b[A\x1bOP", "/FE_  1 of 3 tables"),
+                           ("\r", "/FE  1 of 3 tables")):
+            screen.type(name)
+            eventually(lambda said=rest: said in (screen.lines() or []), what=rest)
+        shown = screen.lines()
+        assert tables() == ["public.few"] and len(shown) <= 24 and max(map(len, shown)) <= 80 and "/ filter" in shown[-1]
+        screen.type("\x1b")
+        eventually(lambda: len(tables() or []) == 3, what="all tables again")
         screen.type("q")
         assert screen.process.wait(30) == 0
     finally:

@@ -306,7 +306,7 @@ function drawFigures(status) {
  * field above the table that leaves the rows whose first column contains what is typed. */
 function makeTable(id, columns, empty, what) {
   const table = byId(id), order = {column: null, down: true};
-  const filter = element('input', {type: 'search', class: 'filter', placeholder: `filter ${what}`, 'aria-label': `filter ${what}`});
+  const filter = element('input', {type: 'search', class: 'filter', maxlength: '80', placeholder: `filter ${what}`, 'aria-label': `filter ${what}`});
   let last = [];
   if (what) table.parentNode.before(filter);
   filter.addEventListener('input', () => draw(last));
@@ -334,7 +334,7 @@ function makeTable(id, columns, empty, what) {
     const kept = rows.filter((row) => String(row[columns[0][0]]).toLowerCase().includes(typed));
     const sorted = order.column === null ? kept : kept.sort(compare);
     const body = sorted.map((row) => element('tr', {}, ...columns.map(([name, shown]) => element('td', {}, shown(row[name], row)))));
-    const none = element('tr', {}, element('td', {colspan: String(columns.length), class: 'empty'}, typed && rows.length ? `Nothing here contains “${typed}”.` : empty));
+    const none = element('tr', {}, element('td', {colspan: String(columns.length), class: 'empty'}, typed ? `Nothing here contains “${typed}”.` : empty));
     table.tBodies[0].replaceChildren(...(body.length ? body : [none]));
   }
   return draw;
@@ -362,10 +362,13 @@ function drawTables(status) {
     return {...table, rate};
   }));
   tablesBefore = {time_ms: status.time_ms, sums: Object.fromEntries(status.tables.map((t) => [t.table, sum(t)]))};
-  const more = status.table_count - status.tables.length;
+  const more = status.table_found - status.tables.length;
   byId('tables-more').hidden = more <= 0;
   say(byId('tables-more'), `and ${more} more; the busiest ${TABLES} are shown`);
 }
+
+/* What is typed above the tables. Sent along, for it may mean tables that are not among the busiest. */
+const tableFilter = () => document.querySelector('input.filter').value.trim();
 
 /* Rows are shown only when a person asks for them, and only where the configuration allows it. */
 async function showLastEvent(name) {
@@ -480,7 +483,7 @@ let lostAt = null;
 async function turn() {
   try {
     const [status, history] = await Promise.all(
-      [ask(`status?tables=${TABLES}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
+      [ask(`status?tables=${TABLES}&filter=${encodeURIComponent(tableFilter())}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
     if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all anew with the next turn
     takeRows(history);
     for (const draw of [drawHeader, drawStages, drawFigures, drawCopy, drawTables, drawPartitions, drawOptions, drawEvents, drawLinks, drawFlame]) draw(status);

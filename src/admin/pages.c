@@ -99,7 +99,9 @@ static void status(void *context, struct mr_http_request *request)
     }
     struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
     size_t len = 0;
-    char *text = mr_status_json(pages, snapshot, (uint32_t)tables_max, &len);
+    const char *part = mr_http_parameter(request, "filter");
+    char *text =
+        mr_status_json(pages, snapshot, (uint32_t)tables_max, part == NULL ? "" : part, &len);
     mr_monitor_snapshot_free(snapshot);
     mr_http_take(request, JSON_TYPE, text, len);
 }

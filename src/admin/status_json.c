@@ -245,13 +245,18 @@ static int by_events(const void *a, const void *b)
     return first < second ? 1 : -(first > second);
 }
 
-static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, uint32_t tables_max)
+static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, uint32_t tables_max,
+                       const char *part)
 {
     add_count(root, "table_count", snapshot->table_count);
+    uint32_t found = 0;
     cJSON *tables = cJSON_AddArrayToObject(root, "tables");
     qsort(snapshot->tables, snapshot->table_count, sizeof(*snapshot->tables), by_events);
-    for (uint32_t i = 0; i < snapshot->table_count && i < tables_max; i++) {
+    for (uint32_t i = 0; i < snapshot->table_count; i++) {
         const struct mr_table_count *table = &snapshot->tables[i];
+        if (strcasestr(table->table, part) == NULL || ++found > tables_max) {
+            continue;
+        }
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "table", table->table);
         for (int op = 0; op < MR_OP_COUNT; op++) {
@@ -259,6 +264,7 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
         }
         cJSON_AddItemToArray(tables, item);
     }
+    add_count(root, "table_found", found);
 }
 
 /* ---- what happened, and the process ---- */
@@ -321,7 +327,7 @@ static void add_configuration(cJSON *root, const struct mr_pages *pages)
 }
 
 char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
-                     uint32_t tables_max, size_t *ret_len)
+                     uint32_t tables_max, const char *part, size_t *ret_len)
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", MR_VERSION);
@@ -340,7 +346,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_copy(root, snapshot);
     add_incremental(root, &snapshot->pipeline.incremental);
     add_slot(root, pages, &snapshot->slot);
-    add_tables(root, snapshot, tables_max);
+    add_tables(root, snapshot, tables_max, part);
     add_events(root, snapshot);
     add_process(root, &snapshot->process);
     add_links(root, pages->http);

@@ -19,13 +19,20 @@ enum {
     EVENTS_SHOWN = 3,
     COPIED_SHOWN = 3,
     TABLES_MAX = 200,
+    NAME_COLUMNS = 30,
+    FILTER_BYTES_MAX = 60,
+    ESCAPE = 27,
+    BACKSPACE = 8,
+    DELETE = 127,
 };
 
 /* What the person at the keys has chosen, and what the last answer was, for the rates of tables. */
 struct top {
-    char sort; /* the key that was typed: one of sorts[] */
-    cJSON *before;
-    unsigned columns, rows; /* of the terminal */
+    char sort;                         /* the key that was typed: one of sorts[] */
+    bool typing;                       /* the keys are the filter's */
+    char filter[FILTER_BYTES_MAX + 1]; /* part of a table's name; empty: all tables */
+    cJSON *newest, *before;            /* answers; rates are between them */
+    unsigned columns, rows;            /* of the terminal */
 };
 
 static const struct {
@@ -217,6 +224,39 @@ static int by_choice(const void *a, const void *b)
                   mr_show_word(mr_show_at(second->table, "table", NULL)));
 }
 
+/* The length of as much of a line as fits into that many columns; each character takes one. */
+static size_t fitting(const char *line, size_t len, unsigned columns)
+{
+    size_t at = 0;
+    while (at < len && columns-- > 0) {
+        do {
+            at++;
+        } while (at < len && ((unsigned char)line[at] & 0xc0) == 0x80);
+    }
+    return at;
+}
+
+static void print_name(const char *name, FILE *to)
+{
+    size_t len = fitting(name, strlen(name), NAME_COLUMNS);
+    int columns = 0;
+    for (size_t i = 0; i < len; i++) {
+        columns += ((unsigned char)name[i] & 0xc0) != 0x80;
+    }
+    fprintf(to, "%.*s%*s", (int)len, name, NAME_COLUMNS - columns, "");
+}
+
+/* The line above the tables: empty without a filter. */
+static void print_filter(const struct top *top, const cJSON *status, FILE *to)
+{
+    if (top->typing || top->filter[0] != '\0') {
+        fprintf(to, "/%s%s  %s of %s tables", top->filter, top->typing ? "_" : "",
+                mr_show_count(mr_show_number(mr_show_at(status, "table_found", NULL))).bytes,
+                mr_show_count(mr_show_number(mr_show_at(status, "table_count", NULL))).bytes);
+    }
+    fputc('\n', to);
+}
+
 static void print_tables(const struct top *top, const cJSON *status, unsigned shown, FILE *to)
 {
     static struct line lines[TABLES_MAX];
@@ -233,12 +273,12 @@ static void print_tables(const struct top *top, const cJSON *status, unsigned sh
         }
     }
     qsort(lines, count, sizeof(*lines), by_choice);
-    fprintf(to, "%-30s %11s %11s %11s %11s\n", "table", "inserts", "updates", "deletes",
-            "changes/s");
+    fprintf(to, "%-*s %11s %11s %11s %11s\n", NAME_COLUMNS, "table", "inserts", "updates",
+            "deletes", "changes/s");
     for (unsigned i = 0; i < count && i < shown; i++) {
         table = lines[i].table;
-        fprintf(to, "%-30.30s %11s %11s %11s %11s\n",
-                mr_show_word(mr_show_at(table, "table", NULL)),
+        print_name(mr_show_word(mr_show_at(table, "table", NULL)), to);
+        fprintf(to, " %11s %11s %11s %11s\n",
                 mr_show_count(mr_show_number(mr_show_at(table, "insert", NULL))).bytes,
                 mr_show_count(mr_show_number(mr_show_at(table, "update", NULL))).bytes,
                 mr_show_count(mr_show_number(mr_show_at(table, "delete", NULL))).bytes,
@@ -262,7 +302,11 @@ static void print_events(const cJSON *status, FILE *to)
 
 static void print_hint(const struct top *top, FILE *to)
 {
-    fputs("q quit  sort by", to);
+    if (top->typing) {
+        fputs("type part of a table's name  Enter keeps the filter  Esc ends it\n", to);
+        return;
+    }
+    fputs("q quit  / filter  sort by", to);
     for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
         fprintf(to, sorts[i].key == top->sort ? "  [%c] %s" : "  %c %s", sorts[i].key,
                 sorts[i].name);
@@ -287,7 +331,7 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     /* Above the tables 12 lines and their heading, below them events and hint, and two lines between. */
     unsigned others = copied + 13 + EVENTS_SHOWN + 1 + 2;
     unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
-    fputc('\n', to);
+    print_filter(top, status, to);
     print_tables(top, status, room, to);
     fputc('\n', to);
     print_events(status, to);
@@ -295,18 +339,6 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
 }
 
 /* ---- the terminal ---- */
-
-/* The length of as much of a line as fits into that many columns; each character takes one. */
-static size_t fitting(const char *line, size_t len, unsigned columns)
-{
-    size_t at = 0;
-    while (at < len && columns-- > 0) {
-        do {
-            at++;
-        } while (at < len && ((unsigned char)line[at] & 0xc0) == 0x80);
-    }
-    return at;
-}
 
 /* The last line, the hint, is always there; lines above it that don't fit are left out. What an earlier drawing left
  * behind is wiped. */
@@ -340,6 +372,26 @@ static bool measure(struct top *top, FILE *to)
     return terminal;
 }
 
+/* What is asked for: the tables that the filter means, each byte of it written as %XX. */
+static void status_path(const struct top *top, char *ret, size_t size)
+{
+    size_t len = (size_t)snprintf(ret, size, "/status?tables=%d&filter=", TABLES_MAX);
+    for (const char *c = top->filter; *c != '\0'; c++) {
+        len += (size_t)snprintf(ret + len, size - len, "%%%02X", (unsigned char)*c);
+    }
+}
+
+/* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of a second or so. */
+static void keep_answer(struct top *top, cJSON *status)
+{
+    double passed_ms = mr_show_number(mr_show_at(status, "time_ms", NULL)) -
+                       mr_show_number(mr_show_at(top->newest, "time_ms", NULL));
+    bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2;
+    cJSON_Delete(replaces ? top->newest : top->before);
+    top->before = replaces ? top->before : top->newest;
+    top->newest = status;
+}
+
 static void show(struct top *top, const struct mr_http_options *server, FILE *to)
 {
     bool terminal = measure(top, to);
@@ -350,10 +402,12 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     struct mr_error error = {0};
     cJSON *status = NULL;
     cJSON *history = NULL;
-    mr_status asked = mr_show_ask(server, "/status?tables=200", &status, &error);
+    char path[64 + 3 * FILTER_BYTES_MAX];
+    status_path(top, path, sizeof(path));
+    mr_status asked = mr_show_ask(server, path, &status, &error);
     if (asked == MR_OK) {
+        keep_answer(top, status);
         double newest_ms = mr_show_number(mr_show_at(status, "time_ms", NULL));
-        char path[64];
         snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
         asked = mr_show_ask(server, path, &history, &error);
     }
@@ -366,25 +420,70 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     draw(top, terminal, text, to);
     free(text);
     cJSON_Delete(history);
-    if (status != NULL) {
-        cJSON_Delete(top->before);
-        top->before = status;
+}
+
+static void take_filter_key(struct top *top, char key)
+{
+    size_t len = strlen(top->filter);
+    if (key == '\n' || key == '\r') {
+        top->typing = false;
+    } else if (key == BACKSPACE || key == DELETE) {
+        while (len > 0 && ((unsigned char)top->filter[len - 1] & 0xc0) == 0x80) {
+            len--;
+        }
+        top->filter[len > 0 ? len - 1 : 0] = '\0';
+    } else if ((unsigned char)key >= ' ' && len < FILTER_BYTES_MAX) {
+        top->filter[len] = key;
+        top->filter[len + 1] = '\0';
     }
 }
 
-/* Waits a period, or for a key. True: leave. */
-static bool wait_for_key(struct top *top)
+/* True: leave. */
+static bool take_key(struct top *top, char key)
+{
+    if (key == ESCAPE) {
+        top->typing = false;
+        top->filter[0] = '\0';
+    } else if (top->typing) {
+        take_filter_key(top, key);
+    } else {
+        top->typing = key == '/';
+        for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
+            top->sort = key == sorts[i].key ? key : top->sort;
+        }
+    }
+    return !top->typing && key == 'q';
+}
+
+/* The length of what a key sends that has no character, as an arrow does ("\033[A", "\033OP", "\033[15~"); 0 for others. */
+static size_t sequence_length(const char *keys, size_t len)
+{
+    if (len < 3 || keys[0] != ESCAPE || (keys[1] != '[' && keys[1] != 'O')) {
+        return 0;
+    }
+    size_t at = 2;
+    while (at < len - 1 && keys[at] < '@') {
+        at++;
+    }
+    return at + 1;
+}
+
+/* Waits a period, or for keys. True: leave. */
+static bool wait_for_keys(struct top *top)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    char key = 0;
-    bool typed = poll(&input, isatty(STDIN_FILENO) ? 1 : 0, PERIOD_MS) > 0;
-    if (typed && read(STDIN_FILENO, &key, 1) != 1) {
-        return true;
+    char keys[64];
+    bool leave = false;
+    if (poll(&input, isatty(STDIN_FILENO) ? 1 : 0, PERIOD_MS) > 0) {
+        ssize_t count = read(STDIN_FILENO, keys, sizeof(keys));
+        leave = count <= 0;
+        for (size_t at = 0; !leave && at < (size_t)count;) {
+            size_t skipped = sequence_length(keys + at, (size_t)count - at);
+            leave = skipped == 0 && take_key(top, keys[at]);
+            at += skipped == 0 ? 1 : skipped;
+        }
     }
-    for (size_t i = 0; i < MR_ARRAY_LEN(sorts); i++) {
-        top->sort = key == sorts[i].key ? key : top->sort;
-    }
-    return interrupted || key == 'q';
+    return interrupted || leave;
 }
 
 void mr_ask_top(const struct mr_http_options *server, FILE *to)
@@ -402,7 +501,8 @@ void mr_ask_top(const struct mr_http_options *server, FILE *to)
     struct top top = {.sort = 'r'};
     do {
         show(&top, server, to);
-    } while (!wait_for_key(&top));
+    } while (!wait_for_keys(&top));
+    cJSON_Delete(top.newest);
     cJSON_Delete(top.before);
     if (terminal) {
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
