@@ -470,10 +470,12 @@ static void build_heartbeat(struct mr_config *config)
     char *name =
         mr_config_keep(config, mr_topic_name(values->heartbeat_prefix, values->topic_delimiter, "",
                                              values->topic_prefix));
-    const char *fault = mr_topic_fault(name);
+    const char *of_prefix = mr_topic_fault(values->heartbeat_prefix);
+    const char *fault = of_prefix == NULL ? mr_topic_fault(name) : of_prefix;
     if (fault != NULL) {
         PROBLEM(config, LINE(config, heartbeat_prefix),
-                "heartbeat.topic_prefix: the topic \"%s\" %s", name, fault);
+                "heartbeat.topic_prefix: the topic \"%s\" %s",
+                of_prefix == NULL ? name : values->heartbeat_prefix, fault);
     }
     config->encode.heartbeat_topic = name;
 }
@@ -579,6 +581,11 @@ void mr_config_build_encode(struct mr_config *config)
     config->source.keys = mr_config_take_lists(config, "key_columns", LINE(config, key_columns),
                                                &values->key_columns);
     config->source.key_count = config->source.keys == NULL ? 0 : values->key_columns.count;
+    for (uint32_t i = 0; i < config->source.key_count; i++) {
+        const struct mr_table_name *table = &config->source.keys[i].table;
+        mr_config_check_streamed(config, "key_columns", LINE(config, key_columns), table->schema,
+                                 table->table);
+    }
     mr_config_build_columns(config);
     mr_config_build_outbox(config);
     mr_config_build_routing(config);

@@ -1,4 +1,5 @@
 /* The schema registry of format = "avro". */
+#include <stdio.h>
 #include <string.h>
 
 #include "config/config_internal.h"
@@ -16,11 +17,20 @@ static bool is_here(const char *host)
     return false;
 }
 
+/* What is wrong with the host and port in front of a URL's path; NULL: nothing. */
+static const char *host_fault(const char *rest)
+{
+    char host[300];
+    snprintf(host, sizeof(host), "%.*s", (int)strcspn(rest, "/?#"), rest);
+    return mr_config_host_fault(host);
+}
+
 static void check_url(struct mr_config *config, const char *url)
 {
     const char *host = strstr(url, "://");
     bool is_http = strncmp(url, "http://", 7) == 0;
     uint32_t line = LINE(config, registry_url);
+    const char *fault;
     if (host == NULL || (!is_http && strncmp(url, "https://", 8) != 0)) {
         PROBLEM(config, line, "schema_registry.url: \"%s\" does not begin with http:// or https://",
                 url);
@@ -28,6 +38,8 @@ static void check_url(struct mr_config *config, const char *url)
         PROBLEM(config, line,
                 "schema_registry.url has a user name in it; set schema_registry.username and "
                 "password_env");
+    } else if ((fault = host_fault(host + 3)) != NULL) {
+        PROBLEM(config, line, "schema_registry.url: \"%s\" %s", url, fault);
     } else if (is_http && config->registry.username != NULL && !is_here(host + 3)) {
         PROBLEM(config, line,
                 "schema_registry.url: the password would go to \"%s\" in the clear; set https://",
@@ -74,7 +86,7 @@ void mr_config_build_registry(struct mr_config *config)
     config->registry.registers = values->registry_registers != 0;
     if (values->registry_ca[0] != '\0') {
         config->registry.authority = mr_config_keep(
-            config, mr_public_file_read("schema_registry.tls_ca_location", values->registry_ca,
+            config, mr_public_file_read("registry's certificates", values->registry_ca,
                                         LINE(config, registry_ca), &config->problems));
     }
     if (config->encode.types != MR_TYPES_DEBEZIUM) {

@@ -94,6 +94,10 @@ static void build_by_column(struct mr_config *config)
             route->topic = "{topic}.{value}";
         }
         check_template(config, texts->items[i], route->topic);
+        if (mr_pattern_is_name(&route->table.schema) && mr_pattern_is_name(&route->table.table)) {
+            mr_config_check_streamed(config, "routing.by_column", LINE(config, routing_by_column),
+                                     route->table.schema.text, route->table.table.text);
+        }
         count++;
     }
     config->routing.by_column = routes;

@@ -225,6 +225,51 @@ static size_t columns_max(const struct mr_strings *texts)
     return most;
 }
 
+void mr_config_check_streamed(struct mr_config *config, const char *option, uint32_t line,
+                              const char *schema, const char *table)
+{
+    const struct mr_pg_source_options *source = &config->source;
+    const struct mr_table_name name = {.schema = schema, .table = table};
+    for (uint32_t i = 0; i < source->table_count; i++) {
+        if (mr_table_name_equal(&source->tables[i], &name)) {
+            return;
+        }
+    }
+    if (!mr_table_patterns_match(source->patterns, source->pattern_count, mr_slice_of(schema),
+                                 mr_slice_of(table))) {
+        WARNING(config, line,
+                "%s: %s.%s is none of the tables that \"tables\" names; correct it, or take it out",
+                option, schema, table);
+    }
+}
+
+/* Rules that name one column of one table can be compared with what there is. */
+static void name_columns(struct mr_config *config, const struct columns *all,
+                         const struct mr_column_rule *rules, uint32_t count)
+{
+    struct mr_named_column *named =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, count));
+    config->source.named = named;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mr_column_rule *rule = &rules[i];
+        const struct columns *columns = &all[rule->action];
+        if (!mr_pattern_is_name(&rule->table.schema) || !mr_pattern_is_name(&rule->table.table)) {
+            continue;
+        }
+        if (i == 0 || rules[i - 1].table.table.text != rule->table.table.text) {
+            mr_config_check_streamed(config, columns->option, columns->line,
+                                     rule->table.schema.text, rule->table.table.text);
+        }
+        if (mr_pattern_is_name(&rule->column)) {
+            named[config->source.named_count++] = (struct mr_named_column){
+                .option = columns->option,
+                .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
+                .column = rule->column.text,
+            };
+        }
+    }
+}
+
 void mr_config_build_columns(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -265,6 +310,7 @@ void mr_config_build_columns(struct mr_config *config)
     }
     config->encode.column_rules = rules;
     config->encode.column_rule_count = count;
+    name_columns(config, all, rules, count);
     if (hash_line == 0) {
         return;
     }

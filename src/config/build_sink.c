@@ -39,6 +39,13 @@ static void check_sasl(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     const char *mechanism = values->sasl_mechanism;
     if (mechanism[0] == '\0') {
+        uint32_t line = LINE(config, sasl_username);
+        line = line == 0 ? LINE_OF(config, sasl_password_env, sasl_password_file) : line;
+        if (line != 0) {
+            PROBLEM(config, line,
+                    "sink.kafka.sasl has no mechanism, and nobody would log in; set "
+                    "sink.kafka.sasl.mechanism");
+        }
         return;
     }
     if (strcmp(mechanism, "PLAIN") != 0 && strcmp(mechanism, "SCRAM-SHA-256") != 0 &&
@@ -91,8 +98,7 @@ static void build_kafka_properties(struct mr_config *config)
     mr_kafka_kerberos_check(config);
 }
 
-/* librdkafka takes a port modulo 65536 and looks for a host named "http" for ever. */
-static const char *broker_fault(const char *broker)
+const char *mr_config_host_fault(const char *broker)
 {
     if (strstr(broker, "://") != NULL) {
         return "has a scheme; write host:port, and set sink.kafka.tls for TLS";
@@ -129,7 +135,7 @@ static void check_brokers(struct mr_config *config)
             size_t len = strcspn(at, ",");
             char broker[300];
             snprintf(broker, sizeof(broker), "%.*s", (int)len, at);
-            const char *fault = broker_fault(broker);
+            const char *fault = mr_config_host_fault(broker);
             if (fault != NULL) {
                 PROBLEM(config, LINE(config, brokers), "sink.kafka.brokers: \"%s\" %s", broker,
                         fault);
@@ -249,8 +255,13 @@ static void build_kafka(struct mr_config *config)
     }
     if (values->tls == 0 &&
         (values->tls_ca_location[0] != '\0' || values->tls_certificate_location[0] != '\0')) {
-        PROBLEM(config, LINE(config, tls_ca_location),
-                "TLS certificates are configured but sink.kafka.tls is not true");
+        PROBLEM(config, LINE_OF(config, tls_ca_location, tls_certificate_location),
+                "TLS certificates are configured but sink.kafka.tls is not true; set it");
+    }
+    if ((values->tls_certificate_location[0] == '\0') != (values->tls_key_location[0] == '\0')) {
+        PROBLEM(config, LINE_OF(config, tls_certificate_location, tls_key_location),
+                "sink.kafka.tls_certificate_location and tls_key_location belong together; set "
+                "both or none");
     }
     check_brokers(config);
     check_file(config, "sink.kafka.tls_ca_location", values->tls_ca_location,

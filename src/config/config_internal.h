@@ -16,6 +16,10 @@ size_t mr_config_characters(const char *text);
 /* Of the one of two options that is there. */
 #define LINE_OF(config, a, b) (LINE(config, a) != 0 ? LINE(config, a) : LINE(config, b))
 
+/* What is wrong with "host:port" or "[v6]:port", as the end of a sentence; NULL: nothing. librdkafka takes a port modulo 65536 and
+ * looks for a host named "http" for ever; libcurl says what is wrong only once it is asked. */
+const char *mr_config_host_fault(const char *host);
+
 /* Memory that lives as long as the configuration; answers it. */
 void *mr_config_keep(struct mr_config *config, void *memory);
 
@@ -48,6 +52,10 @@ void mr_config_build_publication(struct mr_config *config);
 bool mr_config_take_column(struct mr_config *config, const char *text,
                            struct mr_table_pattern *ret_table, const char **ret_column,
                            const char **ret_rest, char *reason, size_t size);
+
+/* Warns where an option names a table that is not streamed. */
+void mr_config_check_streamed(struct mr_config *config, const char *option, uint32_t line,
+                              const char *schema, const char *table);
 
 /* snapshot.where. */
 void mr_config_build_wheres(struct mr_config *config);

@@ -199,7 +199,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
     } cases[] = {
         {"tabels = [\"t\"]\n", 1, "did you mean \"tables\""},
         {T "[sink.kafka]\nbroker = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
-        {T "[postgres]\nslot_name = \"x\"\n", 2, "unknown key \"postgres\""},
+        {T "[postgres]\nslot_name = \"x\"\n", 2, "did you mean [source.postgres]"},
         {T "[source.postgres]\nbrokers = [\"x\"]\n", 3, "did you mean \"sink.kafka.brokers\""},
         {T "completely_different = 1\n", 2, "help options"},
         {"tables = \"t\"\n", 1, "must be a list of strings"},

@@ -52,7 +52,8 @@ static bool others_may_read(const struct stat *about)
 static char *read_file(const char *what, const char *path, bool is_secret, uint32_t line,
                        struct mr_problems *problems)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd =
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe: not to wait for its writer */
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
         mr_problem_add(problems, true, line, "file %s, which should hold the %s, can't be read: %s",
@@ -63,7 +64,13 @@ static char *read_file(const char *what, const char *path, bool is_secret, uint3
         return NULL;
     }
     char *text = NULL;
-    if (is_secret && others_may_read(&about)) {
+    if (!S_ISREG(about.st_mode)) {
+        mr_problem_add(problems, true, line, "%s, which should hold the %s, is not a regular file",
+                       path, what);
+    } else if (about.st_size == 0) {
+        mr_problem_add(problems, true, line, "file %s, which should hold the %s, is empty", path,
+                       what);
+    } else if (is_secret && others_may_read(&about)) {
         mr_problem_add(problems, true, line,
                        "file %s holds the %s but others may read it; run chmod 600 %s", path, what,
                        path);

@@ -136,7 +136,7 @@ static const char *kind_example(enum mr_option_kind kind)
     case MR_KIND_SIZE:
         return "a size such as \"64KiB\" or \"10MB\"";
     case MR_KIND_STRINGS:
-        return "a list of strings";
+        return "a list of strings, [\"…\", \"…\"]";
     case MR_KIND_CHOICE:
         return "one of the words below";
     }
@@ -217,17 +217,37 @@ static bool read_scalar(const struct mr_option *option, const struct mr_toml_nod
            option->kind != MR_KIND_COUNT && parse_text(option, node->string, ret);
 }
 
+/* A bound as a file would write it: in the largest unit that leaves a whole number. */
+static void write_bound(const struct mr_option *option, int64_t bound, char *ret, size_t size)
+{
+    const struct unit *units = size_units;
+    size_t count = option->kind == MR_KIND_COUNT ? 1 : MR_ARRAY_LEN(size_units);
+    if (option->kind == MR_KIND_DURATION) {
+        units = ms_units;
+        count = MR_ARRAY_LEN(ms_units);
+    } else if (option->kind == MR_KIND_DURATION_US) {
+        units = us_units;
+        count = MR_ARRAY_LEN(us_units);
+    }
+    const struct unit *best = units;
+    for (size_t i = 1; i < count; i++) {
+        bool fits = bound != 0 && bound % units[i].factor == 0;
+        best = fits && units[i].factor > best->factor ? &units[i] : best;
+    }
+    snprintf(ret, size, "%lld%s", (long long)(bound / best->factor), best->name);
+}
+
 static void check_range(const struct mr_option *option, int64_t value, uint32_t line,
                         struct mr_problems *problems)
 {
     bool ranged = option->high != 0;
     if (ranged && (value < option->low || value > option->high)) {
-        PROBLEM(problems, line, "%s is out of range: it goes from %lld to %lld%s", option->path,
-                (long long)option->low, (long long)option->high,
-                option->kind == MR_KIND_DURATION      ? " ms"
-                : option->kind == MR_KIND_DURATION_US ? " µs"
-                : option->kind == MR_KIND_SIZE        ? " bytes"
-                                                      : "");
+        char low[32];
+        char high[32];
+        write_bound(option, option->low, low, sizeof(low));
+        write_bound(option, option->high, high, sizeof(high));
+        PROBLEM(problems, line, "%s is out of range: it goes from %s to %s", option->path, low,
+                high);
     }
 }
 
@@ -277,6 +297,28 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
 }
 
 /* ---- unknown keys ---- */
+
+static bool find_option(const char *path, uint32_t *ret_index)
+{
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (strcmp(options[i].path, path) == 0) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_section(const char *path)
+{
+    size_t len = strlen(path);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (strncmp(options[i].path, path, len) == 0 && options[i].path[len] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
 
 static uint32_t edit_distance(const char *a, const char *b)
 {
@@ -336,6 +378,10 @@ static const char *nearest_section(const char *path, size_t *ret_len)
             size_t len = (size_t)(dot - options[i].path);
             snprintf(section, sizeof(section), "%.*s", (int)len, options[i].path);
             uint32_t distance = edit_distance(path, section);
+            const char *last = strrchr(section, '.');
+            if (last != NULL && strcmp(last + 1, path) == 0) {
+                distance = 0; /* [kafka] for [sink.kafka] */
+            }
             if (distance < best_distance) {
                 best = options[i].path;
                 best_distance = distance;
@@ -352,7 +398,21 @@ static void unknown_key(const char *path, uint32_t line, bool is_table,
     size_t section_len = 0;
     const char *section = is_table ? nearest_section(path, &section_len) : NULL;
     const char *nearest = nearest_path(path);
-    if (section != NULL) {
+    uint32_t index;
+    char by_variable[256 + sizeof("_env")];
+    snprintf(by_variable, sizeof(by_variable), "%s_env", path);
+    if (find_option(by_variable, &index)) {
+        PROBLEM(problems, line,
+                "\"%s\" is unknown, for secrets are kept out of the file; set %s or %.*s_file",
+                path, by_variable, (int)strlen(path), path);
+    } else if (edit_distance(path, "streams") <= 2) {
+        PROBLEM(problems, line, "unknown key \"%s\"; did you mean [[streams]]?", path);
+    } else if (is_section(path)) {
+        PROBLEM(problems, line,
+                "%s is a section and takes no value; write [%s] and its keys below it, which "
+                "millrace help %s lists",
+                path, path, path);
+    } else if (section != NULL) {
         PROBLEM(problems, line, "unknown section [%s]; did you mean [%.*s]?", path,
                 (int)section_len, section);
     } else if (nearest != NULL) {
@@ -503,28 +563,6 @@ static void read_streams(struct mr_config_values *values, const struct mr_toml_n
 }
 
 /* ---- the tree ---- */
-
-static bool find_option(const char *path, uint32_t *ret_index)
-{
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        if (strcmp(options[i].path, path) == 0) {
-            *ret_index = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_section(const char *path)
-{
-    size_t len = strlen(path);
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        if (strncmp(options[i].path, path, len) == 0 && options[i].path[len] == '.') {
-            return true;
-        }
-    }
-    return false;
-}
 
 static void note_section(struct mr_config_values *values, const char *path, uint32_t line)
 {

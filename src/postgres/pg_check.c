@@ -165,6 +165,45 @@ static void check_role(const struct pg_check *check)
     mr_pg_result_free(role);
 }
 
+/* ---- tables by pattern ---- */
+
+/* What patterns mean can't be wrong; whoever wrote them wants to see it. */
+static void check_patterns(const struct pg_check *check)
+{
+    static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
+    static const char subject[] = "patterns in \"tables\"";
+    if (check->options->pattern_count == 0) {
+        return;
+    }
+    struct mr_text sql = {0};
+    mr_sql_add_pattern_tables(&sql, check->options);
+    struct mr_pg_result *meant = ask(check, subject, &shape, &sql);
+    if (meant == NULL) {
+        return;
+    }
+    int64_t count = mr_pg_result_number(meant, 0, MR_MEANT_COUNT);
+    int64_t unheld = mr_pg_result_number(meant, 0, MR_MEANT_UNHELD_COUNT);
+    const char *names = mr_pg_result_value(meant, 0, MR_MEANT_NAMES);
+    const char *unheld_names = mr_pg_result_value(meant, 0, MR_MEANT_UNHELD_NAMES);
+    if (count == 0) {
+        WARN(check, subject, "correct them, unless such tables are yet to be made",
+             "match no table that is there now");
+    } else {
+        OK(check, subject, "match %lld %s now (%s%s)", (long long)count,
+           count == 1 ? "table" : "tables", names == NULL ? "" : names, count > 5 ? ", …" : "");
+    }
+    if (unheld > 0) {
+        WARN(check, subject,
+             "add primary keys, run ALTER TABLE … REPLICA IDENTITY FULL, or name them in "
+             "excluded_tables",
+             "match %lld %s without a replica identity (%s%s), where the application's own UPDATE "
+             "and DELETE fail once it is published",
+             (long long)unheld, unheld == 1 ? "table" : "tables",
+             unheld_names == NULL ? "" : unheld_names, unheld > 5 ? ", …" : "");
+    }
+    mr_pg_result_free(meant);
+}
+
 /* ---- failover ---- */
 
 /* A standby that must be ahead of us. While it is away, the server sends nothing. */
@@ -321,6 +360,7 @@ static void check_all(struct pg_check *check)
     check_version(check);
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);
+    check_patterns(check);
     check_limits(check);
     check_role(check);
     check_owner(check);

@@ -86,6 +86,22 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, c
     return MR_OK;
 }
 
+/* One for each host, with commas between them; an empty one is the default. */
+static bool are_ports(const char *text)
+{
+    while (*text != '\0') {
+        size_t digits = strspn(text, "0123456789");
+        unsigned long port = strtoul(digits == 0 ? "1" : text, NULL, 10);
+        text += digits;
+        size_t gap = strspn(text, ", ");
+        if (port < 1 || port > UINT16_MAX || digits + gap == 0) {
+            return false;
+        }
+        text += gap;
+    }
+    return true;
+}
+
 /* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
  * begins with @ is a socket without a file.) */
 static bool address_is_torn(const PQconninfoOption *parsed)
@@ -93,7 +109,7 @@ static bool address_is_torn(const PQconninfoOption *parsed)
     const char *host = mr_pg_conninfo_value(parsed, "host");
     const char *port = mr_pg_conninfo_value(parsed, "port");
     return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
-           (port != NULL && port[strspn(port, "0123456789, ")] != '\0');
+           (port != NULL && !are_ports(port));
 }
 
 static bool is_of_host(const char *name)
@@ -295,9 +311,9 @@ mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replicatio
         PQconninfoFree(parsed);
         return mr_fail(
             ret_error, MR_ERR_CONFIG,
-            "the connection string's host holds @ or its port is not a number; in a URI, what a "
-            "user "
-            "name or password holds of : / ? # [ ] @ %% is written as %%3A, %%2F, %%40 and so on");
+            "the connection string's host holds @ or its port is not a number from 1 to 65535; in "
+            "a URI, what a user name or password holds of : / ? # [ ] @ %% is written as %%3A, "
+            "%%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
     mr_status status =

@@ -24,6 +24,13 @@ struct mr_table_key {
     uint32_t column_count;
 };
 
+/* A column that an option names, of a table that is there by this name if at all. */
+struct mr_named_column {
+    const char *option;
+    struct mr_table_name table;
+    const char *column;
+};
+
 /* What the publication is to send of a table. */
 struct mr_published {
     struct mr_table_name table;
@@ -75,6 +82,8 @@ struct mr_pg_source_options {
     const struct mr_table_key
         *held; /* columns that the identity must hold to tell what they were */
     uint32_t held_count;
+    const struct mr_named_column *named; /* in vain, where the table has none of that name */
+    uint32_t named_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
     const struct mr_published *published;
     uint32_t published_count;

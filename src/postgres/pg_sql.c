@@ -109,6 +109,22 @@ static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *o
     mr_text_string(sql, ")");
 }
 
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    mr_text_string(
+        sql,
+        ", meant AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
+        " OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i"
+        " WHERE i.indrelid = c.oid AND i.indisprimary) AS held"
+        " FROM listed l JOIN pg_class c ON c.oid = l.oid"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.n IS NULL)"
+        " SELECT count(*), array_to_string((array_agg(name ORDER BY name))[1:5], ', '),"
+        " count(*) FILTER (WHERE NOT held),"
+        " array_to_string((array_agg(name ORDER BY name) FILTER (WHERE NOT held))[1:5], ', ')"
+        " FROM meant");
+}
+
 void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
     add_tables(sql, options);
@@ -123,25 +139,33 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
              " LEFT JOIN published p ON p.oid = c.oid ORDER BY w.n");
 }
 
+static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,
+                           const char *column)
+{
+    mr_text_format(sql, "%s(%u, ", n == 0 ? "" : ", ", n);
+    mr_sql_add_literal(sql, table->schema);
+    mr_text_string(sql, ", ");
+    mr_sql_add_literal(sql, table->table);
+    mr_text_string(sql, ", ");
+    mr_sql_add_literal(sql, column);
+    mr_text_string(sql, ")");
+}
+
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
-    const char *separator = "";
+    uint32_t n = 0;
     mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
                         " i.indexrelid IS NULL OR coalesce(a.attnum = ANY (i.indkey), false)"
                         " FROM (VALUES ");
-    for (uint32_t i = 0, n = 0; i < options->key_count + options->held_count; i++) {
+    for (uint32_t i = 0; i < options->key_count + options->held_count; i++) {
         const struct mr_table_key *key =
             i < options->key_count ? &options->keys[i] : &options->held[i - options->key_count];
         for (uint32_t k = 0; k < key->column_count; k++) {
-            mr_text_format(sql, "%s(%u, ", separator, n++);
-            mr_sql_add_literal(sql, key->table.schema);
-            mr_text_string(sql, ", ");
-            mr_sql_add_literal(sql, key->table.table);
-            mr_text_string(sql, ", ");
-            mr_sql_add_literal(sql, key->columns[k]);
-            mr_text_string(sql, ")");
-            separator = ", ";
+            add_key_column(sql, n++, &key->table, key->columns[k]);
         }
+    }
+    for (uint32_t i = 0; i < options->named_count; i++) {
+        add_key_column(sql, n++, &options->named[i].table, options->named[i].column);
     }
     mr_text_string(sql,
                    ") w(n, schema, name, part) LEFT JOIN pg_namespace s ON s.nspname = w.schema"

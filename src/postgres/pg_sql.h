@@ -53,6 +53,17 @@ enum mr_table_column {
 };
 #define MR_TABLE_SHAPE "SSSbb"
 
+/* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_meant_column {
+    MR_MEANT_COUNT,
+    MR_MEANT_NAMES,
+    MR_MEANT_UNHELD_COUNT,
+    MR_MEANT_UNHELD_NAMES,
+};
+#define MR_MEANT_SHAPE "nSnS"
+
 /* A row for each table whose existing rows would be copied; columns as enum mr_copied_column. */
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options);
 
@@ -67,7 +78,7 @@ enum mr_copied_column {
 };
 #define MR_COPIED_SHAPE "ssssbbb"
 
-/* One row a column of key_columns, in the order of configuration; columns as enum mr_key_column. */
+/* One row a column that an option names (keys, held, named), in the order of configuration; columns as enum mr_key_column. */
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);
 
 enum mr_key_column {
