@@ -159,25 +159,11 @@ class Run:
         eventually(ended, 120, "the end of all")
         return {name: [Records(database, prefix) for prefix in pair] for name, pair in prefixes.items()}
 
-    def end(self):
-        self.connect.stop()
-        for millrace in self.ours:
-            if millrace.process is not None and millrace.process.poll() is None:
-                millrace.kill()
-        self.database.drop()
-
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The records of Debezium and of millrace, by variant."""
-    run = Run(tmp_path_factory.mktemp("debezium"))
-    try:
-        yield run.go()
-    except BaseException:
-        print(run.connect.said())
-        raise
-    finally:
-        run.end()
+    yield from connect.both(Run(tmp_path_factory.mktemp("debezium")))
 
 
 def our_headers(record):

@@ -182,26 +182,10 @@ class Run:
                     source.close()
         return {name: [Records(database, prefix) for prefix in pair] for name, pair in prefixes.items()}
 
-    def end(self):
-        self.connect.stop()
-        for millrace in self.ours.values():
-            if millrace.process is not None and millrace.process.poll() is None:
-                millrace.kill()
-        self.database.drop()
-
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    run = Run(tmp_path_factory.mktemp("rows"))
-    try:
-        yield run.go()
-    except BaseException:
-        print(run.connect.said())
-        for millrace in run.ours.values():
-            print("".join(millrace.lines[-20:]))
-        raise
-    finally:
-        run.end()
+    yield from connect.both(Run(tmp_path_factory.mktemp("rows")))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

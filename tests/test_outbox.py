@@ -186,24 +186,10 @@ class Run:
                 topic.close()
         return found
 
-    def end(self):
-        self.connect.stop()
-        for millrace in self.ours:
-            if millrace.process is not None and millrace.process.poll() is None:
-                millrace.kill()
-        self.database.drop()
-
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    run = Run(tmp_path_factory.mktemp("outbox"))
-    try:
-        yield run.go()
-    except BaseException:
-        print(run.connect.said())
-        raise
-    finally:
-        run.end()
+    yield from connect.both(Run(tmp_path_factory.mktemp("outbox")))
 
 
 def told(record):

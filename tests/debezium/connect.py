@@ -94,3 +94,22 @@ class Connect:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def both(run):
+    """For a fixture: yields what `run.go` finds; both programs and their database are gone behind it. `run` has `connect`, `ours` (a
+    list or a dict of millraces) and `database`."""
+    ours = list(run.ours.values() if isinstance(run.ours, dict) else run.ours)
+    try:
+        yield run.go()
+    except BaseException:
+        print(run.connect.said())
+        for millrace in ours:
+            print("".join(millrace.lines[-20:]))
+        raise
+    finally:
+        run.connect.stop()
+        for millrace in ours:
+            if millrace.process is not None and millrace.process.poll() is None:
+                millrace.kill()
+        run.database.drop()
