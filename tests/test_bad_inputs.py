@@ -180,7 +180,7 @@ CONFIGURATIONS = [
     (T + 'format = "flat"\nprovide_transaction_metadata = true\n', 3, 'is of format = "debezium" and "row" alone'),
     (K + '[signal.kafka]\ntopic = "a b"\n', 5, "letters of ASCII"),
     ('[[stream]]\nname = "s"\n', 1, "did you mean [[streams]]"),
-    ('[[streams]]\nname = "s"\nsource = {resorce = "t"}\n', 3, "a stream has name, source.resource, source.operations"),
+    ('[[streams]]\nname = "s"\nsource = {resources = "t"}\n', 3, "a stream has name, source.resource, source.operations"),
     ('[[streams]]\nname = "s"\nsource = "t"\n', 3, "a stream has name, source.resource, source.operations"),
     ('[[streams]]\nsource = {resource = "t", operations = ["upsert"]}\nsink = {destination = "a"}\n', 1, '"upsert" is not an operation'),
     (STREAM % ("", ""), 1, 'sink.destination: "" is empty'),

@@ -316,7 +316,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T K "[sink.kafka.properties]\ndebug = \"all\"\n", 5, "secrets"},
         {T K "[sink.kafka.properties]\ndebug = \"msg, security\"\n", 5, "secrets"},
         {T K "[sink.kafka.properties]\n\"group.id\" = \"g\"\n", 5, "is not accepted"},
-        {T K "[sink.kafka.properties]\n\"linger.ms\" = 5\n", 5, "sink.kafka.linger"},
+        {T K "[sink.kafka.properties]\n\"linger.ms\" = 5\n", 5, "pipeline.latency"},
         {T "[sink.kafka]\npartitions = 3\n", 2, "brokers is missing"},
         {T "[sink.kafka]\n", 2, "brokers is missing"},
         {T "[sink]\ntype = \"file\"\n[sink.file]\npath = \"/f\"\n" K, 6, "sink.type is another"},
