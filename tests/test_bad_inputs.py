@@ -221,6 +221,7 @@ CONFIGURATIONS = [
     (T + '[http]\npassword = "canary"\n', 3, "set http.password_env or http.password_file"),
     (T + '[http]\ntls_certificate = "/no"\ntls_key = "/no"\n', 3, "/no, which should hold the certificate, can't be read"),
     (T + '[columns]\ntruncate = ["t:a"]\n', 3, 'write "schema.table:column=8"'),
+    (T + '[columns]\nhash_salt = "canary"\n', 3, "kept out of the file; set columns.hash_salt_env\n"),
     (T + '[row]\nadd_fields = ["op"]\n', 3, 'is of format = "row" alone'),
     ('tables: [t]\n', 1, "not valid TOML"),
     ('{"tables": ["t"]}\n', 1, "not valid TOML"),

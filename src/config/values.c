@@ -400,11 +400,14 @@ static void unknown_key(const char *path, uint32_t line, bool is_table,
     const char *nearest = nearest_path(path);
     uint32_t index;
     char by_variable[256 + sizeof("_env")];
+    char by_file[256 + sizeof("_file")];
     snprintf(by_variable, sizeof(by_variable), "%s_env", path);
+    snprintf(by_file, sizeof(by_file), "%s_file", path);
     if (find_option(by_variable, &index)) {
+        bool has_file = find_option(by_file, &index);
         PROBLEM(problems, line,
-                "\"%s\" is unknown, for secrets are kept out of the file; set %s or %.*s_file",
-                path, by_variable, (int)strlen(path), path);
+                "\"%s\" is unknown, for secrets are kept out of the file; set %s%s%s", path,
+                by_variable, has_file ? " or " : "", has_file ? by_file : "");
     } else if (edit_distance(path, "streams") <= 2) {
         PROBLEM(problems, line, "unknown key \"%s\"; did you mean [[streams]]?", path);
     } else if (is_section(path)) {
