@@ -3,6 +3,7 @@
 import concurrent.futures
 import fcntl
 import http.client
+import itertools
 import json
 import os
 import pty
@@ -311,7 +312,7 @@ def test_top_fits_and_sorts(database, millrace):
     def tables():
         lines = screen.lines() or []
         heading = next((i for i, line in enumerate(lines) if line.startswith("table ")), None)
-        return heading is not None and [line.split()[0] for line in lines[heading + 1:heading + 4] if line]
+        return heading is not None and [line.split()[0] for line in itertools.takewhile(bool, lines[heading + 1:])]
     try:
         eventually(lambda: len(tables() or []) == 3, what="three tables")
         screen.type("i")
