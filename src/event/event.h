@@ -132,6 +132,8 @@ struct mr_relation {
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
     bool is_signal;     /* what is inserted into it asks for something */
+    bool is_narrowed;   /* its identity is one of its partitions', though it says FULL; */
+    uint32_t narrows;   /* and of that partition the OID of such a table, else 0 */
     size_t bytes;       /* of memory, with all that it points to */
 };
 

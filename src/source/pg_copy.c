@@ -81,8 +81,9 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
         " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
         " l.relfilenode::bigint," /* by the snapshot */
         /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
-        " s.relreplident = 'f' OR l.reltoastrelid = 0 OR CASE WHEN l.oid IN (SELECT relation FROM"
-        " locked) THEN false ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
+        " (s.relreplident = 'f' AND l.relreplident = 'f') OR l.reltoastrelid = 0 OR CASE WHEN"
+        " l.oid IN (SELECT relation FROM locked) THEN false"
+        " ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
         " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
         "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
         " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"

@@ -35,6 +35,8 @@ struct type_names {
 struct mr_pgoutput {
     struct type_names type_names;
     struct mr_relation_cache relations;
+    /* Of the Relation messages that came last, with no other since: that one, and the one before it. 0: none. */
+    uint32_t announced, announced_before;
     mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
     void *keys_context;
     size_t relation_bytes_max;
@@ -109,6 +111,7 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
     decoder->last = NOTHING_YET;
     decoder->last_commit_lsn = 0;
     decoder->type_names.count = 0;
+    decoder->announced = decoder->announced_before = 0;
     decoder->transaction = (struct mr_transaction){0};
 }
 
@@ -404,22 +407,33 @@ static void name_types(struct decoding *decoding, const struct mr_relation_view 
     decoder->type_names.count = 0;
 }
 
-static mr_status decode_relation(struct decoding *decoding)
+static void replace_relation(struct decoding *decoding, struct mr_relation *relation)
+{
+    struct mr_relation *replaced = mr_relation_cache_put(&decoding->decoder->relations, relation);
+    if (replaced != NULL) {
+        decoding->handler->relation_end(decoding->handler->context, replaced);
+        mr_relation_free(replaced);
+    }
+}
+
+static mr_status take_relation(struct decoding *decoding, struct mr_relation_view *view)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
-    struct mr_relation_view view = read_relation(decoding);
     MR_TRY(expect_end(decoding));
-    MR_TRY(find_key(decoding, &view));
-    MR_TRY(find_types(decoding, &view));
-    name_types(decoding, &view);
-    const struct mr_relation *known = mr_relation_cache_find(cache, view.oid);
-    if (known != NULL && mr_relation_matches(known, &view)) {
+    MR_TRY(find_key(decoding, view));
+    MR_TRY(find_types(decoding, view));
+    name_types(decoding, view);
+    const struct mr_relation *known = mr_relation_cache_find(cache, view->oid);
+    if (known != NULL && known->is_narrowed && view->identity == MR_IDENTITY_FULL) {
+        mr_relation_narrow(view, decoding->decoder->columns, known);
+    }
+    if (known != NULL && mr_relation_matches(known, view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
     }
     if (known == NULL && cache->by_oid.count == MR_RELATIONS_MAX) {
         return malformed(decoding, "more than %d relations", MR_RELATIONS_MAX);
     }
-    struct mr_relation *relation = mr_relation_new(&view);
+    struct mr_relation *relation = mr_relation_new(view);
     size_t freed = known == NULL ? 0 : known->bytes;
     if (cache->bytes - freed + relation->bytes > decoding->decoder->relation_bytes_max) {
         mr_relation_free(relation);
@@ -430,12 +444,82 @@ static mr_status decode_relation(struct decoding *decoding)
             "tables",
             decoding->decoder->relation_bytes_max, cache->by_oid.count);
     }
-    struct mr_relation *replaced = mr_relation_cache_put(cache, relation);
-    if (replaced != NULL) {
-        decoding->handler->relation_end(decoding->handler->context, replaced);
-        mr_relation_free(replaced);
-    }
+    replace_relation(decoding, relation);
     return MR_OK;
+}
+
+static mr_status decode_relation(struct decoding *decoding)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    struct mr_relation_view view = read_relation(decoding);
+    MR_TRY(take_relation(decoding, &view));
+    decoder->announced_before = decoder->announced;
+    decoder->announced = view.oid;
+    return MR_OK;
+}
+
+/* FULL, but for the partitions that are not. */
+static void widen(const struct mr_relation_cache *cache, struct mr_relation_view *view,
+                  struct mr_column_view *columns)
+{
+    view->identity = MR_IDENTITY_FULL;
+    view->is_narrowed = false;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        columns[i].in_identity = true;
+    }
+    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
+        if (cache->relations[i]->narrows == view->oid) {
+            mr_relation_narrow(view, columns, cache->relations[i]);
+        }
+    }
+}
+
+static void tell_narrowed(const struct mr_relation *root, const struct mr_relation *leaf)
+{
+    mr_log(
+        MR_LOG_WARN, "partition_identity",
+        "the replica identity of a partition is not FULL, as that of the table is by which it is "
+        "published: what it does not hold is not known of old rows; run ALTER TABLE … REPLICA "
+        "IDENTITY FULL for each partition",
+        MR_LOG_STR("schema", leaf->schema), MR_LOG_STR("partition", leaf->table),
+        MR_LOG_STR("table", root->table));
+}
+
+/* A row right behind Relation messages. With publish_via_partition_root the root's comes, then the partition's, then the row, which
+ * names the root (pgoutput.c, maybe_send_schema). Of an old row the partition's identity decides what is in the WAL
+ * (ExtractReplicaIdentity, heapam.c), and the root's whether the message calls it whole (logicalrep_write_update and -_delete,
+ * proto.c): where the root alone is FULL, columns that are not there come as nulls. Later rows don't say which partition they are
+ * of. */
+__attribute__((cold, noinline)) static void follow_partition(struct decoding *decoding,
+                                                             uint32_t oid)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    struct mr_relation_cache *cache = &decoder->relations;
+    const struct mr_relation *root = mr_relation_cache_find(cache, decoder->announced_before);
+    struct mr_relation *leaf = mr_relation_cache_find(cache, decoder->announced);
+    decoder->announced = decoder->announced_before = 0;
+    if (root == NULL || leaf == NULL || root == leaf || root->oid != oid ||
+        (root->identity != MR_IDENTITY_FULL && !root->is_narrowed)) {
+        return;
+    }
+    bool is_full = leaf->identity == MR_IDENTITY_FULL;
+    if (is_full && !root->is_narrowed) {
+        return;
+    }
+    struct mr_relation_view view = mr_relation_viewed(root, decoder->columns);
+    if (is_full) {
+        widen(cache, &view, decoder->columns);
+    } else {
+        leaf->narrows = oid;
+        mr_relation_narrow(&view, decoder->columns, leaf);
+    }
+    if (mr_relation_matches(root, &view)) {
+        return;
+    }
+    if (!is_full) {
+        tell_narrowed(root, leaf);
+    }
+    replace_relation(decoding, mr_relation_new(&view));
 }
 
 /* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a relation come right before it
@@ -487,6 +571,9 @@ static mr_status read_row_relation(struct decoding *decoding,
 {
     uint32_t oid = mr_reader_u32(&decoding->reader);
     MR_TRY(expect_transaction(decoding));
+    if (MR_UNLIKELY(decoding->decoder->announced != 0)) {
+        follow_partition(decoding, oid);
+    }
     const struct mr_relation *relation = mr_relation_cache_get(&decoding->decoder->relations, oid);
     if (MR_UNLIKELY(relation == NULL)) {
         return decoding->reader.failed ? expect_end(decoding)
@@ -494,6 +581,13 @@ static mr_status read_row_relation(struct decoding *decoding,
     }
     *ret_relation = relation;
     return MR_OK;
+}
+
+static struct mr_tuple old_row(const struct mr_relation *relation, uint8_t kind,
+                               const struct mr_datum *values)
+{
+    return (struct mr_tuple){
+        .kind = relation->is_narrowed ? MR_TUPLE_KEY : (enum mr_tuple_kind)kind, .values = values};
 }
 
 static struct mr_position next_position(const struct mr_pgoutput *decoder)
@@ -549,8 +643,7 @@ static mr_status decode_update(struct decoding *decoding)
     uint8_t kind = mr_reader_u8(&decoding->reader);
     if (kind == MR_TUPLE_KEY || kind == MR_TUPLE_FULL) {
         read_tuple(decoding, relation->column_count, decoder->before);
-        change.before =
-            (struct mr_tuple){.kind = (enum mr_tuple_kind)kind, .values = decoder->before};
+        change.before = old_row(relation, kind, decoder->before);
         kind = mr_reader_u8(&decoding->reader);
     }
     require(decoding, kind == MR_TUPLE_NEW, "no new row where one must be");
@@ -570,7 +663,7 @@ static mr_status decode_delete(struct decoding *decoding)
             "no old row where one must be");
     read_tuple(decoding, relation->column_count, before);
     struct mr_change change = change_of(decoding, MR_OP_DELETE, relation);
-    change.before = (struct mr_tuple){.kind = (enum mr_tuple_kind)kind, .values = before};
+    change.before = old_row(relation, kind, before);
     return hand_over(decoding, &change);
 }
 
@@ -614,6 +707,7 @@ static mr_status decode_truncate(struct decoding *decoding)
     require(decoding, count >= 1 && count <= MR_RELATIONS_MAX, "no relation, or too many");
     require(decoding, (options & ~TRUNCATE_OPTIONS) == 0, "unknown options");
     mr_slice oids = mr_reader_slice(&decoding->reader, count * sizeof(uint32_t));
+    decoding->decoder->announced = decoding->decoder->announced_before = 0;
     MR_TRY(expect_end(decoding));
     MR_TRY(expect_transaction(decoding));
     MR_TRY(expect_announced(decoding, oids));

@@ -868,6 +868,77 @@ static void test_decode_delete(void **state)
     assert_int_equal(seen->change.position.ordinal, 2);
 }
 
+/* A table of two columns; `flags`: of the first and of the second. */
+static void announce_identity(struct seen *seen, uint32_t oid, const char *table, char identity,
+                              const char *flags)
+{
+    struct mr_wire wire;
+    mr_wire_relation_head(&wire, oid, "public", table, identity, 2);
+    mr_wire_column(&wire, flags[0] == '1', "id", 23, -1);
+    mr_wire_column(&wire, flags[1] == '1', "v", 25, -1);
+    assert_ok(seen, &wire);
+}
+
+static void assert_old_row(struct seen *seen, uint32_t oid, enum mr_tuple_kind kind)
+{
+    struct mr_wire wire;
+    mr_wire_update(&wire, oid, 'O', (const char *[]){"1", NULL},
+                   (const char *[]){"2", mr_wire_unchanged}, 2);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->change.before.kind, kind);
+    assert_int_equal(seen->change.relation->columns[1].in_identity, kind == MR_TUPLE_FULL);
+    mr_wire_delete(&wire, oid, 'O', (const char *[]){"1", NULL}, 2);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->change.before.kind, kind);
+}
+
+/* A root that is FULL, and a partition that is not: the old row is called whole, and is none. */
+static void test_decode_old_row_of_a_partition(void **state)
+{
+    struct seen *seen = *state;
+    enum { ROOT = 10, LEAF = 11, OTHER = 12 };
+    begin(seen, COMMIT_LSN);
+    announce_identity(seen, ROOT, "root", 'f', "11");
+    announce_identity(seen, OTHER, "full", 'f', "11");
+    assert_old_row(seen, ROOT, MR_TUPLE_FULL);
+    announce_identity(seen, ROOT, "root", 'f', "11");
+    announce_identity(seen, LEAF, "leaf", 'd', "10");
+    assert_old_row(seen, ROOT, MR_TUPLE_KEY);
+    assert_int_equal(seen->change.relation->identity, MR_IDENTITY_DEFAULT);
+    assert_string_equal(seen->change.relation->table, "root");
+    assert_int_equal(seen->relation_ends, 1);
+    /* Which partition a row is of it does not say: what one does not hold counts as not known. */
+    announce_identity(seen, ROOT, "root", 'f', "11");
+    announce_identity(seen, OTHER, "full", 'f', "11");
+    assert_old_row(seen, ROOT, MR_TUPLE_KEY);
+    assert_int_equal(seen->relation_ends, 1);
+    /* Until all are FULL. */
+    announce_identity(seen, ROOT, "root", 'f', "11");
+    announce_identity(seen, LEAF, "leaf", 'f', "11");
+    assert_old_row(seen, ROOT, MR_TUPLE_FULL);
+    assert_int_equal(seen->change.relation->identity, MR_IDENTITY_FULL);
+}
+
+/* Tables that are announced one behind the other need not be root and partition. */
+static void test_decode_old_row_of_neighbours(void **state)
+{
+    struct seen *seen = *state;
+    enum { FULL = 10, KEYED = 11 };
+    begin(seen, COMMIT_LSN);
+    announce_identity(seen, FULL, "full", 'f', "11");
+    announce_identity(seen, KEYED, "keyed", 'd', "10");
+    struct mr_wire wire;
+    mr_wire_truncate(&wire, 0, (const uint32_t[]){FULL, KEYED}, 2);
+    assert_ok(seen, &wire);
+    assert_old_row(seen, FULL, MR_TUPLE_FULL);
+    announce_identity(seen, FULL, "full", 'f', "11");
+    announce_identity(seen, KEYED, "keyed", 'd', "10");
+    mr_wire_insert(&wire, KEYED, row, 2);
+    assert_ok(seen, &wire);
+    assert_old_row(seen, FULL, MR_TUPLE_FULL);
+    assert_int_equal(seen->relation_ends, 0);
+}
+
 static void test_decode_tuple_kinds(void **state)
 {
     struct seen *seen = *state;
@@ -1570,6 +1641,8 @@ int main(void)
         TEST(test_decode_insert_datum_kinds),
         TEST(test_decode_update),
         TEST(test_decode_delete),
+        TEST(test_decode_old_row_of_a_partition),
+        TEST(test_decode_old_row_of_neighbours),
         TEST(test_decode_tuple_kinds),
         TEST(test_decode_row_out_of_place),
         TEST(test_decode_truncate),

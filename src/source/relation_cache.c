@@ -89,6 +89,56 @@ void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns)
     }
 }
 
+static bool name_matches(const char *name, mr_slice view)
+{
+    return mr_slice_equal(mr_slice_of(name), view);
+}
+
+struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
+                                           struct mr_column_view *columns)
+{
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        const struct mr_column *column = &relation->columns[i];
+        columns[i] = (struct mr_column_view){
+            .name = mr_slice_of(column->name),
+            .type_oid = column->type_oid,
+            .type_modifier = column->type_modifier,
+            .type = column->type,
+            .type_name = mr_slice_of(column->type_name == NULL ? "" : column->type_name),
+            .in_identity = column->in_identity,
+        };
+    }
+    return (struct mr_relation_view){
+        .oid = relation->oid,
+        .schema = mr_slice_of(relation->schema),
+        .table = mr_slice_of(relation->table),
+        .identity = relation->identity,
+        .column_count = relation->column_count,
+        .columns = columns,
+        .key_count = relation->key_count,
+        .key_columns = relation->key_columns,
+        .key_is_chosen = relation->key_is_chosen,
+        .is_unlisted = relation->is_unlisted,
+        .is_signal = relation->is_signal,
+        .is_narrowed = relation->is_narrowed,
+    };
+}
+
+void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
+                        const struct mr_relation *by)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        bool stays = false;
+        for (uint32_t k = 0; k < by->column_count; k++) {
+            const struct mr_column *column = &by->columns[k];
+            stays |= column->in_identity && name_matches(column->name, columns[i].name);
+        }
+        columns[i].in_identity &= stays;
+    }
+    view->identity = by->identity;
+    view->is_narrowed = true;
+}
+
 struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
 {
     size_t bytes = view_size(view);
@@ -108,6 +158,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
         .key_is_chosen = view->key_is_chosen,
         .is_unlisted = view->is_unlisted,
         .is_signal = view->is_signal,
+        .is_narrowed = view->is_narrowed,
         .bytes = bytes,
     };
     memcpy(key_columns, view->key_columns, view->key_count * sizeof(*key_columns));
@@ -129,11 +180,6 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
 void mr_relation_free(struct mr_relation *relation)
 {
     free(relation);
-}
-
-static bool name_matches(const char *name, mr_slice view)
-{
-    return mr_slice_equal(mr_slice_of(name), view);
 }
 
 static bool type_matches(const struct mr_type *a, const struct mr_type *b)

@@ -35,11 +35,20 @@ struct mr_relation_view {
     bool key_is_chosen;
     bool is_unlisted; /* likewise */
     bool is_signal;
+    bool is_narrowed;
 };
 
 /* The key that the stream itself tells: the flagged columns in the table's order, unless all are flagged because the
  * identity is FULL. Sets the view's key fields; `columns` has room for column_count. */
 void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
+
+/* The view of a relation, whose names are the relation's; `columns` has room for its columns. */
+struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
+                                           struct mr_column_view *columns);
+
+/* Of the columns in the view's identity those stay that have the name of one in `by`'s, whose kind of identity it has then. */
+void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
+                        const struct mr_relation *by);
 
 /* A relation of its own, with everything copied. */
 struct mr_relation *mr_relation_new(const struct mr_relation_view *view);
