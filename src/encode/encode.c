@@ -421,6 +421,24 @@ static bool is_left_out(const struct mr_encoder *encoder, const struct mr_plan *
            !moves_row(encoder, plan, change);
 }
 
+/* The same of a plan that is unusual. */
+static bool passes_by(const struct mr_encoder *encoder, const struct mr_plan *plan,
+                      const struct mr_change *change)
+{
+    return is_left_out(encoder, plan, change) ||
+           (plan->skips_unchanged && leaves_all(plan, change));
+}
+
+bool mr_encoder_passes_by(const struct mr_encoder *encoder, const struct mr_change *change)
+{
+    const struct mr_plan *plan = *plan_slot(encoder, change->relation);
+    while (plan != NULL &&
+           ((plan->operations & (1u << MR_OP_READ)) == 0 || !passes_by(encoder, plan, change))) {
+        plan = plan->next;
+    }
+    return plan != NULL;
+}
+
 static uint32_t encode_json(struct mr_encoder *encoder, struct mr_plan *plan,
                             const struct mr_change *change, struct mr_buffer *buffer,
                             struct mr_record *ret_records)
@@ -477,9 +495,7 @@ static mr_status encode_unusual(struct mr_encoder *encoder, struct mr_plan *firs
 {
     uint32_t total = 0;
     for (struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
-        if ((encoder->only != NULL && encoder->only != plan) ||
-            is_left_out(encoder, plan, change) ||
-            (plan->skips_unchanged && leaves_all(plan, change))) {
+        if ((encoder->only != NULL && encoder->only != plan) || passes_by(encoder, plan, change)) {
             continue;
         }
         bool tells = total == 0 && !encoder->has_told;

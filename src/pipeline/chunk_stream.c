@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pipeline/chunks_internal.h"
+#include "pipeline/pipeline_internal.h"
 
 static bool same_column(const struct mr_column *a, const struct mr_column *b)
 {
@@ -57,10 +58,12 @@ static void note_row(struct mr_chunks *chunks, const struct mr_relation *relatio
     }
 }
 
-/* A large value that the update did not touch, and that no old row tells. */
+/* A large value that the update did not touch, and that no old row tells. An update that takes a row into a row filter comes as
+ * an insert (pgoutput.c, pgoutput_row_filter). */
 static bool lacks_value(const struct mr_change *change)
 {
-    for (uint32_t i = 0; change->op == MR_OP_UPDATE && i < change->relation->column_count; i++) {
+    bool has_row = change->after.kind != MR_TUPLE_NONE;
+    for (uint32_t i = 0; has_row && i < change->relation->column_count; i++) {
         if (change->after.values[i].kind == MR_DATUM_UNCHANGED &&
             (change->before.kind != MR_TUPLE_FULL ||
              change->before.values[i].kind == MR_DATUM_UNCHANGED)) {
@@ -91,10 +94,12 @@ void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, 
             mr_chunk_window_reshape(chunks->window);
         }
     }
-    /* What makes no record leaves the topic as it is, so the row may be wanted. */
+    /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of the table's streams, too. */
     if (is_new) {
-        note_row(chunks, change->relation, &change->after, &change->before, lacks_value(change));
-        note_row(chunks, change->relation, &change->before, NULL, false);
+        const struct mr_encoder *encoder = chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
+        bool lacks = lacks_value(change) || mr_encoder_passes_by(encoder, change);
+        note_row(chunks, change->relation, &change->after, &change->before, lacks);
+        note_row(chunks, change->relation, &change->before, NULL, lacks); /* mostly the same key */
     }
 }
 

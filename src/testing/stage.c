@@ -104,7 +104,7 @@ static mr_status play_message(struct mr_stage *stage, const struct mr_step *step
 static mr_status play(struct mr_stage *stage, const struct mr_step *step,
                       const struct mr_source_handler *handler, struct mr_error *error)
 {
-    struct mr_datum value = {.kind = MR_DATUM_TEXT};
+    struct mr_datum values[] = {{.kind = MR_DATUM_TEXT}, {.kind = MR_DATUM_UNCHANGED}};
     switch (step->kind) {
     case MR_STEP_BEGIN:
         stage->transaction =
@@ -138,15 +138,16 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
     case MR_STEP_ROW:
         break;
     }
-    value.data = (const uint8_t *)step->v;
-    value.len = (uint32_t)strlen(step->v);
+    values[0].data = (const uint8_t *)step->v;
+    values[0].len = (uint32_t)strlen(step->v);
+    MR_ASSERT(stage->relation.column_count <= MR_ARRAY_LEN(values));
     struct mr_change change = {
         .op = MR_OP_INSERT,
         .lsn = stage->transaction.commit_lsn - 10 + stage->ordinal,
         .position = {.commit_lsn = stage->transaction.commit_lsn, .ordinal = stage->ordinal + 1},
         .transaction = &stage->transaction,
         .relation = &stage->relation,
-        .after = {.kind = MR_TUPLE_NEW, .values = &value},
+        .after = {.kind = MR_TUPLE_NEW, .values = values},
     };
     mr_status status = handler->change(handler->context, &change, error);
     stage->ordinal += status == MR_OK;

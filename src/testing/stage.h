@@ -25,7 +25,7 @@ struct mr_step {
     /* begin: where the commit record begins; commit: where it ends; message outside transactions: where its record
      * ends; keepalive: where the server stands; told: of that or more; gate: its number */
     mr_lsn lsn;
-    const char *v; /* row: its value */
+    const char *v; /* row: its value; a second column's is not sent */
 };
 
 enum { MR_STAGE_RECORDS_MAX = 256, MR_STAGE_WAIT_S = 20 };
