@@ -259,7 +259,8 @@ static mr_status apply(struct reading *reading)
 {
     struct mr_reload *reload = reading->reload;
     struct mr_config *wanted = reading->wanted;
-    if (mr_pipeline_stats(reload->pipeline).source_stands_by) {
+    struct mr_pipeline_stats stats = mr_pipeline_stats(reload->pipeline);
+    if (stats.source_stands_by) {
         return mr_fail(&reading->error, MR_AGAIN,
                        "another instance has the stream and this one stands by: reload that one, "
                        "then restart this one");
@@ -269,7 +270,7 @@ static mr_status apply(struct reading *reading)
         .encode = &wanted->encode,
         .source = has_tables(reading) ? &wanted->source : NULL,
     };
-    if (has_tables(reading)) {
+    if (has_tables(reading) && stats.copy.state != MR_COPY_RUNNING) { /* else it is refused */
         MR_TRY(change_publication(reading, true));
     }
     MR_TRY(mr_pipeline_change(reload->pipeline, &change, CHANGE_MS, &reading->error));

@@ -166,7 +166,9 @@ const struct mr_table_key *mr_config_take_lists(struct mr_config *config, const 
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, texts->count));
     for (uint32_t i = 0; i < texts->count; i++) {
         const struct mr_table_key *list = &lists[i];
-        if (!parse_columns(config, texts->items[i], &lists[i])) {
+        bool good = parse_columns(config, texts->items[i], &lists[i]);
+        lists[i].option = option;
+        if (!good) {
             PROBLEM(config, line,
                     "%s: \"%s\" does not name columns of a table; write "
                     "\"schema.table:column,column\", and quote parts that hold dots, colons or "
@@ -190,6 +192,29 @@ const struct mr_table_key *mr_config_take_lists(struct mr_config *config, const 
         }
     }
     return lists;
+}
+
+void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
+                         const char *column)
+{
+    const uint32_t needs_old = 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
+    if ((table->operations & ~config->encode.skipped_operations & needs_old) == 0) {
+        return;
+    }
+    struct mr_pg_source_options *source = &config->source;
+    struct mr_table_key *held =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, source->held_count + 1));
+    for (uint32_t i = 0; i < source->held_count; i++) {
+        held[i] = source->held[i];
+    }
+    const char **columns = mr_config_keep(config, MR_NEW_ARRAY(const char *, 1));
+    columns[0] = column;
+    held[source->held_count++] =
+        (struct mr_table_key){.option = option,
+                              .table = {.schema = table->schema, .table = table->table},
+                              .columns = columns,
+                              .column_count = 1};
+    source->held = held;
 }
 
 /* ---- operations ---- */
@@ -297,6 +322,11 @@ static void build_routes_from_streams(struct mr_config *config)
             .key_column = stream->routing_key,
             .operations = bits,
         };
+        /* Outboxx's own form has the key "null" for what it does not know. */
+        if (stream->routing_key != NULL && config->encode.format != MR_FORMAT_FLAT) {
+            mr_config_want_held(config, "sink.routing_key", &routes[count - 1],
+                                stream->routing_key);
+        }
     }
     config->source.tables = tables;
     config->source.table_count = table_count;

@@ -106,29 +106,9 @@ static void build_by_column(struct mr_config *config)
     config->routing.topics_max = (uint32_t)config->values.routing_topics_max;
 }
 
-/* What a row was before tells which topic it was in: the identity must hold the column, unless no update or delete is passed
- * on. Of tables by pattern the first row tells (encode/place.c). */
-static void want_identity(struct mr_config *config, const struct mr_route *table,
-                          const struct mr_column_route *route, struct mr_table_key *held)
-{
-    const uint32_t needs_old = 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
-    if ((table->operations & ~config->encode.skipped_operations & needs_old) == 0) {
-        return;
-    }
-    const char **column = mr_config_keep(config, MR_NEW_ARRAY(const char *, 1));
-    column[0] = route->column;
-    held[config->source.held_count++] =
-        (struct mr_table_key){.table = {.schema = table->schema, .table = table->table},
-                              .columns = column,
-                              .column_count = 1};
-}
-
 static void check_by_column(struct mr_config *config)
 {
     const struct mr_encode_options *encode = &config->encode;
-    struct mr_table_key *held =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, encode->route_count));
-    config->source.held = held;
     for (uint32_t i = 0; i < encode->route_count; i++) {
         const struct mr_route *table = &encode->routes[i];
         const struct mr_column_route *route =
@@ -145,7 +125,8 @@ static void check_by_column(struct mr_config *config)
                               : "has a destination of its own");
             continue;
         }
-        want_identity(config, table, route, held);
+        /* Of tables by pattern the first row tells (encode/place.c). */
+        mr_config_want_held(config, "routing.by_column", table, route->column);
     }
     if (encode->format == MR_FORMAT_AVRO && config->values.registry_subjects != MR_SUBJECT_RECORD) {
         PROBLEM(config, LINE(config, routing_by_column),

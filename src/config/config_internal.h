@@ -41,6 +41,10 @@ bool mr_config_parse_table(struct mr_config *config, const char *text, bool fold
 const struct mr_table_key *mr_config_take_lists(struct mr_config *config, const char *option,
                                                 uint32_t line, const struct mr_strings *texts);
 
+/* Updates and deletes of that table need the column's value of before, so that its identity must hold it; `option` says so. */
+void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
+                         const char *column);
+
 /* "table: condition": the table's end, and its condition, "" where there is none. */
 const char *mr_config_split_condition(const char *text, const char **ret_table_end);
 

@@ -889,6 +889,25 @@ static void test_flat_events(void **state)
     assert_int_equal(fixture->count, 0);
 }
 
+/* The identity has `id` alone: what the key of a row was that ends nobody knows, and it is not null. */
+static void test_key_that_the_identity_does_not_hold(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_route route = {
+        .schema = "public", .table = "t", .key_column = "v", .operations = MR_OPERATIONS_ALL};
+    fixture->options.routes = &route;
+    fixture->options.route_count = 1;
+    struct mr_datum old[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_key(&fixture->records[0], "{\"v\":\"x\"}");
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL), MR_ERR_POISON);
+    assert_non_null(strstr(fixture->error.text, "does not hold it"));
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, old, row), MR_ERR_POISON);
+    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+    assert_key(&fixture->records[0], "{\"v\":null}");
+}
+
 /* Headers of a record as "name=value;…". */
 static const char *headers_of(const struct mr_record *record)
 {
@@ -1687,6 +1706,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_binary_value_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_operations_and_routes_filter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flat_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_key_that_the_identity_does_not_hold, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bare_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bare_deletes, setup, teardown),

@@ -243,10 +243,16 @@ const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
         return value;
     }
+    bool is_held = row->kind != MR_TUPLE_KEY || plan->relation->columns[column].in_identity;
     if (value->kind == MR_DATUM_UNCHANGED) {
         latch(encoder, column,
               "it is part of the key, and the server sent its value neither in the new row nor in "
               "the old one");
+    } else if (!is_held && encoder->options.format != MR_FORMAT_FLAT) {
+        latch(
+            encoder, column,
+            "it is part of the key, and the replica identity, which is all that is known of a row "
+            "that ends, does not hold it; run ALTER TABLE … REPLICA IDENTITY FULL");
     } else if (value->kind == MR_DATUM_NULL && !plan->key_may_be_null) {
         latch(encoder, column, "it is part of the key, and the row has null there");
     }

@@ -19,6 +19,7 @@ static inline bool mr_table_name_equal(const struct mr_table_name *a, const stru
 
 /* What tells a table's rows apart, as the user says. */
 struct mr_table_key {
+    const char *option; /* where that is said */
     struct mr_table_name table;
     const char *const *columns;
     uint32_t column_count;
@@ -80,7 +81,7 @@ struct mr_pg_source_options {
     const struct mr_table_key *keys;
     uint32_t key_count;
     const struct mr_table_key
-        *held; /* columns that the identity must hold to tell what they were */
+        *held; /* a column each that the identity must hold to tell what it was */
     uint32_t held_count;
     const struct mr_named_column *named; /* in vain, where the table has none of that name */
     uint32_t named_count;

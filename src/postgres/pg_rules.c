@@ -292,7 +292,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
     }
 }
 
-static void rule_key_column(const struct rules *rules, const char *option, const char *loss,
+static void rule_key_column(const struct rules *rules, const char *loss,
                             const struct mr_table_key *key, const char *column, uint32_t row)
 {
     const struct mr_pg_result *keys = rules->facts->keys;
@@ -300,11 +300,11 @@ static void rule_key_column(const struct rules *rules, const char *option, const
     mr_sql_add_table(&name, &key->table);
     char subject[600];
     char remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "%s of table %s", option, name.data);
+    snprintf(subject, sizeof(subject), "%s of table %s", key->option, name.data);
     snprintf(remedy, sizeof(remedy), "run ALTER TABLE %s REPLICA IDENTITY FULL", name.data);
     mr_text_done(&name);
     if (!mr_pg_result_true(keys, row, MR_KEY_EXISTS)) {
-        snprintf(remedy, sizeof(remedy), "correct %s", option);
+        snprintf(remedy, sizeof(remedy), "correct %s", key->option);
         mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
                     "names column \"%s\", which the table does not have%s", column,
                     rules->goes_on ? " (any more): where the stream comes to a row of now, it ends"
@@ -349,15 +349,14 @@ static void rule_keys(const struct rules *rules)
         const struct mr_table_key *key = &options->keys[i];
         for (uint32_t k = 0; k < key->column_count && row < mr_pg_result_rows(rules->facts->keys);
              k++) {
-            rule_key_column(rules, "key_columns", "deletes would have no key", key, key->columns[k],
-                            row++);
+            rule_key_column(rules, "deletes would have no key", key, key->columns[k], row++);
         }
     }
     for (uint32_t i = 0; i < options->held_count && row < mr_pg_result_rows(rules->facts->keys);
          i++) {
         const struct mr_table_key *held = &options->held[i];
-        rule_key_column(rules, "routing.by_column",
-                        "an update or a delete would not tell which topic the row was in", held,
+        rule_key_column(rules,
+                        "an update or a delete would not tell which key or topic the row had", held,
                         held->columns[0], row++);
     }
     for (uint32_t i = 0; i < options->named_count && row < mr_pg_result_rows(rules->facts->keys);

@@ -155,7 +155,8 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
 {
     uint32_t n = 0;
     mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
-                        " i.indexrelid IS NULL OR coalesce(a.attnum = ANY (i.indkey), false)"
+                        " i.indexrelid IS NULL OR coalesce(a.attnum = ANY"
+                        " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false)"
                         " FROM (VALUES ");
     for (uint32_t i = 0; i < options->key_count + options->held_count; i++) {
         const struct mr_table_key *key =
