@@ -32,8 +32,8 @@ bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t c
                              mr_slice schema, mr_slice table);
 
 /* Compiles `text` to match whole names. NULL, and the reason in `reason`, if it is not an expression, or one that would take
- * more memory or stack than any name is worth: parentheses more than 32 deep, more than 2,000 characters once each repeat
- * is written out, references back. Else the caller's: mr_regex_free. */
+ * more memory, stack or time than any name is worth: parentheses more than 32 deep, more than 2,000 characters once each repeat
+ * is written out or more than 500 by repeats, repeats of what can be nothing, references back. Else the caller's: mr_regex_free. */
 regex_t *mr_regex_new(const char *text, char *reason, size_t size);
 void mr_regex_free(regex_t *regex);
 

@@ -77,6 +77,18 @@ static void test_pattern_excess(void **state)
     refused(text, "nested");
     memset(text, 'a', 60000);
     refused(text, "too long");
+    refused("((.?)+){1,16}", "nothing");
+    refused("(.*)*(.*)*(.*)*(.*)*(.*)*(.*)*(.*)*", "nothing");
+    refused("(a|){2}", "nothing");
+    refused("(|a)+", "nothing");
+    refused("(a{0,5})*", "nothing");
+    refused("(a{,5}b?c*^$\\b()?)+", "nothing");
+    refused("(a*|b)?", "nothing");
+    refused(".{0,600}", "multiply");
+    assert_true(
+        matches("(a*b?c|d+)*(e?f)?.*", "ccddf")); /* each can be nothing, but not what it repeats */
+    assert_true(matches("orders(_[0-9]+)?(_(old|new)*x)?", "orders_12_oldx"));
+    assert_true(matches("(a{0,5}b)*", "abb"));
     assert_true(matches("(((([[:alpha:]_]{1,63}))))[.]((a|b)+c{0,5}){1,20}", "x_y.acbccb"));
     assert_true(matches("a[^]{]{2}\\(", "axx("));
     assert_true(matches("[[:digit:]]+\\{", "12{"));

@@ -6,12 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/pattern.h"
 #include "source/pg_source.h"
 
-enum { DATA_MAX = 64 * 1024, COLLECTIONS_MAX = 200, WHERE_MAX = 4096, PATIENCE_MS = 1000 };
+enum {
+    DATA_MAX = 64 * 1024,
+    COLLECTIONS_MAX = 200,
+    WHERE_MAX = 4096,
+    PATIENCE_MS = 1000,
+    TOLD_MAX = 10, /* lines of the log about one signal */
+};
+
+/* CPU time that the expressions of one signal may take: the stream waits meanwhile. */
+#define MATCHING_NS (INT64_C(2000) * 1000000)
 
 /* What makes a name an expression (regcomp's REG_EXTENDED). A dot alone does not: Debezium's users write names as they are. */
 #define EXPRESSION_SIGNS "*+?[({|\\^$"
@@ -26,9 +36,10 @@ struct signal {
     const char *channel; /* "source", "kafka" */
     const char *id;
     const char *type;
-    const cJSON *data;    /* an object */
-    mr_lsn lsn;           /* of its row; 0: it has none */
-    regex_t **conditions; /* the expressions of "additional-conditions", while it is acted on */
+    const cJSON *data; /* an object */
+    mr_lsn lsn;        /* of its row; 0: it has none */
+    int64_t cpu_end_ns;
+    uint32_t told; /* lines */
 };
 
 struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source)
@@ -48,14 +59,22 @@ void mr_signals_free(struct mr_signals *signals)
 /* Ids, types and names are somebody's texts: a line has the beginning. */
 enum { SHOWN_MAX = 160 };
 
-static void ignored(const struct signal *signal, const char *reason)
+static void ignored(struct signal *signal, const char *reason)
 {
+    if (signal->told++ >= TOLD_MAX) {
+        return;
+    }
     char id[SHOWN_MAX];
     char type[SHOWN_MAX];
     snprintf(id, sizeof(id), "%s", signal->id);
     snprintf(type, sizeof(type), "%s", signal->type);
     mr_log(MR_LOG_WARN, "signal_ignored", reason, MR_LOG_STR("channel", signal->channel),
            MR_LOG_STR("id", id), MR_LOG_STR("type", type));
+    if (signal->told == TOLD_MAX) {
+        mr_log(MR_LOG_WARN, "signal_ignored", "what else is wrong with it is not told",
+               MR_LOG_STR("channel", signal->channel), MR_LOG_STR("id", id),
+               MR_LOG_STR("type", type));
+    }
 }
 
 static void taken(const struct signal *signal)
@@ -97,7 +116,7 @@ static bool split(const char *text, char **ret_schema, char **ret_table)
     return good;
 }
 
-typedef void (*table_fn)(const struct signal *signal, const char *schema, const char *table);
+typedef void (*table_fn)(struct signal *signal, const char *schema, const char *table);
 
 static char *full_name(const char *schema, const char *table)
 {
@@ -105,6 +124,18 @@ static char *full_name(const char *schema, const char *table)
     char *name = MR_ALLOC(size);
     snprintf(name, size, "%s.%s", schema, table);
     return name;
+}
+
+static int64_t cpu_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static bool takes_too_long(const struct signal *signal)
+{
+    return cpu_ns() > signal->cpu_end_ns;
 }
 
 static bool matches(const regex_t *regex, const char *schema, const char *table)
@@ -116,22 +147,27 @@ static bool matches(const regex_t *regex, const char *schema, const char *table)
 }
 
 /* An expression stands for the tables of the stream whose names, schema included, it matches as a whole. */
-static void each_match(const struct signal *signal, const char *text,
-                       const struct mr_pg_tables *tables, table_fn act)
+static void each_match(struct signal *signal, const char *text, const struct mr_pg_tables *tables,
+                       table_fn act)
 {
     char reason[256];
     char told[512];
     regex_t *regex = mr_regex_new(text, reason, sizeof(reason));
     uint32_t found = 0;
-    for (uint32_t i = 0; regex != NULL && i < tables->count; i++) {
+    bool in_time = true;
+    for (uint32_t i = 0; regex != NULL && i < tables->count && in_time; i++) {
         const char *schema = tables->names[2 * i];
         const char *table = tables->names[2 * i + 1];
         if (matches(regex, schema, table)) {
             act(signal, schema, table);
             found++;
         }
+        in_time = !takes_too_long(signal);
     }
-    if (regex == NULL) {
+    if (!in_time) {
+        ignored(signal, "data-collections has expressions that take too long, and some tables were "
+                        "not compared with them");
+    } else if (regex == NULL) {
         snprintf(told, sizeof(told),
                  "data-collections: \"%.100s\" is no regular expression: %.200s", text, reason);
         ignored(signal, told);
@@ -158,8 +194,8 @@ static char *trimmed(const char *text)
     return copy;
 }
 
-static void each_table(const struct signal *signal, const char *entry,
-                       const struct mr_pg_tables *tables, table_fn act)
+static void each_table(struct signal *signal, const char *entry, const struct mr_pg_tables *tables,
+                       table_fn act)
 {
     char *text = trimmed(entry);
     char *schema;
@@ -207,8 +243,7 @@ static bool has_expression(const cJSON *list)
 
 /* All tables that "data-collections" names. The server is asked for names before anything is done: what fails then leaves
  * nothing half done. */
-static mr_status each_collection(const struct signal *signal, table_fn act,
-                                 struct mr_error *ret_error)
+static mr_status each_collection(struct signal *signal, table_fn act, struct mr_error *ret_error)
 {
     const cJSON *list = member(signal->data, "data-collections");
     struct mr_pg_tables tables = {0};
@@ -226,26 +261,32 @@ static mr_status each_collection(const struct signal *signal, table_fn act,
 
 /* ---- what is asked for ---- */
 
-/* The filter of the first condition whose expression matches the table (Debezium's AdditionalCondition); NULL: none does. */
+/* The filter of the first condition whose expression matches the table (Debezium's AdditionalCondition); NULL: none does. They are
+ * compiled one at a time: what one takes, two hundred would take together. */
 static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
 {
     const cJSON *old = member(signal->data, "additional-condition"); /* before Debezium 2.5 */
-    regex_t *const *regex = signal->conditions;
     const cJSON *one;
     cJSON_ArrayForEach(one, member(signal->data, "additional-conditions"))
     {
-        if (matches(*regex++, schema, table)) {
+        char reason[256];
+        const char *name = member(one, "data-collection")->valuestring;
+        regex_t *regex = mr_regex_new(name, reason, sizeof(reason));
+        MR_ASSERT(regex != NULL);
+        bool found = matches(regex, schema, table);
+        mr_regex_free(regex);
+        if (found) {
             return member(one, "filter")->valuestring;
         }
     }
     return cJSON_GetStringValue(old);
 }
 
-/* Compiles the conditions into `regexes`, which has room for COLLECTIONS_MAX. What is wrong with them; NULL: nothing. */
-static const char *take_conditions(const cJSON *data, regex_t **regexes)
+/* What is wrong with the conditions; NULL: nothing. */
+static const char *conditions_fault(const struct signal *signal)
 {
-    const cJSON *list = member(data, "additional-conditions");
-    const cJSON *old = member(data, "additional-condition");
+    const cJSON *list = member(signal->data, "additional-conditions");
+    const cJSON *old = member(signal->data, "additional-condition");
     if ((list != NULL && !cJSON_IsArray(list)) || cJSON_GetArraySize(list) > COLLECTIONS_MAX ||
         (old != NULL && !cJSON_IsString(old))) {
         return "additional-conditions is no list of conditions";
@@ -256,16 +297,22 @@ static const char *take_conditions(const cJSON *data, regex_t **regexes)
         const char *name = cJSON_GetStringValue(member(one, "data-collection"));
         const char *filter = cJSON_GetStringValue(member(one, "filter"));
         char reason[256];
-        *regexes = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
-        if (*regexes++ == NULL || filter == NULL || strlen(filter) > WHERE_MAX) {
-            return "additional-conditions: each needs \"data-collection\", an expression, and "
-                   "\"filter\", a condition in SQL";
+        regex_t *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
+        bool good = regex != NULL && filter != NULL && strlen(filter) <= WHERE_MAX;
+        if (regex != NULL) {
+            mr_regex_free(regex);
+        }
+        if (!good || takes_too_long(signal)) {
+            return good ? "additional-conditions has expressions that take too long"
+                        : "additional-conditions: each needs \"data-collection\", an expression, "
+                          "and "
+                          "\"filter\", a condition in SQL";
         }
     }
     return NULL;
 }
 
-static void start_table(const struct signal *signal, const char *schema, const char *table)
+static void start_table(struct signal *signal, const char *schema, const char *table)
 {
     struct mr_copy_wish wish = {
         .schema = schema,
@@ -280,7 +327,7 @@ static void start_table(const struct signal *signal, const char *schema, const c
     }
 }
 
-static void stop_table(const struct signal *signal, const char *schema, const char *table)
+static void stop_table(struct signal *signal, const char *schema, const char *table)
 {
     if (mr_pipeline_copy_stop(signal->signals->pipeline, schema, table) == 0) {
         ignored(signal, "no copy of that table is under way");
@@ -296,10 +343,10 @@ static bool type_is(const cJSON *data, const char *wanted)
                         : word != NULL && strcasecmp(word, wanted) == 0;
 }
 
-static mr_status execute_with(struct signal *signal, struct mr_error *ret_error)
+static mr_status execute(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *data = signal->data;
-    const char *fault = take_conditions(data, signal->conditions);
+    const char *fault = conditions_fault(signal);
     if (!are_texts(member(data, "data-collections")) ||
         cJSON_GetArraySize(member(data, "data-collections")) == 0) {
         fault = "data-collections must be a list of 1 to 200 names of tables or expressions";
@@ -316,17 +363,6 @@ static mr_status execute_with(struct signal *signal, struct mr_error *ret_error)
                "goes on");
     }
     return each_collection(signal, start_table, ret_error);
-}
-
-static mr_status execute(struct signal *signal, struct mr_error *ret_error)
-{
-    signal->conditions = MR_NEW_ARRAY(regex_t *, COLLECTIONS_MAX);
-    mr_status status = execute_with(signal, ret_error);
-    for (int i = 0; i < COLLECTIONS_MAX && signal->conditions[i] != NULL; i++) {
-        mr_regex_free(signal->conditions[i]);
-    }
-    free(signal->conditions);
-    return status;
 }
 
 static mr_status stop(struct signal *signal, struct mr_error *ret_error)
@@ -369,6 +405,7 @@ static mr_status log_message(struct signal *signal, struct mr_error *ret_error)
 
 static mr_status act(struct signal *signal, struct mr_error *ret_error)
 {
+    signal->cpu_end_ns = cpu_ns() + MATCHING_NS;
     static const struct {
         const char *type;
         mr_status (*act)(struct signal *signal, struct mr_error *ret_error);

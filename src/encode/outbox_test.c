@@ -313,6 +313,24 @@ static void test_outbox_topic_bytes(void **state)
     assert_null(strstr(fixture->error.text, "x_")); /* no value of a row is told */
 }
 
+/* Who may write an outbox row says what is in the record: in the topic of positions it would be one. */
+static void test_outbox_names_no_topic_of_ours(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.kept_topics[0] = "positions";
+    char reason[64];
+    mr_rewrite_done(&fixture->outbox.route.rewrite);
+    assert_true(
+        mr_rewrite_init(&fixture->outbox.route.rewrite, "(.*)", "$1", reason, sizeof(reason)));
+    static const char *const kept[] = {"positions", "__consumer_offsets", "__millrace_state"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(kept); i++) {
+        fixture->values[TYPE] = text(kept[i]);
+        assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
+    }
+    fixture->values[TYPE] = text("_one");
+    insert(fixture);
+}
+
 static void test_outbox_topic_faults(void **state)
 {
     struct fixture *fixture = *state;
@@ -583,6 +601,7 @@ int main(void)
         TEST(test_outbox_bytes),
         TEST(test_outbox_place),
         TEST(test_outbox_topic_bytes),
+        TEST(test_outbox_names_no_topic_of_ours),
         TEST(test_outbox_topic_faults),
         TEST(test_outbox_many_values),
         TEST(test_outbox_operations),

@@ -86,6 +86,10 @@ static bool collides(const char *a, const char *b)
 static const char *value_fault(const struct mr_topics *topics, const char *name, uint32_t most)
 {
     const char *fault = mr_topic_fault(name);
+    if (fault == NULL && strncmp(name, "__", 2) == 0) {
+        return "begins with two underscores, as the topics that Kafka and millrace keep for "
+               "themselves do";
+    }
     for (uint32_t i = 0; i < topics->count && fault == NULL; i++) {
         if (collides(topics->items[i]->name, name)) {
             return "is that of other events, or differs from another topic's in dots and "

@@ -4,6 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 enum { UNKNOWN_MARK = 0xFF };
 
 struct mr_schemas {
@@ -223,12 +225,38 @@ static void tell(struct mr_schemas *schemas)
     }
 }
 
-void mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
+/* A schema with that id and another text; NULL: there is none. */
+static const struct mr_schema *other_with(const struct mr_schemas *schemas, int32_t id,
+                                          const char *text)
+{
+    for (uint32_t i = 0; i < schemas->count; i++) {
+        const struct mr_schema *item = schemas->items[i];
+        if (item->id == id && strcmp(item->text, text) != 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
 {
     pthread_mutex_lock(&schemas->lock);
-    schemas->items[index]->id = id;
+    struct mr_schema *item = schemas->items[index];
+    const struct mr_schema *other = other_with(schemas, id, item->text);
+    if (other == NULL) {
+        item->id = id;
+    } else {
+        struct mr_text fault = {0};
+        mr_text_format(&fault,
+                       "the schema registry gives subject \"%s\" the id %d, which another schema "
+                       "has, of subject \"%s\": readers would take one for the other. Was it "
+                       "emptied? See to it that it has its schemas again, and start millrace again",
+                       item->subject, id, other->subject);
+        item->fault = fault.data;
+    }
     tell(schemas);
     pthread_mutex_unlock(&schemas->lock);
+    return other == NULL;
 }
 
 void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char *fault)

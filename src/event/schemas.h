@@ -52,7 +52,8 @@ void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms);
 void mr_schemas_end(struct mr_schemas *schemas);
 bool mr_schemas_ended(struct mr_schemas *schemas);
 
-void mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id);
+/* False: another schema has that id, which is why this one gets none. */
+bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id);
 void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char *fault);
 
 #endif

@@ -63,7 +63,7 @@ static void test_a_batch_waits_for_all_of_its_ids(void **state)
         assert_frame(mr_batch_record(batch, 0)->key,
                      "\xFF\0\0\0\0"); /* nor is half of it written */
         assert_int_equal(mr_schemas_wait(schemas, 0)->index, i);
-        mr_schemas_set_id(schemas, i, 0x01020304 + (int32_t)i);
+        assert_true(mr_schemas_set_id(schemas, i, 0x01020304 + (int32_t)i));
         assert_int_equal(read(wake, &told, sizeof(told)), sizeof(told));
     }
     assert_null(mr_schemas_wait(schemas, 0));
@@ -95,6 +95,29 @@ static void test_a_refused_schema_ends_it(void **state)
     mr_pool_done(&pool);
 }
 
+/* A registry that was emptied counts from 1 again. Of one text the id is the same under each subject. */
+static void test_an_id_is_of_one_schema(void **state)
+{
+    (void)state;
+    struct mr_error error;
+    struct mr_pool pool;
+    mr_pool_init(&pool, 1, BLOCK, BLOCK);
+    struct mr_schemas *schemas = mr_schemas_new();
+    uint32_t first = mr_schemas_intern(schemas, "a", MR_SLICE("x"));
+    uint32_t again = mr_schemas_intern(schemas, "b", MR_SLICE("x"));
+    uint32_t other = mr_schemas_intern(schemas, "c", MR_SLICE("y"));
+    assert_true(mr_schemas_set_id(schemas, first, 7));
+    assert_true(mr_schemas_set_id(schemas, again, 7));
+    assert_false(mr_schemas_set_id(schemas, other, 7));
+    assert_null(mr_schemas_wait(schemas, 0));
+    struct mr_batch *batch = fill(&pool, &other, 1);
+    assert_int_equal(mr_schemas_resolve(schemas, batch, &error), MR_ERR_CONFIG);
+    assert_non_null(strstr(error.text, "subject \"c\" the id 7"));
+    assert_frame(mr_batch_record(batch, 0)->value, "\xFF\0\0\0\2");
+    mr_schemas_free(schemas);
+    mr_pool_done(&pool);
+}
+
 static void test_an_end_ends_waits(void **state)
 {
     (void)state;
@@ -114,6 +137,7 @@ int main(void)
         cmocka_unit_test(test_a_schema_has_one_index),
         cmocka_unit_test(test_a_batch_waits_for_all_of_its_ids),
         cmocka_unit_test(test_a_refused_schema_ends_it),
+        cmocka_unit_test(test_an_id_is_of_one_schema),
         cmocka_unit_test(test_an_end_ends_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

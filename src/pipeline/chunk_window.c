@@ -9,6 +9,10 @@
 
 /* ---- snapshots ---- */
 
+/* More transactions can't be under way: MaxBackends, and prepared ones, at most 2^18 - 1 each (MAX_BACKENDS in
+ * src/include/postmaster/postmaster.h, GetMaxSnapshotXidCount in src/backend/storage/ipc/procarray.c). */
+enum { XIPS_MAX = 1 << 19 };
+
 /* A decimal number that is followed by one of `ends`; its lower 32 bits. */
 static bool take_xid(const char **at, const char *ends, uint32_t *ret)
 {
@@ -23,6 +27,13 @@ static bool take_xid(const char **at, const char *ends, uint32_t *ret)
     return true;
 }
 
+static int compare_xids(const void *a, const void *b)
+{
+    uint32_t one = *(const uint32_t *)a;
+    uint32_t other = *(const uint32_t *)b;
+    return (one > other) - (one < other);
+}
+
 bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
 {
     struct mr_chunk_snapshot snapshot = {0};
@@ -32,7 +43,8 @@ bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
     uint32_t size = 0;
     for (bool more = good && *at != '\0'; more;) {
         MR_GROW(snapshot.xip, size, snapshot.xip_count + 1);
-        good = take_xid(&at, ",", &snapshot.xip[snapshot.xip_count]);
+        good =
+            snapshot.xip_count < XIPS_MAX && take_xid(&at, ",", &snapshot.xip[snapshot.xip_count]);
         snapshot.xip_count += good;
         more = good && *at == ',';
         at += more;
@@ -40,6 +52,9 @@ bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
     if (!good) {
         mr_chunk_snapshot_done(&snapshot);
         return false;
+    }
+    if (snapshot.xip_count > 0) {
+        qsort(snapshot.xip, snapshot.xip_count, sizeof(*snapshot.xip), compare_xids);
     }
     *ret = snapshot;
     return true;
@@ -62,12 +77,8 @@ static bool sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
     if (!precedes(xid, snapshot->xmax)) {
         return false; /* below it are those in xip; above may be others that are under way */
     }
-    for (uint32_t i = 0; i < snapshot->xip_count; i++) {
-        if (snapshot->xip[i] == xid) {
-            return false;
-        }
-    }
-    return true;
+    return snapshot->xip_count == 0 ||
+           bsearch(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), compare_xids) == NULL;
 }
 
 /* ---- keys ---- */

@@ -35,7 +35,7 @@
 /* As pg_current_snapshot tells it; of each number the lower 32 bits, which is what the stream has. */
 struct mr_chunk_snapshot {
     uint32_t xmin, xmax;
-    uint32_t *xip; /* malloc'ed */
+    uint32_t *xip; /* malloc'ed; in order */
     uint32_t xip_count;
 };
 

@@ -474,12 +474,39 @@ static void test_snapshot_texts(void **state)
     assert_int_equal(snapshot.xip_count, 2);
     assert_int_equal(snapshot.xip[1], 14);
     mr_chunk_snapshot_done(&snapshot);
+    assert_true(mr_chunk_snapshot_parse("10:20:17,12,15", &snapshot)); /* as if it went round */
+    assert_int_equal(snapshot.xip[0], 12);
+    assert_int_equal(snapshot.xip[2], 17);
+    mr_chunk_snapshot_done(&snapshot);
     static const char *const wrong[] = {
         "",         "10",         "10:20", ":20:",    "a:b:",      "10:20:,",
         "10:20:1,", "10:20:1,,2", " 1:2:", "10:-20:", "10:20:1;2", "99999999999999999999:1:"};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         assert_false(mr_chunk_snapshot_parse(wrong[i], &snapshot));
     }
+}
+
+/* 2^19, and one more. */
+static void test_too_many_are_under_way(void **state)
+{
+    (void)state;
+    enum { MOST = 1 << 19 };
+    static const char head[] = "10:20:";
+    struct mr_chunk_snapshot snapshot;
+    char *text = MR_ALLOC(sizeof(head) + (size_t)2 * (MOST + 1));
+    memcpy(text, head, sizeof(head) - 1);
+    char *at = text + sizeof(head) - 1;
+    for (uint32_t i = 0; i < MOST; i++) {
+        *at++ = '7';
+        *at++ = ',';
+    }
+    at[-1] = '\0';
+    assert_true(mr_chunk_snapshot_parse(text, &snapshot));
+    assert_int_equal(snapshot.xip_count, MOST);
+    mr_chunk_snapshot_done(&snapshot);
+    memcpy(at - 1, ",7", 3);
+    assert_false(mr_chunk_snapshot_parse(text, &snapshot));
+    free(text);
 }
 
 int main(void)
@@ -489,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_little_room),
         cmocka_unit_test(test_other_columns),
         cmocka_unit_test(test_snapshot_texts),
+        cmocka_unit_test(test_too_many_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@
 #include "postgres/pg_conn_internal.h"
 
 enum {
-    ANSWER_BYTES_MAX = 8 << 20, /* of all values; 50,000 tables with their keys */
+    /* Of all values, and of their places; 50,000 tables with their keys. */
+    ANSWER_BYTES_MAX = 8 << 20,
     AROUND_BYTES_MAX =
         4 << 20,       /* what surrounds them on the wire, for so many bytes of values and … */
     AROUND_FACTOR = 2, /* … for each of them: short values have long heads */
@@ -25,8 +26,8 @@ struct mr_pg_result {
     char *bytes; /* all values, each with a NUL */
     size_t len;
     size_t size;
-    size_t *at; /* of each value, + 1; 0: null */
-    size_t values_size;
+    uint32_t *at; /* of each value, + 1; 0: null */
+    uint32_t values_size;
 };
 
 /* ---- reading an answer ---- */
@@ -34,7 +35,7 @@ struct mr_pg_result {
 static const char *value_at(const struct mr_pg_result *result, uint32_t row, uint32_t column)
 {
     MR_ASSERT(row < result->rows && column < result->columns);
-    size_t at = result->at[(size_t)row * result->columns + column];
+    uint32_t at = result->at[(size_t)row * result->columns + column];
     return at == 0 ? NULL : result->bytes + at - 1;
 }
 
@@ -112,21 +113,24 @@ static bool value_fits(char kind, const char *text)
 /* Room for another row. */
 static void grow_values(struct mr_pg_result *result)
 {
-    size_t needed = (size_t)(result->rows + 1) * result->columns;
-    if (needed > result->values_size) {
-        result->values_size = 2 * needed;
-        result->at = MR_REALLOC(result->at, result->values_size * sizeof(*result->at));
-    }
+    MR_GROW(result->at, result->values_size, (result->rows + 1) * result->columns);
 }
 
-static void keep_value(struct mr_pg_result *result, size_t *at, const char *text, size_t len)
+/* What it takes with another value of that length. */
+static size_t bytes_with(const struct mr_pg_result *result, size_t len)
+{
+    size_t values = ((size_t)result->rows + 1) * result->columns;
+    return result->len + len + values * sizeof(*result->at);
+}
+
+static void keep_value(struct mr_pg_result *result, uint32_t *at, const char *text, size_t len)
 {
     if (result->len + len + 1 > result->size) {
         result->size = 2 * (result->len + len + 1);
         result->bytes = MR_REALLOC(result->bytes, result->size);
     }
     memcpy(result->bytes + result->len, text, len + 1);
-    *at = result->len + 1;
+    *at = (uint32_t)result->len + 1;
     result->len += len + 1;
 }
 
@@ -136,9 +140,12 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
     if (result->rows == shape->rows_max) {
         return wrong_answer(shape, "more rows than there can be", ret_error);
     }
+    if (bytes_with(result, 0) > ANSWER_BYTES_MAX) {
+        return wrong_answer(shape, "more than 8 MiB", ret_error);
+    }
     grow_values(result);
     for (uint32_t i = 0; i < result->columns; i++) {
-        size_t *at = &result->at[(size_t)result->rows * result->columns + i];
+        uint32_t *at = &result->at[(size_t)result->rows * result->columns + i];
         char kind = shape->columns[i];
         bool may_be_null = kind >= 'A' && kind <= 'Z';
         *at = 0;
@@ -154,7 +161,7 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
             !value_fits((char)(kind | 0x20), text)) {
             return wrong_answer(shape, "a value of another type", ret_error);
         }
-        if (result->len + len > ANSWER_BYTES_MAX) {
+        if (bytes_with(result, len) > ANSWER_BYTES_MAX) {
             return wrong_answer(shape, "more than 8 MiB", ret_error);
         }
         keep_value(result, at, text, len);

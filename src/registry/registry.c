@@ -12,6 +12,7 @@
 
 enum {
     ANSWER_MAX = 256 * 1024,
+    HEADS_MAX = 64 * 1024, /* of all that stands before it; curl 7.88 keeps them all */
     TEXT_MAX = 512,
     WAIT_MS = 60000,
     BACKOFF_MIN_MS = 100,
@@ -32,6 +33,7 @@ struct mr_registry {
 struct answer {
     char *bytes;
     size_t len;
+    size_t heads_len;
 };
 
 /* CURLOPT_WRITEFUNCTION */
@@ -45,6 +47,15 @@ static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
     memcpy(answer->bytes + answer->len, bytes, len);
     answer->len += len;
     return len;
+}
+
+/* CURLOPT_HEADERFUNCTION */
+static size_t take_head(char *bytes, size_t one, size_t len, void *context)
+{
+    (void)bytes, (void)one;
+    struct answer *answer = context;
+    answer->heads_len += len;
+    return answer->heads_len > HEADS_MAX ? 0 : len;
 }
 
 /* CURLOPT_XFERINFOFUNCTION: not 0 ends the transfer. */
@@ -81,6 +92,7 @@ static CURL *connection_new(struct mr_registry *registry)
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_head);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_end);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, registry);
@@ -111,7 +123,7 @@ static void read_answer(const struct answer *answer, struct outcome *outcome)
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(parsed, "id");
     const cJSON *message = cJSON_GetObjectItemCaseSensitive(parsed, "message");
     if (outcome->http == 200 && cJSON_IsNumber(id) && id->valuedouble >= 0 &&
-        id->valuedouble <= INT32_MAX) {
+        id->valuedouble <= INT32_MAX && id->valuedouble == (double)id->valueint) {
         outcome->id = id->valueint;
     }
     snprintf(outcome->text, sizeof(outcome->text), "%s",
@@ -144,6 +156,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body->data);
     }
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
     CURLcode code = curl_easy_perform(curl);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
@@ -152,8 +165,9 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
         read_answer(&answer, &outcome);
     } else if (code == CURLE_WRITE_ERROR) {
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
-        snprintf(outcome.text, sizeof(outcome.text), "its answer is larger than %d bytes",
-                 ANSWER_MAX);
+        snprintf(outcome.text, sizeof(outcome.text),
+                 "its answer is larger than %d bytes, or its headers than %d", ANSWER_MAX,
+                 HEADS_MAX);
     } else {
         snprintf(outcome.text, sizeof(outcome.text), "%s",
                  reason[0] == '\0' ? curl_easy_strerror(code) : reason);
@@ -208,9 +222,10 @@ static void settle(struct mr_registry *registry, const struct mr_schema *schema)
     }
     if (outcome.id >= 0) {
         registry->backoff_ms = 0;
-        mr_log(MR_LOG_INFO, "schema_registered", "a schema has its id",
-               MR_LOG_STR("subject", schema->subject), MR_LOG_INT("id", outcome.id));
-        mr_schemas_set_id(registry->schemas, schema->index, outcome.id);
+        if (mr_schemas_set_id(registry->schemas, schema->index, outcome.id)) {
+            mr_log(MR_LOG_INFO, "schema_registered", "a schema has its id",
+                   MR_LOG_STR("subject", schema->subject), MR_LOG_INT("id", outcome.id));
+        }
         return;
     }
     const char *help = help_with(registry, outcome.http, NULL);

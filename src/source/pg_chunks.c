@@ -146,8 +146,9 @@ static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, 
                       const char *root_schema, const char *root_table)
 {
     return mr_pg_table_listed(&reader->options, mr_slice_of(schema), mr_slice_of(table)) ||
-           (root_table != NULL && mr_pg_table_listed(&reader->options, mr_slice_of(root_schema),
-                                                     mr_slice_of(root_table)));
+           (root_schema != NULL && root_table != NULL &&
+            mr_pg_table_listed(&reader->options, mr_slice_of(root_schema),
+                               mr_slice_of(root_table)));
 }
 
 static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
@@ -175,7 +176,8 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
     for (uint32_t i = 0; i < rows; i++) {
         const char *names[4] = {mr_pg_result_value(result, i, 2), mr_pg_result_value(result, i, 3),
                                 mr_pg_result_value(result, i, 5), mr_pg_result_value(result, i, 6)};
-        if (!is_listed(reader, names[0], names[1], names[2], names[3])) {
+        bool has_names = names[0][0] != '\0' && names[1][0] != '\0';
+        if (!has_names || !is_listed(reader, names[0], names[1], names[2], names[3])) {
             continue;
         }
         struct mr_chunk_table *one = &tables[count];
@@ -311,8 +313,21 @@ static mr_status find_types(struct mr_chunk_reader *reader, struct description *
     return MR_OK;
 }
 
-static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
-                       const struct mr_pg_result *result)
+/* False: it is none of the relation's. */
+static bool find_column(const struct mr_relation_view *view, mr_slice name, uint32_t *ret_column)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (mr_slice_equal(view->columns[i].name, name)) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* MR_ERR_PROTOCOL: by a column that nobody asked for. */
+static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
+                            const struct mr_pg_result *result, struct mr_error *ret_error)
 {
     uint32_t count = mr_pg_result_rows(result);
     struct mr_text behind = {0};
@@ -321,19 +336,21 @@ static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_
     reader->places = MR_NEW_ARRAY(uint32_t, count);
     reader->place_count = count;
     reader->form = MR_HASH_BEGIN;
+    for (uint32_t i = 0; i < count; i++) {
+        mr_slice name = mr_slice_of(mr_pg_result_value(result, i, 0));
+        if (!find_column(view, name, &reader->places[i])) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the order of a key and answers with another "
+                           "column");
+        }
+    }
     mr_text_string(&behind, " OPERATOR(");
     mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 1));
     mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 2));
     for (uint32_t i = 0; i < count; i++) {
         const char *name = mr_pg_result_value(result, i, 0);
         const char *collation = mr_pg_result_value(result, i, 5);
-        uint32_t column = 0;
-        while (!mr_slice_equal(view->columns[column].name, mr_slice_of(name))) {
-            column++; /* it is one of them: it was asked for by its name */
-            MR_ASSERT(column < view->column_count);
-        }
-        reader->places[i] = column;
-        uint32_t type_oid = view->columns[column].type_oid;
+        uint32_t type_oid = view->columns[reader->places[i]].type_oid;
         reader->form = mr_hash_add(reader->form, &type_oid, sizeof(type_oid));
         reader->form = mr_hash_add(reader->form, collation, strlen(collation));
         mr_text_string(&key, i == 0 ? "" : ", ");
@@ -349,6 +366,7 @@ static void take_order(struct mr_chunk_reader *reader, const struct mr_relation_
     reader->key = key.data;
     reader->form = mr_hash_add(reader->form, reader->behind, strlen(reader->behind));
     reader->form = mr_hash_add(reader->form, reader->order, strlen(reader->order));
+    return MR_OK;
 }
 
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
@@ -410,9 +428,9 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
                   "that is not deferrable, in the columns' collation",
             ret_error);
     }
-    take_order(reader, view, result);
+    mr_status status = take_order(reader, view, result, ret_error);
     mr_pg_result_free(result);
-    return MR_OK;
+    return status;
 }
 
 static void make_select(struct mr_chunk_reader *reader, const struct description *description,
@@ -450,11 +468,8 @@ static mr_status find_named(const struct mr_relation_view *view, const struct mr
             len--;
         }
         mr_slice name = {.data = (const uint8_t *)at, .len = len};
-        uint32_t column = 0;
-        while (column < view->column_count && !mr_slice_equal(view->columns[column].name, name)) {
-            column++;
-        }
-        if (column == view->column_count) {
+        uint32_t column;
+        if (!find_column(view, name, &column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "table %s.%s has no column \"%.*s\" to be read by, or the publication "
                            "leaves it out",
@@ -677,9 +692,13 @@ static mr_status keep_row(struct mr_chunk *chunk, const uint8_t *row, size_t len
     uint8_t *at = chunk->bytes + chunk->len;
     memcpy(at, row, len);
     struct mr_datum *values = chunk->values + used;
-    if (!mr_copy_text_decode(at, len, values, columns)) {
+    bool good = mr_copy_text_decode(at, len, values, columns);
+    for (uint32_t i = 0; good && i < chunk->key_count; i++) {
+        good = values[chunk->key[i]].kind == MR_DATUM_TEXT;
+    }
+    if (!good) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "the server sends a row that is not in COPY's text form");
+                       "the server sends a row that is not in COPY's text form, or has no key");
     }
     for (uint32_t i = 0; i < columns; i++) {
         values[i].data = values[i].kind == MR_DATUM_NULL
@@ -712,7 +731,12 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
-        status = keep_row(chunk, row, len, ret_error);
+        if (chunk->rows < wish->rows_max) {
+            status = keep_row(chunk, row, len, ret_error);
+        } else {
+            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                             "the server was asked for %u rows and sends more", wish->rows_max);
+        }
         mr_pg_copy_row_free(row);
         MR_TRY(status);
         size_t values = (size_t)chunk->rows * chunk->relation->column_count;

@@ -266,14 +266,21 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     }
 }
 
-static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
-                       const struct mr_pg_horizon *horizon, uint32_t xid)
+/* `only`: the table that was asked for; 0: all, in the order of their OIDs. */
+static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
+                            const struct mr_pg_horizon *horizon, uint32_t only, uint32_t xid,
+                            struct mr_error *ret_error)
 {
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
         uint32_t oid = number(result, row, FACT_OID);
         if (oid == 0) {
-            return;
+            return MR_OK;
+        }
+        if (oid < last || (only != 0 && oid != only)) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the tables' keys and answers with other "
+                           "tables, or in another order");
         }
         struct mr_key_facts *facts = facts_make(keys, oid);
         if (oid != last) {
@@ -286,6 +293,7 @@ static void take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *resul
         }
         last = oid;
     }
+    return MR_OK;
 }
 
 /* Columns as enum fact_column. */
@@ -316,9 +324,9 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
     struct mr_text sql = {0};
     add_query(&sql, publication, 0, 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
-    take_facts(keys, result, horizon, 0);
+    mr_status status = take_facts(keys, result, horizon, 0, 0, ret_error);
     mr_pg_result_free(result);
-    return MR_OK;
+    return status;
 }
 
 /* MR_FULL: the server does not see the transaction's end yet. */
@@ -338,7 +346,7 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
         keep_as_found(facts, transaction->xid);
         facts->table_exists = false;
         facts->horizon = horizon;
-        take_facts(keys, result, &horizon, transaction->xid);
+        status = take_facts(keys, result, &horizon, oid, transaction->xid, ret_error);
     }
     mr_pg_result_free(result);
     return status;

@@ -363,6 +363,12 @@ static void tell_unlisted(const struct mr_relation_view *view)
 static mr_status find_listed(struct pg_source *source, const struct mr_transaction *transaction,
                              struct mr_relation_view *view, struct mr_error *ret_error)
 {
+    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
+     * messages. */
+    if (view->schema.len == 0) {
+        view->is_unlisted = true;
+        return MR_OK;
+    }
     view->is_signal = mr_pg_table_is_signal(&source->options, view->schema, view->table);
     if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
         return MR_OK;

@@ -6,8 +6,11 @@
 #include "base/text.h"
 #include "postgres/pg_sql.h"
 
-/* A domain over a domain over …: more than anybody has. */
-enum { DOMAINS_MAX = 64 };
+enum {
+    DOMAINS_MAX = 64, /* a domain over a domain over …: more than anybody has */
+    ASKED_MAX = 1000, /* types that one type comes from */
+    TYPES_MAX = 200 * 1000,
+};
 
 struct mr_pg_type {
     uint32_t oid;
@@ -18,8 +21,6 @@ struct mr_pg_type {
 };
 
 enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
-
-static const struct mr_pg_shape types_shape = {"the columns' types", "nnSnss", 0, UINT32_MAX};
 
 /* What a type has come from: a column, the base of a domain, the element of an array. */
 static void add_query(struct mr_text *sql, const char *publication, uint32_t oid)
@@ -106,16 +107,28 @@ static void keep(struct mr_pg_types *types, struct mr_pg_type type)
 static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
                             const char *publication, uint32_t oid, struct mr_error *ret_error)
 {
+    const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
+                                      oid == 0 ? TYPES_MAX : ASKED_MAX};
     struct mr_text sql = {0};
     add_query(&sql, publication, oid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &types_shape, &result, ret_error));
-    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    mr_status status = MR_OK;
+    uint32_t last = 0;
+    for (uint32_t row = 0; row < mr_pg_result_rows(result) && status == MR_OK; row++) {
+        uint32_t known = (uint32_t)mr_pg_result_number(result, row, TYPE_OID);
+        if (known < last || types->count == TYPES_MAX) {
+            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                             "the server was asked for the columns' types and answers in another "
+                             "order, or with more types than there can be");
+            break;
+        }
+        last = known;
         const char *letter = mr_pg_result_value(result, row, TYPE_LETTER);
         const char *name = mr_pg_result_value(result, row, TYPE_NAME);
         const char *modifier = mr_pg_result_value(result, row, TYPE_MODIFIER);
         keep(types, (struct mr_pg_type){
-                        .oid = (uint32_t)mr_pg_result_number(result, row, TYPE_OID),
+                        .oid = known,
                         .base_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_BASE),
                         .modifier = modifier == NULL ? -1 : (int32_t)strtol(modifier, NULL, 10),
                         .element_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_ELEMENT),
@@ -123,7 +136,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
                     });
     }
     mr_pg_result_free(result);
-    return MR_OK;
+    return status;
 }
 
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,

@@ -18,7 +18,7 @@ import time
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # pylint: disable=wrong-import-position
-from fake_postgres import PARAMETERS, QUESTIONS, TEXT, error  # noqa: E402
+from fake_postgres import PARAMETERS, QUESTIONS, TEXT, data_row, error  # noqa: E402
 from fields import Field, Message, garbage, number  # noqa: E402
 
 PASSWORD = "fake-secret"
@@ -49,6 +49,29 @@ COPIED = {
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
 BROKEN_OFF = [["shop_snapshot_1", "0/2000", None]]
+TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"], ["16390", "2"]]}
+# What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
+XID = 100_000
+SIGNALLED = {
+    "names of tables": (r"c\.relname FROM pg_publication p CROSS", [["16385", "public", "t"]]),
+    "table found": (r"^WITH named AS", [["t", "16385", "public", "t", "2", "public", "t"]]),
+    "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
+    "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", str(XID + 1), "77"]]),
+    "chunk table": (r"^SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
+    "chunk columns": (r"^SELECT a\.attname, a\.atttypid", [["id", "20", "-1", "t", "t"], ["name", "25", "-1", "f", "f"]]),
+    "chunk order": (r"w\.attcollation = i\.indcollation", [["id", "pg_catalog", ">", "pg_catalog", "<", "0"]]),
+}
+# What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
+DRAFTED = {"draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
+BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
+# Commands of those states, whose answers are a word.
+MORE_COMMANDS = {
+    "signals": {"reader's settings": r"^SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT$"},
+    "drafted": {"draft begin": r"^BEGIN$", "draft limit": r"^SET LOCAL lock_timeout", "draft made": r'^CREATE PUBLICATION "millrace_draft',
+                "draft of table": r'^ALTER PUBLICATION "millrace_draft', "draft end": r"^ROLLBACK$", "altered": r"^BEGIN; SET LOCAL"},
+    "heartbeat": {"heartbeat settings": r"^SET statement_timeout"},
+}
+BESIDE = {"signals": SIGNALLED, "drafted": DRAFTED, "heartbeat": BEATEN}
 NOTICE = b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0"
 NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
 
@@ -85,7 +108,9 @@ def answer(name, rows, columns):
             fields.append(Field("length", -1 if value is None else len(value), f"length {i}", plain))
             if value is not None:
                 fields.append(Field("bytes", value, f"value {i}", plain))
-        yield of(f"{name} row", "D", *fields)
+        told = of(f"{name} row", "D", *fields)
+        told.values = row
+        yield told
     yield of(f"{name} end", "C", Field("name", f"SELECT {len(rows)}", "tag"))
     yield ready(name)
 
@@ -172,6 +197,59 @@ def wide(commit_lsn):
         commit("commit", commit_lsn)]
 
 
+# A row of the table of signals, in Debezium's form.
+SIGNAL_OID = 16390
+WANTED = '{"data-collections": ["public.t*"], "type": "incremental"}'
+DEEP = 30_000
+
+
+def signal(data_of):
+    return "execute-snapshot", data_of
+
+
+SIGNALS = {
+    "no object": signal("[1]"), "no JSON": signal('{"'), "nothing": signal(""), "deep lists": signal("[" * DEEP + "]" * DEEP),
+    "deep objects": signal('{"a":' * DEEP + "1" + "}" * DEEP), "a deep member": signal('{"data-collections":' + "[" * 900 + "]" * 900 + "}"),
+    "other types": signal('{"data-collections": [1, null, {}], "type": 5}'), "many tables": signal(
+        '{"data-collections": [' + ",".join(['"public.t"'] * 200) + "]}"),
+    "many expressions": signal('{"data-collections": [' + ",".join(['".*"'] * 200) + "]}"),
+    "too many tables": signal('{"data-collections": [' + ",".join(['"a.b"'] * 5000) + "]}"),
+    "large expression": signal('{"data-collections": ["' + "(a|b)*" * 5000 + '"]}'),
+    "repeats": signal('{"data-collections": ["((a{1,99}){1,99}){1,99}"]}'), "open bracket": signal('{"data-collections": ["public.[t"]}'),
+    "many conditions": signal('{"data-collections": ["public.t"], "additional-conditions": [' + ",".join(
+        ['{"data-collection": "public.t", "filter": "true"}'] * 200) + "]}"),
+    "condition that comments": signal('{"data-collections": ["public.t"], "additional-condition": "true --"}'),
+    "conditions of other types": signal('{"data-collections": ["public.t"], "additional-conditions": [1, [], {"data-collection": 1}]}'),
+    "another key": signal('{"data-collections": ["public.t"], "surrogate-key": "name"}'),
+    "many keys": signal('{"data-collections": ["public.t"], "surrogate-key": "' + "id," * 10_000 + '"}'),
+    "a key of commas": signal('{"data-collections": ["public.t"], "surrogate-key": "' + "," * 2000 + '"}'),
+    "a long name": signal('{"data-collections": ["public.' + "x" * 60_000 + '"]}'), "quotes": signal(
+        '{"data-collections": ["\\"public\\".\\"t\\"; DROP TABLE t"]}'),
+    "a zero": signal('{"data-collections": ["public.t\\u0000x"], "type": "incremental\\u0000"}'),
+    "half a pair": signal('{"data-collections": ["public.\\ud800"]}'), "64 KB": signal('{"a": "' + "x" * 65_500 + '"}'),
+    "stop all": ("stop-snapshot", ""), "stop": ("stop-snapshot", WANTED), "pause": ("pause-snapshot", "{}"),
+    "resume": ("resume-snapshot", "{}"), "blocking": signal('{"data-collections": ["public.t"], "type": "BLOCKING"}'),
+    "log": ("log", '{"message": "' + "\\u001b[31m\\n" * 3000 + '"}'), "log of nothing": ("log", "{}"), "no type": ("", WANTED),
+    "a long type": ("x" * 60_000, WANTED),
+}
+
+
+def signal_row(kind, data_of):
+    told = change("signal insert", 0x27C0, "I", tag("N"), *row("1", kind, data_of))
+    told.fields[5].value = SIGNAL_OID
+    return told
+
+
+def signalled(commit_lsn):
+    """A transaction with a signal that asks for a table's rows."""
+    at = commit_lsn - 0x40
+    insert = signal_row("execute-snapshot", WANTED)
+    insert.bodies = {how: signal_row(*what).body() for how, what in SIGNALS.items()}
+    columns = relation("signal relation", at, [("id", TEXT), ("type", TEXT), ("data", TEXT)])
+    columns.fields[5].value, columns.fields[7].value = SIGNAL_OID, "signals"
+    return commit_lsn + 0x30, [begin("signal begin", commit_lsn), columns, insert, commit("signal commit", commit_lsn)]
+
+
 FIRST, WIDE, LAST = small("first", 0x3000, 1), wide(0x4000), small("last", 0x6000, 3)
 ALONE = 0x5000
 # Each piece of the stream, and where it ends: one that ends at or before the start is not sent again.
@@ -182,6 +260,7 @@ STREAM = (FIRST, WIDE,
                    keepalive("keepalive", 0x5100, 0), keepalive("keepalive that asks", 0x5200, 1)]),
           LAST)
 END = LAST[0]
+SIGNAL_STREAM = (signalled(0x2800), FIRST)
 
 
 def greeting():
@@ -198,19 +277,42 @@ def login(how):
                          Field("bytes", b"\0", "end"))]}.get(how, [])
 
 
+def done(name):
+    """What a command gets that answers no rows."""
+    return [of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name)]
+
+
 ENDING = [of("stream done", "c"), of("stream end", "C", Field("name", "COPY 0", "tag")), ready("stream")]
 COPY_BOTH = of("copy both", "W", Field("u8", 0, "format"), Field("count16", 0, "columns"))
 SSL = Message("ssl", [Field("char", b"N", "answer")], lambda body, length=None: body)
 
 
-# What COPY gets, asked by the extended protocol.
-COPY_OUT = [of("parsed", "1"), of("bound", "2"), of("no data", "n"),
-            of("copy out", "H", Field("u8", 0, "format"), Field("count16", 3, "columns"),
-               *(Field("u16", 0, f"format {i}") for i in range(3))),
-            *(of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"),
-                 Field("bytes", b"\t", "tab"), Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end"))
-              for n in (1, 2)),
-            of("copy done", "c"), of("copy end", "C", Field("name", "COPY 2", "tag")), ready("copy")]
+# What COPY gets, asked by the extended protocol: of a copy at the beginning each row tells its place, of a chunk it does not.
+def copy_out(name, columns, copied):
+    return [of(f"{name}parsed", "1"), of(f"{name}bound", "2"), of(f"{name}no data", "n"),
+            of(f"{name}copy out", "H", Field("u8", 0, "format"), Field("count16", columns, "columns"),
+               *(Field("u16", 0, f"format {i}") for i in range(columns))), *copied,
+            of(f"{name}copy done", "c"), of(f"{name}copy end", "C", Field("name", "COPY 2", "tag")), ready(f"{name}copy")]
+
+
+COPY_OUT = copy_out("", 3, [of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"),
+                               Field("bytes", b"\t", "tab"), Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end"))
+                            for n in (1, 2)])
+
+
+def chunk_row(n):
+    told = of(f"chunk row {n}", "d", Field("bytes", f"{n}", "key"), Field("bytes", b"\t", "tab"), Field("bytes", f"row-{n}", "value"),
+              Field("bytes", b"\n", "end"))
+    told.texts = CHUNK_ROWS
+    return told
+
+
+# What a row of a chunk may be otherwise.
+CHUNK_ROWS = {"null key": b"\\N\trow\n", "empty key": b"\trow\n", "large key": b"9" * 1_000_000 + b"\trow\n",
+              "key below": b"-5\trow\n", "no number": b"x\trow\n", "one column": b"1\n", "three columns": b"1\trow\tmore\n",
+              "only tabs": b"\t" * 5000 + b"\n", "open escape": b"1\trow\\\n", "no such escape": b"1\t\\q\n", "no text": b"1\t\xff\xfe\n",
+              "a zero": b"1\0\tr\0ow\n", "no end": b"1\trow", "two lines": b"1\trow\n2\trow\n", "3 MB": b"1\t" + b"x" * 3_000_000 + b"\n"}
+CHUNK_OUT = copy_out("chunk ", 2, [chunk_row(1), chunk_row(2)])
 
 
 def scram_messages(nonce, salt, signature):
@@ -222,8 +324,8 @@ def scram_messages(nonce, salt, signature):
 def all_messages():
     """Every message there is, with the login and the state of the server that it takes: [(message, login, state)]; a state
     is "", "fresh" (no slot and no publication yet), "copy" (likewise, and existing rows are copied), "copy again" (such a
-    copy was broken off), "check" (`millrace check`
-    asks), or "resumed" (a position is stored)."""
+    copy was broken off), "check" (`millrace check` asks), "resumed" (a position is stored), "signals" (a table of signals is read),
+    "drafted" (the publication is to have a filter), or "heartbeat" (queries are run)."""
     found = [(SSL, "trust", "")]
     for how in ("cleartext", "md5", "scram"):
         found += [(message, how, "") for message in login(how)]
@@ -232,8 +334,7 @@ def all_messages():
     for name, (_, rows) in QUESTIONS.items():
         found += [(message, "trust", "") for message in answer(name, rows, len(rows[0]))]
     for name in COMMANDS:
-        found += [(message, "trust", "fresh")
-                  for message in (of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))]
+        found += [(message, "trust", "fresh") for message in done(name)]
     for name, (_, rows, columns) in COPIED.items():
         found += [(message, "trust", "copy") for message in answer(name, rows, columns)]
     found += [(message, "trust", "copy") for message in COPY_OUT]
@@ -242,6 +343,13 @@ def all_messages():
         found += [(message, "trust", "check") for message in answer(name, rows, len(rows[0]))]
     for name, (_, rows) in BACK.items():
         found += [(message, "trust", "resumed") for message in answer(name, rows, len(rows[0]))]
+    for state, questions in BESIDE.items():
+        for name, (_, rows) in questions.items():
+            found += [(message, "trust", state) for message in answer(name, rows, len(rows[0]))]
+        for name in MORE_COMMANDS[state]:
+            found += [(message, "trust", state) for message in done(name)]
+    found += [(message, "trust", "signals") for message in CHUNK_OUT]
+    found += [(message, "trust", "signals") for message in SIGNAL_STREAM[0][1]]
     found.append((COPY_BOTH, "trust", ""))
     for _, messages in STREAM:
         found += [(message, "trust", "") for message in messages]
@@ -299,6 +407,49 @@ def whole_lies(message):
         yield how + ", closed", lambda text=text: (text, "close")
 
 
+def value_lies(message):
+    """Of a row: each value another one, and rows without end."""
+    values = getattr(message, "values", [])
+    for i in range(len(values)):
+        for how, value in VALUES.items():
+            if value != values[i]:
+                yield f"column {i}: {how}", lambda i=i, value=value: data_row([*values[:i], value, *values[i + 1:]])
+    if values:
+        yield "rows without end", lambda: (repeated(data_row(values)), "flood")
+        yield "rows of nulls without end", lambda: (repeated(data_row([None] * len(values))), "flood")
+        yield "rows forward without end", lambda: (counted(values, 1), "flood")
+        yield "rows backward without end", lambda: (counted(values, -1), "flood")
+    for how, body in getattr(message, "texts", {}).items():
+        yield how, lambda body=body: message.frame(body)
+    if hasattr(message, "texts"):
+        yield "rows without end", lambda: ((b"".join(message.frame(b"%d\trow\n" % n) for n in range(at, at + 1000))
+                                            for at in range(0, FLOOD // 20, 1000)), "flood")
+        yield "rows that end late", lambda: b"".join(message.frame(b"%d\trow\n" % n) for n in range(100_000)) + message.encode()
+    for how, body in getattr(message, "bodies", {}).items():
+        yield f"signal: {how}", lambda body=body: message.frame(body)
+
+
+VALUES = {"null": None, "empty": "", "0": "0", "minus 1": "-1", "highest": "9223372036854775807", "beyond": "9999999999999999999",
+          "an OID": "4294967295", "letter": "x", "true": "t", "false": "f", "quotes": "a'b\"c\\d\n; --", "no text": b"\xff\xfe",
+          "100 KB": "x" * 100_000, "commas": "1:1:" + "1," * 500_000 + "1", "a position": "FFFFFFFF/FFFFFFFF"}
+FLOOD = 60_000_000
+
+
+def repeated(data_of):
+    piece = data_of * (65536 // len(data_of) + 1)
+    return (piece for _ in range(FLOOD // len(piece)))
+
+
+def counted(values, step):
+    """Rows whose numbers grow, or fall."""
+    numbered = [isinstance(value, str) and value.isdigit() for value in values]
+    form = data_row(["%%010d" if number_of else value for value, number_of in zip(values, numbered)])
+    form = form.replace(b"%", b"%%").replace(b"%%%%010d", b"%010d")
+    begin_at = 2_000_000_000 if step < 0 else 20_000
+    for at in range(0, FLOOD // 2 // len(form), 1000):
+        yield b"".join(form % ((begin_at + step * n,) * sum(numbered)) for n in range(at, at + 1000))
+
+
 def lies_of(message):
     if message.name == "ssl":
         for byte in (b"S", b"E", b"G", b"\0", b"\xff", b"NN", b"N" + garbage(100), b"S" + garbage(100), b"S" * 10_000):
@@ -306,35 +457,40 @@ def lies_of(message):
         yield "S and silence", lambda: (b"S", "silence")
         yield from whole_lies(message)
         return
-    for lies in (message.field_lies(), message.body_lies(), length_lies(message), kind_lies(message), whole_lies(message)):
+    for lies in (message.field_lies(), message.body_lies(), length_lies(message), kind_lies(message), whole_lies(message),
+                 value_lies(message)):
         yield from lies
 
 
 # ---- the server ----
 
 class Lie:
-    def __init__(self, target, how, make, way_in="trust", state="", always=False):
+    def __init__(self, target, how, make, way_in="trust", state="", always=False, skip=0):
         self.target, self.how, self.make = target, how, make
-        self.login, self.state, self.always = way_in, state, always
-        self.name = f"{target} | {how}" + (" | always" if always else "")
+        self.login, self.state, self.always, self.skip = way_in, state, always, skip
+        self.name = f"{target} | {how}" + (" | number 2" if skip else "") + (" | always" if always else "")
 
 
 def all_lies():
-    """Every lie there is. A message that is sent to every connection of a process is now and then spoilt in all."""
+    """Every lie there is. A message that is sent to every connection of a process is now and then spoilt in all; what is asked
+    before a table is copied, and again for its first chunk, half of the times in the second answer."""
     for message, way_in, state in all_messages():
+        twice = message.name.startswith(("chunk table", "chunk columns", "chunk order"))
         for i, (how, make) in enumerate(lies_of(message)):
-            yield Lie(message.name, how, make, way_in, state, always=i % 5 == 4)
+            yield Lie(message.name, how, make, way_in, state, always=i % 5 == 4, skip=twice and i % 2)
 
 
 class LyingPostgres:
     """`lie` None: an honest one. `told`: that it was told. `confirmed`: the highest position that the other side says is
     safe; `faults`: what it may not have said."""
 
-    def __init__(self, lie=None, stream=STREAM, patience_s=0):
-        self.lie, self.stream = lie, stream
+    def __init__(self, lie=None, stream=STREAM, patience_s=0, state=""):
+        self.lie, self.state = lie, lie.state if lie else state
+        self.stream = stream = SIGNAL_STREAM if self.state == "signals" else stream
         self.patience_s = patience_s  # how long it waits for each transaction's confirmation before it sends the next
         self.end = stream[-1][0]
         self.told = threading.Event()
+        self.skipped = 0
         self.finished = threading.Event()  # everything was confirmed
         self.gone = threading.Event()      # behind the lie, the other side closed a connection or asked anew
         self.confirmed = 0
@@ -412,12 +568,19 @@ class Session:
             if lie is None or lie.target != message.name or (self.server.told.is_set() and not lie.always):
                 self.send(message.encode())
                 continue
+            self.server.skipped += 1
+            if self.server.skipped <= lie.skip:
+                self.send(message.encode())
+                continue
             spoilt = lie.make() if message.name not in ("scram challenge", "scram proof") else self.spoil_scram(message)
             if spoilt == "late":
                 self.late = message.encode()
                 self.server.told.set()
                 continue
             spoilt, then = spoilt if isinstance(spoilt, tuple) else (spoilt, None)
+            if then == "flood":
+                self.flood(spoilt)
+                continue
             self.server.told.set()
             self.send(spoilt)
             if then == "close":
@@ -425,6 +588,14 @@ class Session:
                 raise EOFError
             while then == "silence":
                 self.pull()
+
+    def flood(self, pieces):
+        """Until the other side has had enough, or there are no more."""
+        try:
+            for piece in pieces:
+                self.connection.sendall(piece)
+        finally:
+            self.server.told.set()
 
     def spoil_scram(self, message):
         """These differ each time: the same lie about this one."""
@@ -475,11 +646,11 @@ class Session:
             if kind == b"X":
                 return
             if kind == b"Q":
-                self.answer(body[:-1].decode())
+                self.answer(body[:-1].decode(errors="replace"))
             elif kind == b"P":
                 assert body.split(b"\0")[1].startswith(b"COPY"), body
             elif kind == b"S":
-                self.say(*COPY_OUT)
+                self.say(*(CHUNK_OUT if self.server.state == "signals" else COPY_OUT))
 
     def scram(self):
         """RFC 5802."""
@@ -496,8 +667,8 @@ class Session:
         self.say(scram_messages(nonce, "", base64.b64encode(signed).decode())[1])
 
     def answer(self, text):
-        state = self.server.lie.state if self.server.lie else ""
-        other = {"fresh": FRESH, "copy": {} if self.server.copied else FRESH,
+        state = self.server.state
+        other = {"signals": TWO_TABLES, "fresh": FRESH, "copy": {} if self.server.copied else FRESH,
                  "copy again": {} if self.server.copied else FRESH, "resumed": RESUMED}.get(state, {})
         if text.startswith("START_REPLICATION"):
             self.replicate(text)
@@ -508,9 +679,13 @@ class Session:
                 self.server.copied = self.server.copied or name == "slot of stream"
                 self.say(*answer(name, rows, columns))
                 return
-        for name, pattern in COMMANDS.items():
+        for name, (pattern, rows) in BESIDE.get(state, {}).items():
             if re.search(pattern, text):
-                self.say(of(f"{name} end", "C", Field("name", "DONE", "tag")), ready(name))
+                self.say(*answer(name, rows, len(rows[0])))
+                return
+        for name, pattern in {**MORE_COMMANDS.get(state, {}), **COMMANDS}.items():
+            if re.search(pattern, text):
+                self.say(*done(name))
                 return
         for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **BACK}.items():
             if re.search(pattern, text):

@@ -6,7 +6,16 @@ from lying_postgres import END, FIRST, LyingPostgres, all_lies  # noqa: F401 (ru
 from trial import QUIET_S, WAIT_S, Trial, wait_until
 
 OPTIONS = {"sink.type": '"stdout"'}
-COPY = {**OPTIONS, "snapshot.mode": '"initial"'}
+BY_STATE = {
+    "copy": {"snapshot.mode": '"initial"'}, "copy again": {"snapshot.mode": '"initial"'},
+    "signals": {"snapshot.signal_table": '"public.signals"'},
+    "drafted": {"publication.where": '["public.t: id > 0"]', "publication.columns": '["public.t:id,name"]', "publication.alter": "true"},
+    "heartbeat": {"heartbeat.interval": '"20ms"', "heartbeat.query": '"SELECT heartbeat"'},
+}
+TOLD_ON_STDOUT = ("", "fresh", "signals", "drafted", "heartbeat")
+# What is asked on connections beside the stream's, which may be at its end by then.
+BESIDE_THE_STREAM = {"signals": ("names of", "table found", "transaction number", "chunk", "reader", "signal"), "heartbeat": ("heartbeat",)}
+INVENTED = ("chunk row", "chunk copy", "signal")  # such a lie is about the rows themselves, or where they end
 AT_THE_END = ("stream done", "stream end", "stream ready")
 
 
@@ -19,24 +28,29 @@ def row_names(events):
     return found
 
 
-def attempt(lie):
-    state = lie.state if lie else ""
-    server = LyingPostgres(lie)
+def attempt(lie, state=""):
+    state = lie.state if lie else state
+    server = LyingPostgres(lie, state=state)
     kafka = LyingKafka() if state == "resumed" else None
     if kafka:
         kafka.has_state(*STATE_RECORD)
-    wanted = options(kafka, "at least once") if kafka else COPY if state.startswith("copy") else OPTIONS
+    wanted = options(kafka, "at least once") if kafka else {**OPTIONS, **BY_STATE.get(state, {})}
     trial = Trial(lie.name if lie else "none", server.dsn(), wanted,
                   ["check"] if state == "check" else [])
     try:
         at_end = lie is None or lie.target in AT_THE_END
-        wait_until(lambda: trial.ended() or server.finished.is_set() or (server.told.is_set() and not at_end), WAIT_S)
-        wait_until(lambda: trial.ended() or server.finished.is_set(), QUIET_S)
+        beside = lie is not None and lie.target.startswith(BESIDE_THE_STREAM.get(state, "\n"))
+        wait_until(lambda: trial.ended() or (server.finished.is_set() and not beside)
+                   or (server.told.is_set() and not at_end), WAIT_S)
+        wait_until(lambda: trial.ended() or (server.finished.is_set() and not beside), QUIET_S)
         trial.stop()
-        names = row_names(trial.events()) if state in ("", "fresh") else {"row-1"}
+        names = row_names(trial.events()) if state in TOLD_ON_STDOUT else {"row-1"}
         honest = lie is None or not lie.target.startswith("first")
         if honest and server.confirmed >= FIRST[0] and "row-1" not in names:
             trial.verdict.faults.append(f"confirmed {server.confirmed:X}, and the first row is not passed on")
+        copied = state == "signals" and "incremental_done" in Trial.text(trial.said) and lie and not lie.target.startswith(INVENTED)
+        if copied and "row-2" not in names:
+            trial.verdict.faults.append("a copied row is not passed on, and the copy counts as done")
         trial.verdict.faults += server.faults
         trial.verdict.told = lie is None or server.told.is_set()
         return trial.judge()

@@ -1,4 +1,4 @@
-"""Many lies, each told to a millrace of its own: python lies/run.py postgres|kafka [--lies N|all] [--only TEXT] [--seed N]
+"""Many lies, each told to a millrace of its own: python lies/run.py postgres|kafka|registry [--lies N|all] [--only TEXT] [--seed N]
 
 Prints one line a lie that was not borne, and sums up. Exit status 1: there were some, or a lie was never told."""
 
@@ -12,11 +12,12 @@ import time
 
 import kafka_trial
 import postgres_trial
+import registry_trial
 import trial
 from launcher import Launcher
 
 TRIES = 3
-SIDES = {"postgres": postgres_trial, "kafka": kafka_trial}
+SIDES = {"postgres": postgres_trial, "kafka": kafka_trial, "registry": registry_trial}
 
 
 def choose(lies, count, seed):

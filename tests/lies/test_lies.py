@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import postgres_trial
+import registry_trial
 import trial
 from launcher import Launcher
 
@@ -16,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.mark.timeout(7200 if LIES == "all" else 1200)
-@pytest.mark.parametrize("side", ["postgres", "kafka"])
+@pytest.mark.parametrize("side", ["postgres", "kafka", "registry"])
 def test_lies_are_borne(side):
     done = subprocess.run([sys.executable, os.path.join(HERE, "run.py"), side, "--lies", LIES], capture_output=True,
                           text=True, check=False)
@@ -65,12 +66,33 @@ def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
     assert verdict.code == 0 and verdict.told, verdict.said
 
 
-@pytest.mark.parametrize("name", ["copies row | value 0: ones", "copy ready | length: 3"])
+@pytest.mark.parametrize("name", [
+    "copies row | value 0: ones", "copy ready | length: 3", "chunk order row | column 0: letter",
+    "table found row | column 2: empty | always"])
 def test_lies_that_ended_it_once(monkeypatch, name):
-    """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position."""
+    """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position; the order
+    of a key by a column that the table does not have; a partition without a schema."""
     monkeypatch.setattr(trial, "LAUNCHER", Launcher())
     verdict = postgres_trial.attempt(next(lie for lie in postgres_trial.all_lies() if lie.name == name))
     assert verdict.good and verdict.told, (verdict.faults, verdict.said)
+
+
+@pytest.mark.parametrize("state,said", [
+    ("signals", "incremental_done"), ("drafted", "publication_altered"), ("heartbeat", "source_connected")])
+def test_honest_servers_of_other_states(monkeypatch, state, said):
+    """What is lied about there is asked for, and no other question is left without an answer."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    monkeypatch.setattr(trial.Trial, "stop", lambda self, stop=trial.Trial.stop: (
+        trial.wait_until(lambda: said in self.text(self.said), trial.WAIT_S), stop(self)))
+    verdict = postgres_trial.attempt(None, state)
+    assert verdict.good and verdict.code == 0 and said in verdict.said, (verdict.faults, verdict.said)
+
+
+def test_an_honest_registry(monkeypatch):
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    monkeypatch.setattr(registry_trial, "QUIET_S", trial.WAIT_S)
+    verdict = registry_trial.attempt(None)
+    assert verdict.good and verdict.code == 0 and verdict.finished, (verdict.faults, verdict.said)
 
 
 def test_a_claim_too_much_is_seen():

@@ -42,6 +42,7 @@ class Verdict:
     stop_s: float = 0
     peak_kib: int = 0
     told: bool = False
+    finished: bool = False  # everything was confirmed
     faults: list = field(default_factory=list)
     said: str = ""
 
