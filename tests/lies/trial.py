@@ -7,6 +7,7 @@ claim as safe what is not."""
 import json
 import os
 import signal
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -33,6 +34,10 @@ COMMON = {
 IGNORED, LEFT = "SIGTERM is not obeyed", "a thread did not end"
 LATE = (IGNORED, LEFT, "ended by signal 15")
 LAUNCHER = None  # launcher.Launcher, set by whoever runs trials
+
+
+if hasattr(sys, "set_int_max_str_digits"):
+    sys.set_int_max_str_digits(0)  # a number of a million digits is JSON, too
 
 
 @dataclass
