@@ -37,7 +37,7 @@ LAUNCHER = None  # launcher.Launcher, set by whoever runs trials
 
 
 if hasattr(sys, "set_int_max_str_digits"):
-    sys.set_int_max_str_digits(0)  # a number of a million digits is JSON, too
+    sys.set_int_max_str_digits(0)  # a number of many digits is JSON, too
 
 
 @dataclass
