@@ -63,7 +63,7 @@ def wait_until(done, limit_s):
 
 
 class Trial:
-    def __init__(self, name, dsn, options, command=()):
+    def __init__(self, name, dsn, options, command=(), leaks=True):
         self.verdict = Verdict(name)
         self.is_check = "check" in command
         self.folder = tempfile.TemporaryDirectory(prefix="lie-")
@@ -72,6 +72,8 @@ class Trial:
             file.writelines(f"{key} = {value}\n" for key, value in {**COMMON, **options}.items())
         self.said, self.passed_on = (os.path.join(self.folder.name, name) for name in ("said", "passed-on"))
         environment = {**os.environ, "TEST_URL": dsn, "KAFKA_PASSWORD": SECRET}
+        if not leaks:
+            environment["ASAN_OPTIONS"] = environment.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         self.pid = LAUNCHER.start([BINARY, *command, "--config", path], environment, self.passed_on, self.said)
         self.code = None
 
