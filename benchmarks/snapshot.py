@@ -8,7 +8,7 @@ import time
 
 from bench_stand import Stand, dsn, write_json
 from peers import Peer, Watermark, machine, wait_for_records
-from processes import cpu_seconds, peak_rss
+from processes import cpu_seconds, machine_ticks, peak_rss
 
 TABLE = "benchmark_records"
 
@@ -19,21 +19,28 @@ def drop_slots(stand, slot):
         stand.drop_slot(name)
 
 
+def busy_since(before):
+    """Share of the machine that all programs together kept busy: a copy can't be faster where it is all."""
+    ticks, idle = (now - then for now, then in zip(machine_ticks(), before))
+    return 1 - idle / max(ticks, 1)
+
+
 def by_copy(stand, rows):
     """PostgreSQL's own: text to /dev/null."""
-    begin = time.monotonic()
+    begin, ticks = time.monotonic(), machine_ticks()
     stand.timed(["psql", "-q", "-X", dsn(stand.name), "-c", f"COPY {TABLE} TO STDOUT"])
-    return {"rows_per_s": rows / (time.monotonic() - begin)}
+    return {"rows_per_s": rows / (time.monotonic() - begin), "machine_busy": busy_since(ticks)}
 
 
 def followed(process, watermark, rows):
     """Between the first and the last record: the start is told apart. A first look that is late sees more than one row."""
     wait_for_records(process, watermark, 1)
     first, cpu_first, early = time.monotonic(), cpu_seconds(process.pid), watermark.count()
+    ticks = machine_ticks()
     wait_for_records(process, watermark, rows)
     seconds, copied = time.monotonic() - first, max(rows - early, 1)
     return {"rows_per_s": copied / seconds, "cpu_us": (cpu_seconds(process.pid) - cpu_first) / copied * 1e6,
-            "rss_mb": peak_rss(process.pid) / 1e6}
+            "rss_mb": peak_rss(process.pid) / 1e6, "machine_busy": busy_since(ticks)}
 
 
 def by_millrace(stand, rows, threads):
@@ -131,10 +138,10 @@ def main():
         stand.close()
     base = statistics.median(one["rows_per_s"] for one in results["COPY"])
     print(f"\nMachine: {described}.\nPeak memory of a millrace that streams: {streaming:.0f} MB.\n\n"
-          "| median | rows/s (of COPY) | CPU µs/row | peak memory MB |\n|---|---:|---:|---:|")
+          "| median | rows/s (of COPY) | CPU µs/row | peak memory MB | machine busy |\n|---|---:|---:|---:|---:|")
     for name, found in results.items():
         print(f"| {name} | {cell(found, 'rows_per_s', base, '{:.0f}')} | {cell(found, 'cpu_us', None, '{:.2f}')} | "
-              f"{cell(found, 'rss_mb', None, '{:.0f}')} |")
+              f"{cell(found, 'rss_mb', None, '{:.0f}')} | {cell(found, 'machine_busy', None, '{:.0%}')} |")
     write_json(arguments.json, {"streaming_rss_mb": streaming, "programs": results})
 
 

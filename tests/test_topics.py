@@ -1,4 +1,5 @@
-"""Topics and partitions: made together, waited for, one slower than the others; a reader that stands still."""
+"""Topics and partitions: made together, waited for, changed and deleted under load, one slower than the others; a reader that
+stands still."""
 
 import array
 import fcntl
@@ -6,10 +7,15 @@ import subprocess
 import termios
 import time
 
+import pytest
+from confluent_kafka.admin import NewPartitions
+
 from kit import eventually
 from ledger import TABLE, Writers, size
 
 TABLES = 40
+DELIVERIES = pytest.mark.parametrize("options", [{}, {"sink__kafka__delivery": '"exactly-once"'}],
+                                     ids=["at-least-once", "exactly-once"])
 
 
 def test_several_partitions_under_load(database, millrace, topic):
@@ -28,6 +34,99 @@ def test_several_partitions_under_load(database, millrace, topic):
         assert record.position > highest.get(record.partition, "")
         highest[record.partition] = record.position
     assert len(highest) == 12
+    assert process.stop() == 0
+
+
+def written(database):
+    return database.run("SELECT count(*) FROM t")[0][0]
+
+
+def write_more(database, rows=2000):
+    before = written(database)
+    eventually(lambda: written(database) > before + rows, 60, "more rows")
+
+
+def keys(records):
+    return [(record.json_key["writer"], record.json_key["n"]) for record in records]
+
+
+def delete(database, topic):
+    eventually(lambda: database.admin.delete_topics([topic])[topic].result(10) is None, 30, f"the end of {topic}")
+
+
+@DELIVERIES
+def test_partitions_are_added_under_load(database, millrace, topic, options):
+    database.run(TABLE)
+    name = database.make_topic("t")
+    process = millrace(**options, sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
+    writers = Writers(database, count=3).start()
+    for count in (2, 5, 12):
+        write_more(database)
+        eventually(lambda: database.admin.create_partitions([NewPartitions(name, count)])[name].result(10) is None, 30,
+                   "more partitions")
+    reader = topic(name)
+    records = []
+
+    def spread():
+        records.extend(reader.read())
+        return len({record.partition for record in records}) == 12
+    eventually(spread, 60, "rows in all partitions")
+    writers.finish()
+    records += reader.take(written(database) - len(records))
+    assert len(set(keys(records))) == len(records)
+    assert reader.read() == []
+    assert process.stop() == 0
+
+
+@DELIVERIES
+def test_a_topic_is_deleted_under_load(database, millrace, topic, options):
+    """What was in it is gone. From the first row that is in the new one on none is missing."""
+    database.run(TABLE)
+    name = database.make_topic("t")
+    process = millrace(**options).start().streaming()
+    writers = Writers(database, count=3).start()
+    write_more(database)
+    delete(database, name)
+    write_more(database)
+    eventually(lambda: name in database.topics(), 60, "the topic anew")
+    writers.finish()
+    last = dict(database.run("SELECT writer, max(n) FROM t GROUP BY writer"))
+    reader, found = topic(name), []
+
+    def there():
+        found.extend(keys(reader.read()))
+        return set(last.items()) <= set(found)
+    eventually(there, 120, "the last rows")
+    for writer, newest in last.items():
+        numbers = {n for other, n in found if other == writer}
+        assert len(numbers) == newest - min(numbers) + 1
+    if options:
+        assert len(set(found)) == len(found)
+    assert process.stop() == 0
+
+
+@DELIVERIES
+def test_the_state_topic_is_deleted_under_load(database, millrace, topic, options):
+    """What was on its way there is sent again, with what had been stored; the next start goes on from what is stored anew."""
+    database.run(TABLE)
+    name, state = database.make_topic("t"), f"{database.name}-state"
+    process = millrace(**options, sink__kafka__state_topic=f'"{state}"').start().streaming()
+    writers = Writers(database, count=3).start()
+    write_more(database)
+    delete(database, state)
+    write_more(database)
+    writers.finish()
+    reader, found = topic(name), []
+
+    def there():
+        found.extend(keys(reader.read()))
+        return len(set(found)) == written(database)
+    eventually(there, 120, "all rows")
+    eventually(lambda: state in database.topics(), 60, "the state topic anew")
+    assert process.stop() == 0
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (9, 1, 'x')")
+    eventually(lambda: there() and (9, 1) in found, 60, "the next row")
     assert process.stop() == 0
 
 

@@ -49,6 +49,13 @@ def threads(pid):
     return found
 
 
+def machine_ticks():
+    """All ticks of all cores since the machine began, and those of them that were idle (proc(5), /proc/stat)."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(field) for field in file.readline().split()[1:9]]  # guests' are in the users' already
+    return sum(ticks), ticks[3] + ticks[4]
+
+
 def children(pid):
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:

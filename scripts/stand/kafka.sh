@@ -11,7 +11,7 @@ kafka_pid() { cat "$KAFKA_PID" 2>/dev/null; }
 kafka_running() {
     local pid
     pid=$(kafka_pid) && [ -n "$pid" ] &&
-        tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$KAFKA_CONF"
+        tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF "$KAFKA_CONF"
 }
 
 # Another Kafka there would answer in this one's place.

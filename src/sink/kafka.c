@@ -31,6 +31,12 @@ enum {
     BATCH_BYTES_MIN = 1024,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
     TIMESTAMP_BEHIND_MAX_MS = 86400000,
+    /* Records that librdkafka does not report: how often to ask what became of their topics, and for how long an answer is waited
+     * for; and when they count as lost although all is well there. That is longer than it waits for a broker that has stopped to
+     * answer (socket.timeout.ms), and than a record of a transaction lasts. */
+    LOOK_MS = 5000,
+    LOOK_ANSWER_MS = 1000,
+    LOST_MS = 75000,
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -193,6 +199,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     free(kafka->state);
     kafka->state = NULL;
     kafka->unreported = 0;
+    kafka->silent_ns = 0;
     kafka->ready = NULL;
     kafka->ready_last = &kafka->ready;
     kafka->transaction = (struct mr_kafka_transaction){0};
@@ -500,6 +507,7 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
     const rd_kafka_message_t *message;
     bool alone =
         rd_kafka_event_message_count(event) == 1; /* of one request; taking them counts down */
+    kafka->silent_ns = 0;
     while ((message = rd_kafka_event_message_next(event)) != NULL) {
         if (MR_UNLIKELY(message->err != RD_KAFKA_RESP_ERR_NO_ERROR)) {
             report_failed(kafka, message, alone);
@@ -581,11 +589,66 @@ static mr_status take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     return mr_kafka_session_status(kafka, ret_error);
 }
 
+/* Whether all partitions of a topic that is there can be written to. */
+static bool is_served(const struct rd_kafka_metadata_topic *topic)
+{
+    bool served = topic->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int i = 0; i < topic->partition_cnt && served; i++) {
+        served = topic->partitions[i].leader >= 0;
+    }
+    return served;
+}
+
+/* A record may never be reported: of a topic that is deleted, the answer to a request that was on its way puts its records back
+ * into the queue of a partition that nobody serves any more, where no time-out looks (rd_kafka_topic_partition_cnt_update,
+ * rd_kafka_handle_Produce_error; 2.0.2). A new session makes the topic anew, and sends them again. */
+static void look_for_lost(struct mr_kafka_sink *kafka, int64_t silent_ms)
+{
+    const struct rd_kafka_metadata *found;
+    if (rd_kafka_metadata(kafka->producer, 0, NULL, &found, LOOK_ANSWER_MS) !=
+        RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return; /* nobody answers, so they wait */
+    }
+    bool served = true;
+    for (int i = 0; i < found->topic_cnt; i++) {
+        const struct rd_kafka_metadata_topic *topic = &found->topics[i];
+        served = served && is_served(topic);
+        if (topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+            mr_kafka_session_fail(kafka, topic->err, topic->topic,
+                                  "deleted while records were on their way to it; sending again");
+        }
+    }
+    rd_kafka_metadata_destroy(found);
+    if (served && silent_ms > LOST_MS) {
+        mr_kafka_session_fail(
+            kafka, RD_KAFKA_RESP_ERR__INCONSISTENT, NULL,
+            "records are without an answer although Kafka gives others; sending again");
+    }
+}
+
+/* Asks now and then, while records are on their way and none is reported. */
+static void watch_reports(struct mr_kafka_sink *kafka)
+{
+    if (kafka->unreported == 0) {
+        kafka->silent_ns = 0;
+        return;
+    }
+    int64_t now_ns = mr_monotonic_ns();
+    if (kafka->silent_ns == 0) {
+        kafka->silent_ns = kafka->looked_ns = now_ns;
+    }
+    if (MR_UNLIKELY(now_ns - kafka->looked_ns > LOOK_MS * INT64_C(1000000))) {
+        kafka->looked_ns = now_ns;
+        look_for_lost(kafka, (now_ns - kafka->silent_ns) / 1000000);
+    }
+}
+
 static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_TRY(take_events(kafka, ret_error));
     MR_TRY(hand_over(kafka, ret_error));
+    watch_reports(kafka);
     bool complete = kafka->unreported == 0 && kafka->state == NULL;
     return kafka->transaction.ending && complete ? mr_kafka_transaction_end(kafka, ret_error)
                                                  : MR_OK;

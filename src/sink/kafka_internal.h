@@ -55,7 +55,10 @@ struct mr_kafka_sink {
     bool storing; /* a state record is on its way, */
     char *state;  /* or waits here; NULL: none does */
 
-    uint64_t unreported;          /* records that are not safe yet, the state's included */
+    uint64_t unreported; /* records that are not safe yet, the state's included */
+    int64_t
+        silent_ns; /* since when none of them was reported, by the monotonic clock; 0: one just was */
+    int64_t looked_ns;            /* and when what became of them was looked into */
     struct mr_kafka_queue *ready; /* with records that wait, and none in flight */
     struct mr_kafka_queue **ready_last;
     struct mr_kafka_transaction transaction;

@@ -117,6 +117,7 @@ class Executor:
         self.moments = {}
         self.messages = []
         self.connections = {}
+        self.foreign = set()  # (schema, name) of tables of others: left out of every picture
         self.parents = {}     # partition -> its root, as (schema, name)
         self.skipped = {}     # session -> unit that is passed over
         self.errors = collections.Counter()  # first line of the server's refusals
@@ -198,7 +199,7 @@ class Executor:
         for row in cursor:
             row = [self.decoded(value) for value in row]
             found.append(Info(*row))
-        return [info for info in found if info.kind == "r" or info.published]
+        return [info for info in found if (info.kind == "r" or info.published) and (info.schema, info.name) not in self.foreign]
 
     @classmethod
     def decoded(cls, value):

@@ -39,9 +39,8 @@ class WideLoad:
         root = "true" if self.generator.options["via_root"] else "false"
         self.executor.plan.publication = (f"CREATE PUBLICATION {{publication}} FOR TABLE {', '.join([*others, *tables])} "
                                           f"WITH (publish_via_partition_root = {root})")
+        self.executor.foreign = {("public", table) for table in others}
         self.executor.prepare()
-        first = self.executor.moments[0]
-        first.infos = [info for info in first.infos if info.name not in others or info.schema != "public"]
 
     def configured(self):
         return [f"{quote(schema)}.{quote(name)}" for schema, name in self.names()]
