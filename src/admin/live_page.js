@@ -340,7 +340,7 @@ function makeTable(id, columns, empty, what) {
   return draw;
 }
 
-let tablesBefore = null, lastEventsOn = false;
+let tablesBefore = null, lastEventsOn = false, allTablesShown = true;
 const tableName = (name) => {
   if (!lastEventsOn || name === '') return name || '(messages)';
   const button = element('button', {type: 'button', class: 'link', 'aria-label': `last event of ${name}`}, name);
@@ -362,13 +362,14 @@ function drawTables(status) {
     return {...table, rate};
   }));
   tablesBefore = {time_ms: status.time_ms, sums: Object.fromEntries(status.tables.map((t) => [t.table, sum(t)]))};
+  allTablesShown = status.table_count <= TABLES;
   const more = status.table_found - status.tables.length;
   byId('tables-more').hidden = more <= 0;
   say(byId('tables-more'), `and ${more} more; the busiest ${TABLES} are shown`);
 }
 
-/* What is typed above the tables. Sent along, for it may mean tables that are not among the busiest. */
-const tableFilter = () => document.querySelector('input.filter').value.trim();
+/* What is typed above the tables. Sent along where not all tables are here: it may mean some that are not among the busiest. */
+const tableFilter = () => allTablesShown ? '' : document.querySelector('input.filter').value.trim();
 
 /* Rows are shown only when a person asks for them, and only where the configuration allows it. */
 async function showLastEvent(name) {

@@ -386,7 +386,7 @@ static void keep_answer(struct top *top, cJSON *status)
 {
     double passed_ms = mr_show_number(mr_show_at(status, "time_ms", NULL)) -
                        mr_show_number(mr_show_at(top->newest, "time_ms", NULL));
-    bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2;
+    bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2.0;
     cJSON_Delete(replaces ? top->newest : top->before);
     top->before = replaces ? top->before : top->newest;
     top->newest = status;
