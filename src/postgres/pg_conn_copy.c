@@ -6,7 +6,8 @@
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error)
 {
-    struct mr_pg_limit limit = {.stop_fd = stop_fd};
+    size_t left = MR_PG_BEGIN_BYTES_MAX;
+    struct mr_pg_limit limit = {.stop_fd = stop_fd, .left = &left};
     PGresult *result;
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
     mr_status status = MR_OK;

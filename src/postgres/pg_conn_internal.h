@@ -19,6 +19,9 @@ struct mr_pg_conn {
     bool publication_skipped; /* the server warned that it streams without it */
 };
 
+/* Of what comes until COPY begins: a notice or two, and behind it as many rows as one read of the socket brings. */
+enum { MR_PG_BEGIN_BYTES_MAX = 256 << 20 };
+
 /* How long, and for how much, the server may be listened to. */
 struct mr_pg_limit {
     int stop_fd;
@@ -37,6 +40,9 @@ mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct m
 /* Until mr_pg_disallow, libpq reads at most so many bytes on this thread; that answers how many were not used. */
 void mr_pg_allow(size_t bytes);
 size_t mr_pg_disallow(void);
+
+/* Bytes that this thread has from the allocator; only the difference of two calls says something. 0 without jemalloc. */
+uint64_t mr_pg_held(void);
 
 enum mr_pg_form {
     MR_PG_WHOLE,

@@ -17,6 +17,8 @@ enum {
     AROUND_BYTES_MAX =
         4 << 20,       /* what surrounds them on the wire, for so many bytes of values and … */
     AROUND_FACTOR = 2, /* … for each of them: short values have long heads */
+    HELD_FACTOR = 8,
+    HELD_BYTES_MAX = 1 << 20,
     CANCEL_WAIT_MS = 2000,
 };
 
@@ -196,10 +198,22 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
 
 /* ---- sending, waiting ---- */
 
+/* libpq forgets the result at hand whenever the server describes parameters that nobody has asked for (getParamDescriptions in
+ * src/interfaces/libpq/fe-protocol3.c): 2 KiB for 11 bytes. What it keeps for good reason, its buffer and one row, is a few times
+ * what has come. */
 static mr_status wait_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                              struct mr_error *ret_error)
 {
+    size_t left = limit->left == NULL ? 0 : *limit->left;
+    uint64_t held = mr_pg_held();
     while (PQisBusy(conn->libpq)) {
+        size_t came = limit->left == NULL ? 0 : left - *limit->left;
+        if ((int64_t)(mr_pg_held() - held) > (int64_t)(HELD_FACTOR * came + HELD_BYTES_MAX)) {
+            return mr_fail(
+                ret_error, MR_ERR_PROTOCOL,
+                "PostgreSQL connection: what the server sends takes more memory than any "
+                "answer can; this is no PostgreSQL, or not the one it should be");
+        }
         MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
         MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
     }

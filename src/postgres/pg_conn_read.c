@@ -42,3 +42,20 @@ size_t mr_pg_disallow(void)
     is_metered = false;
     return allowance;
 }
+
+/* jemalloc's; NULL where it is not linked. */
+extern int mallctl(const char *name, void *old, size_t *old_len, void *wanted, size_t wanted_len)
+    __attribute__((weak));
+
+uint64_t mr_pg_held(void)
+{
+    static _Thread_local const uint64_t *allocated, *deallocated;
+    size_t len = sizeof(allocated);
+    if (allocated == NULL &&
+        (mallctl == NULL || mallctl("thread.allocatedp", (void *)&allocated, &len, NULL, 0) != 0 ||
+         mallctl("thread.deallocatedp", (void *)&deallocated, &len, NULL, 0) != 0)) {
+        allocated = NULL;
+        return 0;
+    }
+    return *allocated - *deallocated;
+}

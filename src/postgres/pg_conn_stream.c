@@ -32,9 +32,11 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
                    MR_LSN_ARGS(start));
     mr_sql_add_literal(&command, publications.data);
     mr_text_format(&command, messages ? ", messages 'true')" : ")");
+    size_t left = MR_PG_BEGIN_BYTES_MAX;
     struct mr_pg_limit limit = {
         .stop_fd = stop_fd,
         .deadline_ns = mr_monotonic_ns() + (int64_t)MR_PG_ANSWER_MS * 1000000,
+        .left = &left,
     };
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
