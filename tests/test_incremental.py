@@ -296,7 +296,7 @@ class States:
 
     def __init__(self, database, topic):
         self.name = database.create_topic(f"{database.prefix}.state", config={"cleanup.policy": "compact"})
-        self.topic, self.last, self.paused = topic(self.name), [], False
+        self.topic, self.last, self.paused, self.known = topic(self.name), [], False, None
 
     def options(self, mode):
         return {"sink__kafka__state_topic": f'"{self.name}"', "pipeline__status_interval": '"100ms"', **MODES[mode]}
@@ -306,7 +306,12 @@ class States:
         for record in self.topic.read():
             asked = record.json.get("asked", {})
             self.last, self.paused = asked.get("tables", []), asked.get("paused", False)
+            self.known = None if asked.get("known") is None else [int(step, 16) for step in filter(None, asked["known"].split(","))]
         return self.last
+
+    def knows(self, count):
+        """So many tables are known, as far as it is stored."""
+        return self.tables() is not None and self.known is not None and len(self.known) == count
 
     def safe(self, process, table):
         """Waits until all that went out is stored; how many rows."""
@@ -460,4 +465,53 @@ def test_a_reload_that_changes_tables(database, millrace, topic):
     read = keys_read(check(database, topic, "t"))
     assert len(read) == len(set(read)) == 3000
     assert len(keys_read(check(database, topic, "u"))) == 2 and "public.v" not in copies(process)
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_that_come(database, millrace, topic, mode):
+    """By a pattern, while it runs and between two starts, killed meanwhile: each is copied once; those that were there before are not."""
+    def table(name, rows):
+        database.run(f"CREATE TABLE {name} (id int PRIMARY KEY, n int); INSERT INTO {name} SELECT i, 0 FROM generate_series(1, {rows}) i")
+
+    def read(name):
+        """Keys of the rows that were copied, once a row behind them has come."""
+        return keys_read(check(database, topic, name, mode))
+    table("t_first", 3)
+    table("other", 3)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t_first, other")
+    states = States(database, topic)
+    process = millrace(tables=("public.t_.*",), **states.options(mode)).start().streaming()
+    table("t_before", 3)
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t_before")
+    assert process.stop() == 0
+    # From here on it is wanted; what was there before is known.
+    process.configure(snapshot__added_tables="true", **states.options(mode))
+    process.start().streaming()
+    eventually(lambda: states.knows(2), 60, "what is known")
+    table("t_second", 2000)
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t_second")
+    eventually(lambda: copies(process).get("public.t_second"), 60, "the request")
+    process.kill()  # asked for, and perhaps nothing of it is stored, or all
+    process.start().streaming()
+    eventually(lambda: states.knows(3) and not states.tables(), 60, "the end of the copy")
+    process.kill()
+    table("t_third", 5)
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t_third; DROP TABLE t_before; CREATE TABLE t_none (id int, n int);"
+                 f"ALTER PUBLICATION {database.publication} ADD TABLE t_none")
+    process.start().streaming()
+    eventually(lambda: states.knows(4) and not states.tables(), 60, "the end of both")
+    assert copies(process)["public.t_third"]["state"] == "done"
+    assert "no key" in copies(process)["public.t_none"]["error"]
+    assert process.stop() == 0
+    table("t_last", 1)
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t_last")
+    process.start().streaming()
+    eventually(lambda: states.knows(5) and not states.tables(), 60, "the end of the last")
+    assert list(copies(process)) == ["public.t_last"]
+    seconds, thirds = read("t_second"), read("t_third")
+    assert len(set(seconds)) == 2000 and (mode == "at-least-once" or len(seconds) == 2000)
+    assert len(thirds) == 5
+    database.run(f"INSERT INTO t_first VALUES ({LAST}, 0)")
+    assert keys_read(read_until(topic(database.topic("t_first")), f'{{"id":{LAST}}}')) == []
     assert process.stop() == 0

@@ -151,29 +151,35 @@ def test_many_tables(database, bounded, budget):
     assert process.stop() == 0
 
 
-def test_large_rows_that_are_copied(database, bounded):
-    """Beside the stream: one row of 50 MB, then rows of 1 MB while the stream has such rows, too."""
-    rows = size("MILLRACE_TEST_LARGE_ROWS", 60) // 3
-    block = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 31250) g)"
-    for table in ("one", "t", "u"):
+@pytest.mark.parametrize("budget, megabytes, count, too_much", [("64MiB", 1, 20, 1200000), ("384MiB", 50, 2, 70000000)])
+def test_large_rows_that_are_copied(database, bounded, budget, megabytes, count, too_much):
+    """While the stream has as large ones. Where one is larger than the budget allows, its copy is refused, and nothing else."""
+    row = f"(SELECT repeat(string_agg(md5(g::text), ''), {megabytes}) FROM generate_series(1, 31250) g)"
+    for table in ("copied", "streamed", "larger"):
         database.run(f"CREATE TABLE {table} (id int PRIMARY KEY, v text); ALTER TABLE {table} ALTER v SET STORAGE EXTERNAL")
         database.make_topic(table, config={"max.message.bytes": "60000000"})
-    database.run(f"INSERT INTO one SELECT 1, repeat({block}, 50); INSERT INTO t SELECT i, {block} FROM generate_series(1, {rows}) i")
-    process = bounded("256MiB", tables=("one", "t", "u"), sink__kafka__message_max="60000000")
+    database.run(f"INSERT INTO copied SELECT i, {row} FROM generate_series(1, {count}) i;"
+                 f"INSERT INTO larger SELECT 1, repeat('x', {too_much})")
+    process = bounded(budget, tables=("copied", "streamed", "larger"), sink__kafka__message_max="60000000",
+                      sink__kafka__oversize='"placeholder"')
 
-    def copied(table, count):
-        assert process.get("/api/snapshot", method="POST", body=json.dumps({"type": "start", "tables": [table]})).status == 200
+    def copied(table, state):
+        body = json.dumps({"type": "start", "tables": [table]})
+        assert process.get("/api/snapshot", method="POST", body=body).status == 200
 
-        def done():
+        def reached():
             assert process.process.poll() is None, "".join(process.lines)[-2000:]
-            return {one["table"]: one["rows"] for one in process.get("/api/snapshot/outcome").json["tables"] if one["state"] == "done"}
-        eventually(lambda: done().get(f"public.{table}") == count, 120, f"the copy of {table}")
-    copied("one", 1)
-    judge(process, "a copied row of 50 MB")
-    database.run(f"INSERT INTO u SELECT i, {block} FROM generate_series(1, {rows}) i")
-    copied("t", rows)
-    delivered(process, 1 + 2 * rows)
-    judge(process, f"then {rows:,} copied rows of 1 MB, and as many in the stream")
+            outcome = process.get("/api/snapshot/outcome").json["tables"]
+            return next((one for one in outcome if one["table"] == f"public.{table}" and one["state"] == state), None)
+        return eventually(reached, 120, f"the copy of {table}")
+    database.run(f"INSERT INTO streamed SELECT i, {row} FROM generate_series(1, {count}) i")
+    assert copied("copied", "done")["rows"] == count
+    delivered(process, 2 * count)
+    judge(process, f"{count:,} copied rows of {megabytes} MB, and as many in the stream")
+    refused = copied("larger", "failed")
+    assert f"a row takes {too_much + 3} bytes" in refused["error"] and "raise" in refused["error"], refused
+    database.run("INSERT INTO streamed VALUES (0, 'x')")
+    delivered(process, 2 * count + 1)
     assert process.stop() == 0
 
 

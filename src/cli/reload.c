@@ -29,6 +29,7 @@ struct mr_reload {
     struct mr_config *reloaded;     /* and what holds of a later file; NULL: nothing */
     struct mr_pipeline *pipeline;
     struct mr_pages *pages;
+    struct mr_added *added;
     bool closed; /* the server has no password, and others reach it */
     int stop_fd;
 
@@ -238,23 +239,6 @@ static void show_configuration(struct mr_reload *reload)
     reload->origins = origins;
 }
 
-/* The rows that are in new tables, where that is wanted: asked for now, copied when the stream has them. */
-static void copy_added(const struct reading *reading, const struct mr_config *former)
-{
-    const struct mr_config *wanted = reading->wanted;
-    for (uint32_t i = 0; wanted->values.snapshot_added && i < wanted->source.table_count; i++) {
-        const struct mr_table_name *table = &wanted->source.tables[i];
-        struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};
-        uint64_t id;
-        struct mr_error error;
-        if (!mr_pg_table_listed(&former->source, mr_slice_of(table->schema),
-                                mr_slice_of(table->table)) &&
-            mr_pipeline_copy_table(reading->reload->pipeline, &wish, &id, &error) != MR_OK) {
-            mr_log(MR_LOG_WARN, "incremental_failed", error.text);
-        }
-    }
-}
-
 static mr_status apply(struct reading *reading)
 {
     struct mr_reload *reload = reading->reload;
@@ -274,7 +258,7 @@ static mr_status apply(struct reading *reading)
         MR_TRY(change_publication(reading, true));
     }
     MR_TRY(mr_pipeline_change(reload->pipeline, &change, CHANGE_MS, &reading->error));
-    copy_added(reading, reload->reloaded == NULL ? reload->config : reload->reloaded);
+    mr_added_change(reload->added, wanted);
     mr_log_set_level(wanted->log_level);
     mr_config_free(reload->reloaded);
     reload->reloaded = wanted;
@@ -455,12 +439,14 @@ bool mr_reload_is_closed(const struct mr_config *config)
 }
 
 struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeline *pipeline,
-                                struct mr_http *http, struct mr_pages *pages)
+                                struct mr_http *http, struct mr_pages *pages,
+                                struct mr_added *added)
 {
     struct mr_reload *reload = MR_NEW(struct mr_reload);
     reload->config = config;
     reload->pipeline = pipeline;
     reload->pages = pages;
+    reload->added = added;
     reload->closed = mr_reload_is_closed(config);
     reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(reload->stop_fd >= 0);

@@ -3,13 +3,15 @@
 #define MR_CLI_RELOAD_H
 
 #include "admin/pages.h"
+#include "cli/added.h"
 #include "config/config.h"
 
 struct mr_reload;
 
 /* All is the caller's and outlives it. `http` and `pages`: NULL where nothing is served; the routes are added. */
 struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeline *pipeline,
-                                struct mr_http *http, struct mr_pages *pages);
+                                struct mr_http *http, struct mr_pages *pages,
+                                struct mr_added *added);
 
 /* Others reach the server, and it has no password: it takes no commands. */
 bool mr_reload_is_closed(const struct mr_config *config);

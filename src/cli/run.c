@@ -48,6 +48,7 @@ struct app {
     char *origins;
     char *units;
     struct mr_reload *reload;
+    struct mr_added *added;
     struct mr_snapshot_routes snapshot;
     struct mr_signals *signals;
     struct mr_kafka_signals *signal_topic; /* NULL: none is read */
@@ -246,6 +247,7 @@ static void watchers_stop(struct app *app)
 static void app_free(struct app *app)
 {
     mr_reload_free(app->reload);
+    mr_added_free(app->added);
     free(app->configuration);
     free(app->origins);
     free(app->units);
@@ -366,8 +368,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_log_start();
     app_wire(app);
     http_wire(app);
+    app->added = mr_added_new(app->config, app->pipeline);
     app->reload = mr_reload_new(app->config, app->pipeline, app->http,
-                                app->http == NULL ? NULL : &app->pages);
+                                app->http == NULL ? NULL : &app->pages, app->added);
     app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline,
                                                 .closed = mr_reload_is_closed(app->config)};
     if (app->http != NULL) {

@@ -250,7 +250,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[pipeline]\nbatches = 5000\n", 3, "out of range"},
         {T "[pipeline]\nmemory = \"63MiB\"\n", 3, "out of range"},
         {T "[pipeline]\nchange_max = 1000\n", 3, "out of range"},
-        {T "[pipeline]\nchange_max = \"128MiB\"\n", 3, "but 416"},
+        {T "[pipeline]\nchange_max = \"128MiB\"\n", 3, "but 424"},
         {T "[pipeline]\nmemory = \"64MiB\"\nbatches = 256\n", 3, "lower change_max, batches"},
         {T "[pipeline]\nbatches = 2.5\n", 3, "whole number"},
         {T "[pipeline]\nbatch_size = \"1TB\"\n", 3, "a size"},

@@ -37,5 +37,6 @@ void mr_asked_stored_free(struct mr_asked_stored *state)
         mr_asked_place_done(&one->place);
     }
     free(state->tables);
+    free(state->known);
     free(state);
 }

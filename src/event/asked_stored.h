@@ -31,6 +31,10 @@ struct mr_asked_stored {
     bool paused;
     struct mr_asked_table *tables; /* that are not at their ends, in order of asking */
     uint32_t count;
+    /* Tables that are streamed and need no copy, by OID, ascending; only where tables that come to the stream are copied. */
+    bool has_known;
+    uint32_t *known;
+    uint32_t known_count;
 };
 
 void mr_asked_stored_free(struct mr_asked_stored *state); /* NULL is fine */

@@ -72,11 +72,10 @@ static void adapt(struct mr_chunks *chunks, int64_t ns)
     }
     uint64_t row_bytes =
         chunk->len / chunk->rows + chunk->relation->column_count * sizeof(struct mr_datum) + 1;
-    uint64_t fit = chunks->bytes_max / row_bytes;
-    rows = rows > fit ? fit : rows;
-    chunks->rows_max = (uint32_t)(rows < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN
-                                  : rows > ROWS_MAX         ? ROWS_MAX
-                                                            : rows);
+    /* Of bytes a little less, for what is broken off costs a connection. */
+    uint64_t fit = chunks->bytes_max / 8 * 7 / row_bytes + 1;
+    rows = rows < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : rows > ROWS_MAX ? ROWS_MAX : rows;
+    chunks->rows_max = (uint32_t)(rows > fit ? fit : rows);
 }
 
 static bool add_rows(struct mr_chunks *chunks)
@@ -221,15 +220,17 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->streamed = NULL;
-        struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
-                                   .wish = {.table = mr_chunks_table(chunks),
-                                            .where = chunks->current->where,
-                                            .key = chunks->current->key,
-                                            .after = (const char *const *)chunks->place.after,
-                                            .after_count = chunks->place.after_count,
-                                            .form = chunks->place.form,
-                                            .rows_max = chunks->rows_max,
-                                            .bytes_max = chunks->bytes_max}};
+        struct mr_chunk_job job = {
+            .kind = MR_CHUNK_JOB_READ,
+            .wish = {.table = mr_chunks_table(chunks),
+                     .where = chunks->current->where,
+                     .key = chunks->current->key,
+                     .after = (const char *const *)chunks->place.after,
+                     .after_count = chunks->place.after_count,
+                     .form = chunks->place.form,
+                     .rows_max = chunks->rows_max,
+                     .bytes_max = chunks->bytes_max,
+                     .row_bytes_max = chunks->pipeline->options.copied_row_bytes_max}};
         ask(chunks, &job);
         mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
     } else if (chunks->phase == MR_CHUNKS_WAITS &&

@@ -48,7 +48,8 @@ static void request_free(struct mr_chunk_request *request)
 
 void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores)
 {
-    *requests = (struct mr_chunk_requests){.wake_fd = wake_fd, .stores = stores};
+    *requests =
+        (struct mr_chunk_requests){.wake_fd = wake_fd, .stores = stores, .adopted = !stores};
     requests->last_note = &requests->notes;
     pthread_mutex_init(&requests->lock, NULL);
 }
@@ -65,6 +66,14 @@ static void forget_note(struct mr_chunk_requests *requests)
     free(note);
 }
 
+static void forget_known(struct mr_chunk_requests *requests)
+{
+    free(requests->known);
+    requests->known = NULL;
+    requests->known_count = 0;
+    requests->has_known = false;
+}
+
 void mr_chunk_requests_done(struct mr_chunk_requests *requests)
 {
     while (requests->notes != NULL) {
@@ -75,6 +84,7 @@ void mr_chunk_requests_done(struct mr_chunk_requests *requests)
         request_free(requests->first);
         requests->first = next;
     }
+    forget_known(requests);
     pthread_mutex_destroy(&requests->lock);
 }
 
@@ -132,8 +142,20 @@ static bool is_named(const struct mr_chunk_request *request, const char *schema,
     return strcmp(request->schema, schema) == 0 && strcmp(request->table, table) == 0;
 }
 
-mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
-                                uint64_t *ret_id, struct mr_error *ret_error)
+/* With the lock. */
+static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
+                     const char *table)
+{
+    const struct mr_chunk_request *one = requests->first;
+    while (one != NULL && !(is_open(one) && is_named(one, schema, table))) {
+        one = one->next;
+    }
+    return one != NULL;
+}
+
+/* With the lock. What is in the way; NULL: the request is in the list. */
+static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                       uint64_t *ret_id)
 {
     struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
     bool fits = snprintf(request->schema, sizeof(request->schema), "%s", wish->schema) <
@@ -143,30 +165,95 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     request->where = text_of(wish->where);
     request->key = text_of(wish->key);
     size_t text = text_size(request);
-    pthread_mutex_lock(&requests->lock);
-    bool is_asked = false;
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        is_asked |= is_open(one) && is_named(one, wish->schema, wish->table);
         text += is_open(one) ? text_size(one) : 0;
     }
     bool has_room =
         atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
-    if (!fits || is_asked || !has_room) {
-        pthread_mutex_unlock(&requests->lock);
+    const char *fault = !fits ? "no table has so long a name"
+                        : is_asked(requests, wish->schema, wish->table)
+                            ? "its rows are being copied, or wait for it, already"
+                        : !has_room ? "too many tables wait for their copies; ask again later"
+                                    : NULL;
+    if (fault != NULL) {
         request_free(request);
-        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
-                       wish->table,
-                       !fits      ? "no table has so long a name"
-                       : is_asked ? "its rows are being copied, or wait for it, already"
-                                  : "too many tables wait for their copies; ask again later");
+        return fault;
     }
     request->id = ++requests->last_id;
     *ret_id = request->id;
     append(requests, request);
     note_wish(requests);
+    return NULL;
+}
+
+mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                                uint64_t *ret_id, struct mr_error *ret_error)
+{
+    pthread_mutex_lock(&requests->lock);
+    const char *fault = add(requests, wish, ret_id);
     pthread_mutex_unlock(&requests->lock);
+    if (fault != NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
+                       wish->table, fault);
+    }
     mr_wake(requests->wake_fd);
     return MR_OK;
+}
+
+void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows)
+{
+    pthread_mutex_lock(&requests->lock);
+    requests->follows = follows;
+    if (!follows) {
+        forget_known(requests);
+    }
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static int compare_oids(const void *a, const void *b)
+{
+    uint32_t one = *(const uint32_t *)a;
+    uint32_t other = *(const uint32_t *)b;
+    return (one > other) - (one < other);
+}
+
+/* A table is known from the moment on when it is asked for: both are stored in one. With the lock. */
+static bool is_known(struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
+{
+    if (!requests->has_known ||
+        (requests->known_count > 0 && bsearch(&table->oid, requests->known, requests->known_count,
+                                              sizeof(*requests->known), compare_oids) != NULL)) {
+        return true;
+    }
+    struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};
+    uint64_t id;
+    return add(requests, &wish, &id) == NULL || is_asked(requests, table->schema, table->table);
+}
+
+void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
+                                const struct mr_streamed_table *tables, uint32_t count)
+{
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    uint32_t known_count = 0;
+    pthread_mutex_lock(&requests->lock);
+    bool does = requests->follows && requests->adopted;
+    for (uint32_t i = 0; does && i < count; i++) {
+        known[known_count] = tables[i].oid;
+        known_count += is_known(requests, &tables[i]);
+    }
+    bool changes = does && (!requests->has_known || known_count != requests->known_count ||
+                            memcmp(known, requests->known, known_count * sizeof(*known)) != 0);
+    if (changes) {
+        forget_known(requests);
+        requests->has_known = true;
+        requests->known = known;
+        requests->known_count = known_count;
+        note_wish(requests);
+    } else {
+        free(known);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    mr_wake(requests->wake_fd);
 }
 
 uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
@@ -538,13 +625,29 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
     };
 }
 
+static uint32_t *copy_oids(const uint32_t *oids, uint32_t count)
+{
+    uint32_t *copy = MR_NEW_ARRAY(uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = oids[i];
+    }
+    return copy;
+}
+
+static void tell_known(const struct mr_chunk_requests *requests, struct mr_asked_stored *state)
+{
+    state->has_known = requests->has_known;
+    state->known_count = requests->known_count;
+    state->known = copy_oids(requests->known, requests->known_count);
+}
+
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
 {
     struct mr_asked_stored *state = NULL;
     pthread_mutex_lock(&requests->lock);
     bool paused = atomic_load(&requests->paused);
     requests->told_step = atomic_load(&requests->step);
-    if (requests->last_id > 0 || paused) {
+    if (requests->last_id > 0 || paused || requests->has_known) {
         state = MR_NEW(struct mr_asked_stored);
         *state = (struct mr_asked_stored){
             .step = step > requests->safe_step ? step : requests->safe_step,
@@ -558,6 +661,7 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             }
         }
         requests->told_id = requests->last_id;
+        tell_known(requests, state);
     }
     pthread_mutex_unlock(&requests->lock);
     return state;
@@ -617,6 +721,16 @@ static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_ask
     append(requests, request);
 }
 
+static void adopt_known(struct mr_chunk_requests *requests, const struct mr_asked_stored *stored)
+{
+    forget_known(requests);
+    if (requests->follows && stored->has_known) {
+        requests->has_known = true;
+        requests->known_count = stored->known_count;
+        requests->known = copy_oids(stored->known, stored->known_count);
+    }
+}
+
 uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
                                  const struct mr_asked_stored *stored)
 {
@@ -627,6 +741,7 @@ uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
         if (step < stored->step) {
             atomic_store(&requests->step, stored->step);
             atomic_store(&requests->paused, stored->paused);
+            adopt_known(requests, stored);
         }
         if (requests->last_id < stored->last_id) {
             requests->last_id = stored->last_id;
@@ -643,6 +758,7 @@ uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
         }
         requests->safe_step = stored->step;
     }
+    atomic_store(&requests->adopted, true);
     uint64_t safe_step = requests->safe_step;
     pthread_mutex_unlock(&requests->lock);
     return safe_step;

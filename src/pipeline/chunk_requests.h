@@ -47,6 +47,11 @@ struct mr_chunk_requests {
     uint64_t stored_step; /* and of what it has stored */
     uint64_t told_id;     /* the last one of ours that the sink may have stored */
     struct mr_chunk_note *notes, **last_note; /* by their steps */
+    bool follows;         /* tables that come to the stream are to be asked for */
+    _Atomic bool adopted; /* what is stored is known */
+    bool has_known;
+    uint32_t *known; /* mr_asked_stored.known */
+    uint32_t known_count;
 
     /* Written by the source thread: of all requests. */
     mr_counter rows, passed_over, chunks, repeated;
@@ -65,6 +70,9 @@ void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
 uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
                                 uint32_t max, bool *ret_paused);
 bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests);
+void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows);
+void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
+                                const struct mr_streamed_table *tables, uint32_t count);
 struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests);
 
 /* ---- source thread ---- */

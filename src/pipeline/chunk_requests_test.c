@@ -237,6 +237,106 @@ static void test_wishes_are_stored(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
+static void streamed(struct mr_chunk_requests *requests, const char *const *tables, uint32_t first,
+                     uint32_t count)
+{
+    struct mr_streamed_table list[8];
+    for (uint32_t i = 0; i < count; i++) {
+        list[i] = (struct mr_streamed_table){.oid = first + i, .schema = "s", .table = tables[i]};
+    }
+    mr_chunk_requests_streamed(requests, list, count);
+}
+
+/* The tables that are asked for, in their order: "ab". */
+static void expect_asked(struct mr_chunk_requests *requests, const char *tables)
+{
+    struct mr_asked_stored *state = mr_chunk_requests_state(requests, 0);
+    uint32_t count = state == NULL ? 0 : state->count;
+    assert_int_equal(count, strlen(tables));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(state->tables[i].table[0], tables[i]);
+    }
+    mr_asked_stored_free(state);
+}
+
+/* The first look asks for none; a later one, also of another process, for those that are new. */
+static void test_streamed_asks_for_what_is_new(void **test_state)
+{
+    (void)test_state;
+    static const char *const tables[] = {"a", "b", "c", "d"};
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_chunk_requests_follow(&requests, true);
+    streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
+    assert_false(requests.has_known);
+    mr_chunk_requests_adopt(&requests, NULL);
+    streamed(&requests, tables, 10, 1);
+    expect_asked(&requests, "");
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    uint64_t step = requests.step;
+    streamed(&requests, tables, 10, 1);
+    assert_int_equal(requests.step, step); /* nothing is new to be stored */
+    ask(&requests, "b");
+    streamed(&requests, tables, 10, 3); /* b has been asked for already */
+    expect_asked(&requests, "bc");
+
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, requests.step);
+    assert_true(stored->has_known);
+    assert_int_equal(stored->known_count, 3);
+    assert_int_equal(stored->known[2], 12);
+    struct mr_chunk_requests later;
+    begin(&later);
+    mr_chunk_requests_follow(&later, true);
+    mr_chunk_requests_adopt(&later, stored);
+    streamed(&later, tables, 10, 4);
+    expect_asked(&later, "bcd");
+    streamed(&later, tables, 10, 1); /* the others are gone, */
+    expect_asked(&later, "bcd");
+    mr_chunk_requests_stop(&later, NULL, NULL);
+    streamed(&later, tables, 110, 1); /* and another table has a's name */
+    expect_asked(&later, "a");
+    mr_chunk_requests_done(&later);
+
+    /* Where it is not wanted, what was known is not passed on. */
+    begin(&later);
+    mr_chunk_requests_adopt(&later, stored);
+    streamed(&later, tables, 10, 4);
+    expect_asked(&later, "bc");
+    assert_false(later.has_known);
+    mr_chunk_requests_done(&later);
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_done(&requests);
+}
+
+/* What has no room now is asked for at a later look. */
+static void test_streamed_waits_for_room(void **test_state)
+{
+    (void)test_state;
+    enum { COUNT = MR_COPY_REQUESTS_MAX + 50 };
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_chunk_requests_follow(&requests, true);
+    mr_chunk_requests_adopt(&requests, NULL);
+    mr_chunk_requests_streamed(&requests, NULL, 0);
+    static char names[COUNT][8];
+    static struct mr_streamed_table list[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof(names[i]), "t%u", i);
+        list[i] = (struct mr_streamed_table){.oid = i + 1, .schema = "s", .table = names[i]};
+    }
+    mr_chunk_requests_streamed(&requests, list, COUNT);
+    uint32_t first = requests.known_count;
+    assert_in_range(first, 1, MR_COPY_REQUESTS_MAX);
+    assert_int_equal(requests.open, first);
+    for (struct mr_chunk_request *one = requests.first; one != NULL; one = one->next) {
+        mr_chunk_request_set(&requests, one, MR_REQUEST_DONE);
+    }
+    mr_chunk_requests_streamed(&requests, list, COUNT);
+    assert_int_equal(requests.known_count, COUNT);
+    assert_int_equal(requests.open, COUNT - first);
+    mr_chunk_requests_done(&requests);
+}
+
 /* All conditions stand in one record. */
 static void test_ask_refuses_too_long_conditions(void **test_state)
 {
@@ -268,6 +368,8 @@ int main(void)
         cmocka_unit_test(test_adopt_of_what_was_in_doubt),
         cmocka_unit_test(test_adopt_brings_none_back),
         cmocka_unit_test(test_wishes_are_stored),
+        cmocka_unit_test(test_streamed_asks_for_what_is_new),
+        cmocka_unit_test(test_streamed_waits_for_room),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,13 +7,11 @@
 #include "base/clock.h"
 #include "pipeline/chunks_internal.h"
 #include "pipeline/intake_internal.h"
+#include "pipeline/memory.h"
 
 enum {
     ROWS_FIRST = 256, /* of the first chunk; from then on what is read in a certain time */
     TRANSACTIONS_NOTED = 4096,
-    BYTES_MIN = 64 * 1024, /* of a chunk: a part of the memory for large changes */
-    BYTES_MAX = 1024 * 1024,
-    MEMORY_PART = 16,
     DIFFERS_MAX = 20,    /* chunks in a row */
     KEY_MAX = 16 * 1024, /* a longer one is not stored: the place before counts */
 };
@@ -25,8 +23,7 @@ struct mr_chunks *mr_chunks_new(struct mr_pipeline *pipeline)
     chunks->pipeline = pipeline;
     chunks->requests = &pipeline->copy_requests;
     mr_chunk_thread_init(&chunks->thread, pipeline->source, pipeline->source_wake);
-    size_t bytes = pipeline->pool.large_max / MEMORY_PART;
-    chunks->bytes_max = bytes < BYTES_MIN ? BYTES_MIN : bytes > BYTES_MAX ? BYTES_MAX : bytes;
+    chunks->bytes_max = mr_memory_chunk(pipeline->options.change_bytes_max);
     return chunks;
 }
 

@@ -81,8 +81,7 @@ static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_
     chunk->snapshot = MR_STRDUP("100000:100000:");
     chunk->xmax = 100000;
     chunk->wal_end = 100;
-    chunk->capacity = (size_t)wish->rows_max * 4;
-    chunk->bytes = MR_ALLOC(chunk->capacity);
+    chunk->bytes = MR_ALLOC((size_t)wish->rows_max * 4);
     uint32_t columns = reader.relation.column_count;
     chunk->values = MR_NEW_ARRAY(struct mr_datum, (size_t)wish->rows_max * columns);
     for (int row = first; row <= ROWS && chunk->rows < wish->rows_max; row++, chunk->rows++) {

@@ -16,6 +16,12 @@ enum {
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
     /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
     MESSAGE_ROOM = 1024,
+    /* Of a change: a chunk of existing rows. And bytes for each byte of a chunk: rows, where their values are, keys of the stream
+     * and of the chunk with their index, a buffer that doubles. */
+    CHUNK_PART = 16,
+    CHUNK_FACTOR = 8,
+    CHUNK_BYTES_MIN = 64 * 1024,
+    CHUNK_BYTES_MAX = 1024 * 1024,
     CHANGE_BYTES_MIN = 64 * 1024,
     CHANGE_BYTES_DEFAULT = 64 * 1024 * 1024,
 };
@@ -29,6 +35,14 @@ uint64_t mr_memory_input(uint64_t message_bytes)
     return size;
 }
 
+size_t mr_memory_chunk(uint64_t change_bytes_max)
+{
+    uint64_t bytes = change_bytes_max / CHUNK_PART;
+    return bytes < CHUNK_BYTES_MIN   ? CHUNK_BYTES_MIN
+           : bytes > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX
+                                     : (size_t)bytes;
+}
+
 struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t change_bytes_max)
 {
     /* Records are larger than the row they are of by more than a message is. */
@@ -39,13 +53,35 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
         .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
         .input = needs->readers == 0 ? mr_memory_input(message)
                                      : needs->readers * (mr_memory_input(message) + 2 * message),
+        .copied = CHUNK_FACTOR * mr_memory_chunk(change_bytes_max),
         .large = 2 * change_bytes_max,
     };
 }
 
 uint64_t mr_memory_sum(const struct mr_memory *memory)
 {
-    return memory->own + memory->profiler + memory->pool + memory->input + memory->large;
+    return memory->own + memory->profiler + memory->pool + memory->input + memory->copied +
+           memory->large;
+}
+
+size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
+                          uint64_t change_bytes_max, uint64_t limit)
+{
+    uint64_t least = mr_memory_chunk(change_bytes_max);
+    uint64_t row = CHANGE_BYTES_MIN;
+    while (2 * row <= change_bytes_max) {
+        row *= 2;
+    }
+    /* Who copies at the beginning has ended by then, and had more. */
+    bool is_free = needs->readers > 0;
+    while (!is_free && row > least && mr_memory_sum(memory) + 2 * row > limit) {
+        row /= 2;
+    }
+    if (row <= least) {
+        return least; /* it is a chunk's */
+    }
+    memory->copied += is_free ? 0 : 2 * row;
+    return row;
 }
 
 size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit)

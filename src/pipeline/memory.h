@@ -7,6 +7,8 @@
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While
  *            existing rows are copied each reader has one, and two rows: one waits for the next (pipeline/copy)
+ *   copied   existing rows that are copied while the stream runs: a chunk, the keys of its window and the connection's buffer; of a
+ *            row that is larger than a chunk, the buffer and the row
  *   relations  what the stream tells of tables, beyond those that are configured (partitions, wide tables, new versions): an
  *            eighth of the budget, taken from `large` as far as that has more than it needs
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
@@ -24,6 +26,7 @@ struct mr_memory {
     uint64_t profiler;
     uint64_t pool;
     uint64_t input;
+    uint64_t copied;
     uint64_t large; /* the least it takes */
 };
 
@@ -44,6 +47,14 @@ uint64_t mr_memory_sum(const struct mr_memory *memory);
 /* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
  * `limit`; the least also when that does not fit either. */
 uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit);
+
+/* Bytes of a chunk of existing rows, its last row not counted. */
+size_t mr_memory_chunk(uint64_t change_bytes_max);
+
+/* The largest row that may be copied while the stream runs, as COPY writes it: not above a change, and within `limit`. What it
+ * takes is added to `memory`. */
+size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
+                          uint64_t change_bytes_max, uint64_t limit);
 
 /* What descriptions of tables may take: in the decoder's own bytes, the encoder's plans for them not counted. */
 size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit);

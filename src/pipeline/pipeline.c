@@ -203,6 +203,22 @@ void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
     mr_chunk_requests_pause(&pipeline->copy_requests, pauses);
 }
 
+void mr_pipeline_copy_follow(struct mr_pipeline *pipeline, bool follows)
+{
+    mr_chunk_requests_follow(&pipeline->copy_requests, follows);
+}
+
+bool mr_pipeline_copy_knows(struct mr_pipeline *pipeline)
+{
+    return atomic_load(&pipeline->copy_requests.adopted);
+}
+
+void mr_pipeline_copy_streamed(struct mr_pipeline *pipeline, const struct mr_streamed_table *tables,
+                               uint32_t count)
+{
+    mr_chunk_requests_streamed(&pipeline->copy_requests, tables, count);
+}
+
 bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline)
 {
     return mr_chunk_requests_is_stored(&pipeline->copy_requests);

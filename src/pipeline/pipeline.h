@@ -32,11 +32,12 @@ struct mr_handed_over {
 };
 
 struct mr_pipeline_options {
-    uint32_t batches;        /* in the pool */
-    size_t batch_bytes;      /* of a standard batch */
-    size_t change_bytes_max; /* of one change's records */
-    uint64_t memory_bytes;   /* the budget, for whoever looks (pipeline/memory) */
-    size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
+    uint32_t batches;            /* in the pool */
+    size_t batch_bytes;          /* of a standard batch */
+    size_t change_bytes_max;     /* of one change's records */
+    uint64_t memory_bytes;       /* the budget, for whoever looks (pipeline/memory) */
+    size_t copied_row_bytes_max; /* of a row that is copied while the stream runs; 0: no limit */
+    size_t large_bytes_max;      /* of it, for changes that fit no standard batch; 0: no limit */
     /* These four may change while it runs (mr_pipeline_change). */
     _Atomic uint32_t
         latency_us; /* what latency may cost: how long rows may gather before they set out */
@@ -186,6 +187,20 @@ uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema,
 
 /* No further chunk is read while they are paused. Any thread. */
 void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
+
+/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. Any thread. */
+void mr_pipeline_copy_follow(struct mr_pipeline *pipeline, bool follows);
+
+struct mr_streamed_table {
+    uint32_t oid;
+    const char *schema, *table;
+};
+
+/* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
+ * asked for; the first time there is no last one, and none is. Only once it is known what is stored. Any thread. */
+bool mr_pipeline_copy_knows(struct mr_pipeline *pipeline);
+void mr_pipeline_copy_streamed(struct mr_pipeline *pipeline, const struct mr_streamed_table *tables,
+                               uint32_t count);
 
 /* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
 bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline);

@@ -194,6 +194,14 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
                    " ORDER BY 1");
 }
 
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    add_tables(sql, options);
+    mr_text_string(sql, CAPTURED " SELECT c.oid::bigint, n.nspname, c.relname FROM captured"
+                                 " JOIN sent USING (oid) JOIN pg_class c USING (oid)"
+                                 " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
+}
+
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
     add_tables(sql, options);

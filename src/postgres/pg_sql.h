@@ -99,6 +99,9 @@ enum mr_unlisted_column {
 };
 #define MR_UNLISTED_SHAPE "nSnn"
 
+/* A row for each table that is streamed, by ascending OIDs: OID, schema, name. */
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options);
+
 /* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
  * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options);

@@ -3,6 +3,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
 
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
@@ -45,6 +48,19 @@ static void add_table(cJSON *tables, const struct mr_asked_table *table)
     }
 }
 
+/* Each as what it is above the one before, in hexadecimal: "4021,6,6,1f". */
+static void add_known(cJSON *json, const struct mr_asked_stored *state)
+{
+    struct mr_text text = {0};
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < state->known_count; i++) {
+        mr_text_format(&text, "%s%" PRIx32, i == 0 ? "" : ",", state->known[i] - before);
+        before = state->known[i];
+    }
+    cJSON_AddStringToObject(json, "known", text.data == NULL ? "" : text.data);
+    mr_text_done(&text);
+}
+
 cJSON *mr_asked_to_json(const struct mr_asked_stored *state)
 {
     cJSON *json = cJSON_CreateObject();
@@ -54,6 +70,9 @@ cJSON *mr_asked_to_json(const struct mr_asked_stored *state)
     cJSON *tables = cJSON_AddArrayToObject(json, "tables");
     for (uint32_t i = 0; i < state->count; i++) {
         add_table(tables, &state->tables[i]);
+    }
+    if (state->has_known) {
+        add_known(json, state);
     }
     return json;
 }
@@ -121,6 +140,35 @@ static bool take_table(const cJSON *json, struct mr_asked_table *table)
     return good && take_after(json, &table->place);
 }
 
+static bool take_known(const cJSON *json, struct mr_asked_stored *state)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "known");
+    const char *at = cJSON_GetStringValue(item);
+    state->has_known = item != NULL;
+    if (item == NULL || at == NULL) {
+        return item == NULL;
+    }
+    state->known = MR_NEW_ARRAY(uint32_t, strlen(at) / 2 + 1);
+    uint64_t oid = 0;
+    for (bool more = *at != '\0'; more; at++) {
+        uint32_t step;
+        int used = 0;
+        size_t digits = strspn(at, "0123456789abcdef");
+        if (digits == 0 || digits > 8 || sscanf(at, "%8" SCNx32 "%n", &step, &used) != 1 ||
+            step == 0 || oid + step > UINT32_MAX) {
+            return false;
+        }
+        oid += step;
+        state->known[state->known_count++] = (uint32_t)oid;
+        at += used;
+        more = *at == ',';
+        if (!more && *at != '\0') {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct mr_asked_stored *mr_asked_from_json(const cJSON *json)
 {
     struct mr_asked_stored *state = MR_NEW(struct mr_asked_stored);
@@ -128,7 +176,7 @@ struct mr_asked_stored *mr_asked_from_json(const cJSON *json)
     const cJSON *paused = cJSON_GetObjectItemCaseSensitive(json, "paused");
     bool good = take_number(json, "step", NUMBER_MAX, &state->step) &&
                 take_number(json, "last_id", NUMBER_MAX, &state->last_id) && cJSON_IsBool(paused) &&
-                cJSON_IsArray(tables);
+                cJSON_IsArray(tables) && take_known(json, state);
     state->paused = cJSON_IsTrue(paused);
     if (good) {
         state->tables = MR_NEW_ARRAY(struct mr_asked_table, (uint32_t)cJSON_GetArraySize(tables));

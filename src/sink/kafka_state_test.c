@@ -66,7 +66,14 @@ static void test_state_parse_reads_what_is_asked_for(void **state)
                    .passed_over = 9}},
         {.id = 4, .schema = s, .table = where},
     };
-    struct mr_asked_stored asked = {.step = 6, .last_id = 4, .tables = tables, .count = 2};
+    uint32_t known[] = {1, 16384, 16390, UINT32_MAX};
+    struct mr_asked_stored asked = {.step = 6,
+                                    .last_id = 4,
+                                    .tables = tables,
+                                    .count = 2,
+                                    .has_known = true,
+                                    .known = known,
+                                    .known_count = 4};
     struct mr_checkpoint written = {.identity = {"7", 1, "s", "p"}, .asked = &asked};
     char *text = mr_state_format(&written);
     assert_non_null(strstr(text, "\"version\":3"));
@@ -85,6 +92,9 @@ static void test_state_parse_reads_what_is_asked_for(void **state)
     assert_string_equal(first->place.after[1], "");
     assert_int_equal(first->place.rows, 8);
     assert_int_equal(first->place.passed_over, 9);
+    assert_true(read.asked->has_known);
+    assert_int_equal(read.asked->known_count, 4);
+    assert_memory_equal(read.asked->known, known, sizeof(known));
     assert_null(read.asked->tables[1].where);
     assert_null(read.asked->tables[1].place.after);
     /* Cut anywhere it is nothing, and nothing is left behind. */
@@ -96,8 +106,13 @@ static void test_state_parse_reads_what_is_asked_for(void **state)
     mr_checkpoint_done(&read);
 
     asked.count = 0;
+    asked.known_count = 0;
     text = mr_state_format(&written);
     assert_non_null(strstr(text, "\"version\":1"));
+    assert_true(mr_state_parse(text, strlen(text), &read));
+    assert_true(read.asked->has_known);
+    assert_int_equal(read.asked->known_count, 0);
+    mr_checkpoint_done(&read);
     free(text);
     asked.paused = true;
     text = mr_state_format(&written);
@@ -106,6 +121,44 @@ static void test_state_parse_reads_what_is_asked_for(void **state)
 }
 
 #define HEAD "{\"version\":1,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\","
+
+/* Which tables are known: ascending numbers of 32 bits. */
+static void test_state_parse_refuses_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool good;
+    } cases[] = {
+        {"\"1,a\"", true},
+        {"\"ffffffff\"", true},
+        {"\"\"", true},
+        {"null", false},
+        {"1", false},
+        {"\",\"", false},
+        {"\"1,\"", false},
+        {"\",1\"", false},
+        {"\"1;2\"", false},
+        {"\"0\"", false},
+        {"\"1,0\"", false},
+        {"\"-1\"", false},
+        {"\" 1\"", false},
+        {"\"100000000\"", false},
+        {"\"ffffffff,1\"", false},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"asked\":{\"step\":1,\"last_id\":1,"
+                      "\"paused\":false,\"tables\":[],\"known\":%s}}",
+                 cases[i].text);
+        struct mr_checkpoint read = {0};
+        if (mr_state_parse(text, strlen(text), &read) != cases[i].good) {
+            fail_msg("%s", text);
+        }
+        mr_checkpoint_done(&read);
+    }
+}
 
 static void test_state_parse_refuses(void **state)
 {
@@ -161,6 +214,7 @@ int main(void)
         cmocka_unit_test(test_state_parse_reads_what_is_written),
         cmocka_unit_test(test_state_parse_reads_how_far_a_copy_is),
         cmocka_unit_test(test_state_parse_reads_what_is_asked_for),
+        cmocka_unit_test(test_state_parse_refuses_known),
         cmocka_unit_test(test_state_parse_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

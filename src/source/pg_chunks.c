@@ -42,6 +42,7 @@ void mr_chunk_done(struct mr_chunk *chunk)
     free(chunk->snapshot);
     free(chunk->values);
     free(chunk->bytes);
+    mr_pg_copy_row_free(chunk->large);
     *chunk = (struct mr_chunk){0};
 }
 
@@ -675,24 +676,25 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
     mr_text_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order, wish->rows_max);
 }
 
-/* Values are kept by where they are, as long as the memory may move. */
-static mr_status keep_row(struct mr_chunk *chunk, const uint8_t *row, size_t len,
+/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
+static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size_t bytes_max,
                           struct mr_error *ret_error)
 {
     uint32_t columns = chunk->relation->column_count;
-    if (chunk->capacity - chunk->len < len) {
-        chunk->capacity = 2 * (chunk->capacity + len);
-        chunk->bytes = MR_REALLOC(chunk->bytes, chunk->capacity);
-    }
     size_t used = (size_t)chunk->rows * columns;
     if (chunk->value_capacity < used + columns) {
         chunk->value_capacity = 2 * (used + columns);
         chunk->values = MR_REALLOC(chunk->values, chunk->value_capacity * sizeof(struct mr_datum));
     }
-    uint8_t *at = chunk->bytes + chunk->len;
-    memcpy(at, row, len);
+    if (len <= bytes_max - chunk->len) {
+        memcpy(chunk->bytes + chunk->len, row, len);
+        mr_pg_copy_row_free(row);
+        row = chunk->bytes + chunk->len;
+    } else {
+        chunk->large = row;
+    }
     struct mr_datum *values = chunk->values + used;
-    bool good = mr_copy_text_decode(at, len, values, columns);
+    bool good = mr_copy_text_decode(row, len, values, columns);
     for (uint32_t i = 0; good && i < chunk->key_count; i++) {
         good = values[chunk->key[i]].kind == MR_DATUM_TEXT;
     }
@@ -700,27 +702,22 @@ static mr_status keep_row(struct mr_chunk *chunk, const uint8_t *row, size_t len
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server sends a row that is not in COPY's text form, or has no key");
     }
-    for (uint32_t i = 0; i < columns; i++) {
-        values[i].data = values[i].kind == MR_DATUM_NULL
-                             ? NULL
-                             : (const uint8_t *)(uintptr_t)(values[i].data - chunk->bytes);
-    }
     chunk->len += len;
     chunk->rows++;
     return MR_OK;
 }
 
-static void place_values(struct mr_chunk *chunk)
+static mr_status too_large(const struct mr_chunk_wish *wish, size_t len, struct mr_error *ret_error)
 {
-    size_t count = (size_t)chunk->rows * chunk->relation->column_count;
-    for (size_t i = 0; i < count; i++) {
-        if (chunk->values[i].kind != MR_DATUM_NULL) {
-            chunk->values[i].data = chunk->bytes + (uintptr_t)chunk->values[i].data;
-        }
-    }
+    return mr_fail(ret_error, MR_ERR_CONFIG,
+                   "a row takes %zu bytes, and one that is copied while the stream runs may take "
+                   "%zu, so that it fits into pipeline.memory; raise that, or lower "
+                   "pipeline.change_max, or leave the row out by a condition, or copy it when the "
+                   "slot is made (snapshot.mode = \"initial\")",
+                   len, wish->row_bytes_max);
 }
 
-/* MR_FULL: the bytes were reached, and rows are left in the connection. */
+/* MR_FULL: the bytes were reached, and rows may be left in the connection. */
 static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                            struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -731,14 +728,17 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
-        if (chunk->rows < wish->rows_max) {
-            status = keep_row(chunk, row, len, ret_error);
-        } else {
+        if (chunk->rows == wish->rows_max) {
             status = mr_fail(ret_error, MR_ERR_PROTOCOL,
                              "the server was asked for %u rows and sends more", wish->rows_max);
+        } else if (wish->row_bytes_max != 0 && len > wish->row_bytes_max) {
+            status = too_large(wish, len, ret_error);
         }
-        mr_pg_copy_row_free(row);
-        MR_TRY(status);
+        if (status != MR_OK) {
+            mr_pg_copy_row_free(row);
+            return status;
+        }
+        MR_TRY(keep_row(chunk, row, len, wish->bytes_max, ret_error));
         size_t values = (size_t)chunk->rows * chunk->relation->column_count;
         if (chunk->len + values * sizeof(struct mr_datum) >= wish->bytes_max &&
             chunk->rows < wish->rows_max) {
@@ -752,6 +752,11 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
 {
     chunk->rows = 0;
     chunk->len = 0;
+    mr_pg_copy_row_free(chunk->large);
+    chunk->large = NULL;
+    if (chunk->bytes == NULL) {
+        chunk->bytes = MR_ALLOC(wish->bytes_max);
+    }
     MR_TRY(open_reader(reader, ret_error));
     MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
     chunk->relation = reader->relation;
@@ -775,7 +780,6 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         chunk->is_last = chunk->rows < wish->rows_max;
         MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
     }
-    place_values(chunk);
     return MR_OK;
 }
 

@@ -81,7 +81,8 @@ struct mr_chunk_wish {
     uint64_t
         form; /* of the chunk that this key is of: where it is another one now, the table begins anew */
     uint32_t rows_max;
-    size_t bytes_max; /* the row that passes it is the last */
+    size_t bytes_max;     /* the row that passes it is the last */
+    size_t row_bytes_max; /* a larger one is an error; 0: no limit */
 };
 
 /* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
@@ -97,8 +98,10 @@ struct mr_chunk {
     mr_lsn wal_end; /* and where the WAL ended behind it */
     uint32_t rows;
     struct mr_datum *values; /* one a column, row by row */
-    uint8_t *bytes;          /* that they point into */
-    size_t len, capacity, value_capacity;
+    uint8_t *bytes;          /* that they point into, but for the last row's where */
+    uint8_t *large;          /* that one did not fit: as libpq has given it */
+    size_t len;              /* of all rows */
+    size_t value_capacity;
     bool is_last; /* there is no row behind it */
 };
 
