@@ -324,7 +324,7 @@ static void build_routes_from_streams(struct mr_config *config)
         };
         /* Outboxx's own form has the key "null" for what it does not know. */
         if (stream->routing_key != NULL && config->encode.format != MR_FORMAT_FLAT) {
-            mr_config_want_held(config, "sink.routing_key", &routes[count - 1],
+            mr_config_want_held(config, "streams.sink.routing_key", &routes[count - 1],
                                 stream->routing_key);
         }
     }
