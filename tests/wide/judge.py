@@ -89,6 +89,7 @@ class Judge:
         self.known = set()  # (schema, name) of all that were published at some time
         self.moved = set()  # topics' tables that were not published all the time
         self.pictures = 0
+        self.is_strict = True
         self.events = []
         self.at = None
 

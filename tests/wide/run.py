@@ -1,5 +1,6 @@
 """One run: a database with its slot, publication and topics, a millrace, a plan, and the judge."""
 
+import copy
 import dataclasses
 import http.client
 import json
@@ -15,6 +16,7 @@ import time
 import psycopg
 from confluent_kafka import KafkaException
 
+import initial
 from execute import Executor, quote
 from judge import Judge
 from kit import BOOTSTRAP, Database, Millrace, dsn, eventually, http_get
@@ -34,6 +36,7 @@ class Result:
     statements: int = 0
     errors: object = None
     seconds: float = 0.0
+    attempts: int = 0     # of the first copy
     judged: object = None  # what the judge was given, to be judged again (self_test.py)
 
     def kinds(self):
@@ -43,15 +46,17 @@ class Result:
 class Chaos(threading.Thread):
     """Kills and stops millrace, cuts its connections, all the time; by the seed, as far as threads go."""
 
-    def __init__(self, run, seed):
+    def __init__(self, run, seed, opening=None):
         super().__init__(daemon=True)
-        self.run_, self.chance = run, random.Random(f"chaos {seed}")
+        self.run_, self.chance, self.opening = run, random.Random(f"chaos {seed}"), opening
         self.stopping = threading.Event()
         self.count = 0
         self.failure = None
 
     def run(self):
         try:
+            if self.opening:
+                self.opening.begun.wait(120)
             while not self.stopping.wait(self.chance.uniform(0.1, 0.7)):
                 self.chance.choice([self.run_.kill, self.run_.kill, self.run_.stop_and_start, self.run_.cut_backend, *self.run_.cuts()])()
                 self.count += 1
@@ -111,11 +116,12 @@ class Ended(Exception):
 
 
 class Run:
-    """`delivery`, `kills`, `copies`: as the options of tests/wide.sh. `proxies`: (to PostgreSQL, to Kafka), for cuts. `more`: options of
+    """`delivery`, `kills`, `copies`, `initially`: as the options of tests/wide.sh. `proxies`: (to PostgreSQL, to Kafka), for cuts. `more`: options of
     millrace besides."""
 
     def __init__(self, plan, delivery="at-least-once", kills=False, proxies=None, keep=None, ignore=(), limit_s=60,
-                 copies=False, **more):
+                 copies=False, initially=False, **more):
+        self.initially = initially
         self.plan, self.delivery, self.kills, self.proxies, self.copies = plan, delivery, kills, proxies, copies
         self.keep, self.ignore, self.limit_s = keep, ignore, limit_s
         self.more = more
@@ -140,11 +146,19 @@ class Run:
         if self.proxies:
             options["sink__kafka__brokers"] = f'["127.0.0.1:{os.environ["KAFKA_PROXY_PORT"]}"]'
         self.tables = self.executor.configured()
+        if self.initially:
+            # Some tables are copied when the gate is met, and some are not.
+            chance = random.Random(f"initial {self.plan.seed}")
+            self.tables = [name for name in self.tables if name != initial.HELD]
+            self.tables.insert(chance.randint(0, len(self.tables)), initial.HELD)
+            options.update(snapshot__mode='"initial"', snapshot__max__threads=str(chance.choice([1, 1, 2])),
+                           snapshot__where=json.dumps(initial.WHERE))
         self.millrace = Millrace(self.database, self.folder, [f"{quote(schema)}.{quote(name)}" for schema, name in self.tables], **options)
         if self.proxies:
             self.millrace.environment["TEST_URL"] = dsn(self.database.name, self.proxies[0].port)
         self.millrace.start()
-        self.millrace.streaming()
+        if not self.initially:
+            self.millrace.streaming()
 
     def ended(self, expected=ORDERLY):
         """Notes how millrace ended; an end that nobody asked for is a fault."""
@@ -181,6 +195,10 @@ class Run:
             self.millrace.start()
 
     def cut_backend(self):
+        if self.initially:  # whatever of it is connected: its slot may have another name
+            self.database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                              " AND application_name LIKE 'millrace%'")
+            return
         self.database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active_pid IS NOT NULL",
                           [self.database.slot], database="postgres")
 
@@ -221,21 +239,28 @@ class Run:
         form = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0" if encoding else ""
         self.began_ms = int(time.time() * 1000) - 60000
         self.database = Database(form)
-        self.executor = Executor(self.database, self.plan, 0.05 if self.kills else 0.01 if self.copies else 0.0)
+        if self.initially:
+            self.plan = dataclasses.replace(self.plan, setup=[*self.plan.setup, initial.SETUP])
+        self.executor = Executor(self.database, self.plan, 0.05 if self.kills else 0.01 if self.copies or self.initially else 0.0)
         self.executor.prepare()
         # It waits for other databases' transactions; the database may be set to less patience.
         self.database.run(f"SET lock_timeout = 0; SELECT pg_create_logical_replication_slot('{self.database.name}_w', 'test_decoding')")
-        chaos, copies, final = None, None, None
+        chaos, copies, opening, final = None, None, None, None
         try:
-            self.start_millrace()
+            if self.initially:
+                initial.publish(self.database)
+                opening = initial.Opening(self)
+                opening.start()
+            else:
+                self.start_millrace()
             if self.kills:
-                chaos = Chaos(self, self.plan.seed)
+                chaos = Chaos(self, self.plan.seed, opening)
                 chaos.start()
             if self.copies:
                 copies = Copies(self, self.plan.seed)
                 copies.start()
             final = self.executor.run()
-            for thread in filter(None, (copies, chaos)):
+            for thread in filter(None, (opening, copies, chaos)):
                 thread.finish()
                 if thread.failure:
                     raise thread.failure
@@ -251,7 +276,7 @@ class Run:
                 error = f"exit code {self.millrace.process.returncode}: {self.said()}"
             self.problems.append(("millrace does not run", str(error)[-1200:]))
         finally:
-            for thread in filter(None, (copies, chaos)):
+            for thread in filter(None, (opening, copies, chaos)):
                 thread.finish()
         if self.problems:
             return Result(self.problems, statements=len(self.executor.done), errors=self.executor.errors)
@@ -280,17 +305,25 @@ class Run:
                    "roots": parents if self.plan.options["via_root"] else {}, "tables": set(self.tables),
                    "prefixes": self.plan.options["prefixes"]}
         given = capture, self.executor.moments, self.executor.marker_rows(), self.executor.messages, promise, witness
-        judge = Judge(*given)
-        problems = judge.judge()
+        attempts = 0
+        if self.initially:
+            # What is killed may not have told that it began.
+            attempts = 0 if self.kills else sum('"snapshot_begun"' in line for line in self.lines)
+            judge = initial.InitialJudge(*copy.deepcopy(given), attempts=attempts)
+            problems = judge.judge()
+            judge.compare_last(self.executor.moments[final])
+        else:
+            judge = Judge(*given)
+            problems = judge.judge()
         if not problems and not self.plan.options.get("encoding"):
             problems += self.typed(judge, final)
         return Result(problems, len(judge.events), judge.pictures, judge.repeats, judge.reads, chaos.count if chaos else 0,
-                      len(self.executor.done), self.executor.errors, judged=given)
+                      len(self.executor.done), self.executor.errors, attempts=attempts, judged=given)
 
     def typed(self, judge, final):
         found = []
         for info in self.executor.moments[final].infos:
-            if info.names and info.published and judge.listed(info):
+            if info.names and info.published and judge.listed(info) and (judge.is_strict or judge.wanted_keys(info)):
                 missing, more = self.executor.typed_differences(info, judge.final_rows(info))
                 if missing or more:
                     found.append(("rows differ", f"{info.schema}.{info.name} by SQL: {missing} of the table's are missing, {more} more"))

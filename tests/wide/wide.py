@@ -17,6 +17,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE),
 # pylint: disable=wrong-import-position
 import psycopg
 
+import initial
 from plan import FEATURES, Generator
 from run import Run
 from servers import Proxy
@@ -32,6 +33,7 @@ def parsed_arguments():
     parser.add_argument("--minutes", type=float, help="new seeds for so long")
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--copies", action="store_true")
+    parser.add_argument("--initial", action="store_true")
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--units", type=int, default=14, help="transactions of a writer in a phase, at most")
     parser.add_argument("--jobs", type=int, default=2)
@@ -60,11 +62,11 @@ class Runner:
 
     def plan(self, seed):
         without = [name for name in self.arguments.without.split(",") if name]
-        return Generator(seed, self.arguments.units, without).plan()
+        return Generator(seed, self.arguments.units, {*without, *(initial.WITHOUT if self.arguments.initial else ())}).plan()
 
     def run(self, plan, keep=None):
         return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(","),
-                   copies=self.arguments.copies).run()
+                   copies=self.arguments.copies, initially=self.arguments.initial).run()
 
     def seed(self, seed):
         """The line for a seed, and its result without what was judged."""
