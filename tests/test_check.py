@@ -31,6 +31,33 @@ def test_every_finding_at_once(database, millrace):
     assert state(database) == before
 
 
+def test_identities_that_are_none_or_hold_less(database, millrace):
+    """Partitions are no better than their own identity; neither a deferrable key nor a dropped index is one; INCLUDE adds nothing."""
+    database.run("CREATE TABLE d (id int PRIMARY KEY DEFERRABLE); CREATE TABLE x (id int PRIMARY KEY, v int NOT NULL UNIQUE);"
+                 "ALTER TABLE x REPLICA IDENTITY USING INDEX x_v_key; ALTER TABLE x DROP CONSTRAINT x_v_key;"
+                 "CREATE TABLE i (id int NOT NULL, region text); CREATE UNIQUE INDEX i_i ON i (id) INCLUDE (region);"
+                 "ALTER TABLE i REPLICA IDENTITY USING INDEX i_i;"
+                 "CREATE TABLE p (id int PRIMARY KEY, v int NOT NULL) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10); CREATE TABLE p_2 PARTITION OF p FOR VALUES FROM (10) TO (20);"
+                 "CREATE UNIQUE INDEX p_2_v ON p_2 (v)")
+    process = millrace(tables=("d", "x", "i"), routing__by_column='["i:region"]')
+    code, text = check(process)
+    assert code == 78 and text.count("has no replica identity (a deferrable primary key is none, nor is an index that is gone)") == 2, text
+    assert 'names column "region", which the replica identity does not hold' in text, text
+    process.tables = ("p",)
+    for via_root, statement, cure in (
+            ("false", "ALTER TABLE p REPLICA IDENTITY FULL", None),
+            ("true", "ALTER TABLE p_2 REPLICA IDENTITY FULL", "run ALTER TABLE public.p_1 REPLICA IDENTITY FULL\n"),
+            ("true", "ALTER TABLE p REPLICA IDENTITY DEFAULT", None),
+            ("true", "ALTER TABLE p_2 REPLICA IDENTITY USING INDEX p_2_v", "run ALTER TABLE public.p_2 REPLICA IDENTITY FULL\n"),
+            ("false", "SELECT", None),
+            ("false", "ALTER TABLE p_1 REPLICA IDENTITY NOTHING", "run ALTER TABLE public.p_1 REPLICA IDENTITY FULL\n")):
+        database.run(statement)
+        process.configure(publication__via_partition_root=via_root)
+        code, text = check(process)
+        assert code == 0 and (cure or "run ALTER TABLE") in text + "\n" if cure else "run ALTER TABLE" not in text, (statement, text)
+
+
 def test_heap_profiles_that_this_build_has_not(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     code, text = check(millrace(profiling__heap="true"))

@@ -246,3 +246,18 @@ def test_partitions_whose_identity_is_not_their_roots(database, millrace, topic)
     eventually(lambda: found.extend(reader.read()) or any(record.key == '{"id":5}' for record in found), 60, "the last row")
     assert found[-1].json["after"] == {"id": 5, "v": "four", "large": "x" * 5000}
     assert process.stop() == 0
+
+
+def test_a_key_that_a_partition_does_not_hold(database, millrace, topic):
+    """PostgreSQL does not tell what the root's key was where the identity of the row's partition stays as it is."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text NOT NULL) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (100); CREATE UNIQUE INDEX t_1_v ON t_1 (v);"
+                 "CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (100) TO (200); ALTER TABLE t_1 REPLICA IDENTITY USING INDEX t_1_v")
+    process = millrace(publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO t VALUES (101, 'x'); UPDATE t SET id = 102; INSERT INTO t VALUES (1, 'one')")
+    database.run("UPDATE t SET id = 2 WHERE id = 1")
+    assert process.ended(60) == 65
+    assert "does not tell the key that the row had" in "".join(process.lines), process.lines
+    assert process.log("partition_identity")[0]["partition"] == "t_1"
+    assert [r.key for r in topic(database.topic("t")).take(5)] == ['{"id":101}'] * 3 + ['{"id":102}', '{"id":1}']
+    assert any(r["subject"] == 'table "public"."t"' for r in process.log("setup_warning"))

@@ -11,6 +11,7 @@ import pytest
 
 from kit import BINARY, check, connect, dsn, eventually
 from ledger import peak_rss_mb, size
+from test_reload import reload, with_tables
 
 MODES = {"at-least-once": {}, "exactly-once": {"sink__kafka__delivery": '"exactly-once"'}}
 
@@ -368,6 +369,27 @@ def test_a_table_that_changes_under_the_copy(database, millrace, topic, change):
     if change != "DROP TABLE z":
         check_fold(database, topic, "z", "at-least-once")
     assert slots(database) == [database.slot]
+    assert process.stop() == 0
+
+
+def test_a_reload_meanwhile_alters_nothing(database, millrace):
+    """It is refused, and the publication stays as the copy took it. (A table that is locked would hold up the publication, too.)"""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    options = {"snapshot__where": '["t: pg_advisory_lock_shared(1)::text = \'\'"]', "publication__alter": "true"}
+    process = snapshot(millrace, ("t",), **options)
+    published = "SELECT count(*) FROM pg_publication_rel"
+    with connect(database.name) as holder:
+        holder.execute("SELECT pg_advisory_lock(1)")
+        process.start()
+        process.wait_for("snapshot_begun")
+        with_tables(process, "t", "u", snapshot__mode='"initial"', **options)
+        code, text = reload(process)
+        assert code != 0 and "rows are being copied" in text, text
+        assert database.run(published) == [(1,)]
+    process.streaming()
+    code, text = reload(process)
+    assert code == 0 and database.run(published) == [(2,)], text
+    process.wait_for("source_connected", times=2)
     assert process.stop() == 0
 
 

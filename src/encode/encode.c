@@ -472,6 +472,19 @@ static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *fi
     return told;
 }
 
+/* The server tells what a row was where its identity changed: whether another column did nobody knows, and the row with the
+ * key that it had would stay in the topic for good. */
+__attribute__((cold)) static mr_status fail_unheld_key(const struct mr_relation *relation,
+                                                       struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "an update of table %s.%s does not tell the key that the row had: the replica "
+                   "identity, of the table or of one of its partitions, does not hold it; run "
+                   "ALTER TABLE … REPLICA IDENTITY FULL. What was written before that lacks these "
+                   "values: it takes a new slot and a copy of the rows (snapshot.mode)",
+                   relation->schema, relation->table);
+}
+
 /* One stream's records of a change. */
 static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
                                const struct mr_change *change, struct mr_buffer *buffer,
@@ -481,6 +494,10 @@ static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
     encoder->missing_count = 0;
     if (plan->outbox != NULL) {
         return mr_outbox_change(encoder, plan, change, buffer, ret_records, ret_count, ret_error);
+    }
+    if (MR_UNLIKELY(plan->key_is_unheld) && change->op == MR_OP_UPDATE &&
+        change->before.kind == MR_TUPLE_NONE) {
+        return fail_unheld_key(change->relation, ret_error);
     }
     if (plan->avro.value != NULL) {
         MR_TRY(encode_avro(encoder, plan, change, buffer, ret_records, ret_count, ret_error));

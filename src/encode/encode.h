@@ -392,8 +392,9 @@ mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartb
 
 /* Why an item can't be passed on as it is. */
 struct mr_oversize_case {
-    size_t bytes; /* of its largest record; of its values when it could not be encoded at all */
-    size_t limit; /* that no record may pass */
+    size_t bytes;   /* of its largest record; of its values when it could not be encoded at all */
+    size_t limit;   /* that no record may pass */
+    bool is_shared; /* by the table's streams: what they make together fits no block otherwise */
     const char *reason; /* "message_max", "change_max" or "refused" */
 };
 

@@ -904,6 +904,9 @@ static void test_key_that_the_identity_does_not_hold(void **state)
     assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL), MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "does not hold it"));
     assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, old, row), MR_ERR_POISON);
+    /* It may have changed, and nothing says so. */
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    assert_non_null(strstr(fixture->error.text, "does not tell the key that the row had"));
     assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":null}");
 }
@@ -1624,6 +1627,32 @@ static void test_streams_without_the_first(void **state)
     mr_encoder_forget(fixture->encoder, &fixture->relation);
 }
 
+/* Each stream's event is within the limit, but no block holds all of them: shared, the limit is that of all together. */
+static void test_streams_share_a_block(void **state)
+{
+    struct fixture *fixture = *state;
+    char large[900];
+    memset(large, 'x', sizeof(large));
+    large[sizeof(large) - 1] = '\0';
+    const struct mr_datum row[] = {text("1"), text(large), null, null};
+    fixture->options.routes = three_streams;
+    fixture->options.route_count = MR_ARRAY_LEN(three_streams);
+    fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
+    fixture_open(fixture);
+    struct mr_change change = change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+    struct mr_item item = {.change = &change};
+    for (int shared = 0; shared < 2; shared++) {
+        struct mr_oversize_case oversize = {
+            .bytes = 900, .limit = 2400, .is_shared = shared, .reason = "change_max"};
+        struct mr_buffer buffer = mr_buffer_init(fixture->bytes, 4000);
+        assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
+                                            fixture->records, &fixture->count, &fixture->error),
+                         shared ? MR_OK : MR_FULL);
+    }
+    assert_int_equal(fixture->count, 3);
+    assert_note(&fixture->records[2], "900", "[\"v\"]");
+}
+
 /* A stream without the large column has its event as it is. */
 static void test_streams_oversize(void **state)
 {
@@ -1671,6 +1700,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_without_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_oversize, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_streams_share_a_block, setup, teardown),
         cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_insert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, setup, teardown),

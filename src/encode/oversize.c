@@ -448,12 +448,18 @@ static mr_status place_streams(struct mr_encoder *encoder, const struct mr_plan 
     uint32_t total = 0;
     uint8_t number = 0;
     mr_status status = MR_OK;
+    struct mr_oversize_case each = *oversize;
+    size_t streams = 0;
+    for (const struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
+        streams++;
+    }
+    each.limit /= oversize->is_shared ? streams : 1;
     for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
         uint32_t count = 0;
         struct mr_record *records = ret_records + total;
         encoder->only = plan;
         encoder->has_told = own_records(ret_records, total) > 0;
-        status = place_stream(encoder, item, oversize, buffer, records, &count, ret_error);
+        status = place_stream(encoder, item, &each, buffer, records, &count, ret_error);
         if (count > 0 && records[0].kind == MR_RECORD_LETTER) {
             records[0].part = number; /* all letters have one topic */
         }

@@ -191,14 +191,15 @@ static mr_status fail_unheld(const struct mr_plan *plan, const struct mr_change 
                              struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    return mr_fail(ret_error, MR_ERR_POISON,
-                   "%s of table %s.%s: the row was in the topic that its column \"%s\" named, and "
-                   "the replica identity does not hold that; run ALTER TABLE %s.%s REPLICA "
-                   "IDENTITY FULL. What was written before that lacks these values: it takes a new "
-                   "slot and a copy of the rows (snapshot.mode)",
-                   change->op == MR_OP_UPDATE ? "an update" : "a delete", relation->schema,
-                   relation->table, relation->columns[plan->place->column].name, relation->schema,
-                   relation->table);
+    return mr_fail(
+        ret_error, MR_ERR_POISON,
+        "%s of table %s.%s: the row was in the topic that its column \"%s\" named, and "
+        "the replica identity does not hold that; run ALTER TABLE %s.%s REPLICA "
+        "IDENTITY FULL%s. What was written before that lacks these values: it takes a new "
+        "slot and a copy of the rows (snapshot.mode)",
+        change->op == MR_OP_UPDATE ? "an update" : "a delete", relation->schema, relation->table,
+        relation->columns[plan->place->column].name, relation->schema, relation->table,
+        relation->is_narrowed ? ", and the same of each partition" : "");
 }
 
 mr_status mr_place_records(struct mr_encoder *encoder, const struct mr_plan *plan,

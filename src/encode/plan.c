@@ -289,6 +289,16 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     return MR_OK;
 }
 
+static bool holds_key(const struct mr_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->key_count; i++) {
+        if (!plan->relation->columns[plan->key_columns[i]].in_identity) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static struct mr_plan *stream_plan_new(const struct mr_encode_options *options,
                                        struct mr_topics *topics, const struct mr_relation *relation,
                                        const struct mr_route *route, struct mr_error *ret_error)
@@ -321,6 +331,7 @@ static struct mr_plan *stream_plan_new(const struct mr_encode_options *options,
         mr_plan_free(plan);
         return NULL;
     }
+    plan->key_is_unheld = options->format != MR_FORMAT_FLAT && !holds_key(plan);
     plan->is_unusual = mr_plan_is_unusual(plan);
     return plan;
 }

@@ -95,6 +95,7 @@ struct mr_plan {
     bool tells_transaction;           /* each event's place in it */
     struct mr_transaction_slot slot;
     bool key_may_be_null; /* its values: chosen by the configuration */
+    bool key_is_unheld;   /* by the identity, so that an update of it may not tell what it was */
     bool key_is_text;     /* flat format: the key is the first key column's bare text */
     uint8_t *names;       /* memory of all prefixes */
     uint8_t *key_tail;    /* and of key_end, where that is its own */
@@ -112,9 +113,9 @@ struct mr_plan {
 /* Whether more than to write its events is to be done for a change. */
 static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
 {
-    return plan->skips_unchanged || plan->tells_schema || plan->tells_transaction ||
-           plan->outbox != NULL || plan->place != NULL || plan->next != NULL ||
-           plan->avro.value != NULL;
+    return plan->skips_unchanged || plan->key_is_unheld || plan->tells_schema ||
+           plan->tells_transaction || plan->outbox != NULL || plan->place != NULL ||
+           plan->next != NULL || plan->avro.value != NULL;
 }
 
 static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)

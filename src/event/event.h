@@ -106,7 +106,8 @@ struct mr_column {
     struct mr_type type;
     char *
         type_name; /* with its schema, as the stream tells it; NULL: of a built-in type, and of copied rows */
-    bool in_identity; /* flagged by the server as part of the replica identity */
+    bool in_identity; /* part of the replica identity, as the server says; but see is_narrowed */
+    bool is_flagged;  /* what the server says of it, whatever partitions have */
 };
 
 enum mr_replica_identity {
@@ -132,9 +133,11 @@ struct mr_relation {
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
     bool is_signal;     /* what is inserted into it asks for something */
-    bool is_narrowed;   /* its identity is one of its partitions', though it says FULL; */
-    uint32_t narrows;   /* and of that partition the OID of such a table, else 0 */
-    size_t bytes;       /* of memory, with all that it points to */
+    bool is_narrowed;   /* its identity is what all its partitions' have of it; */
+    uint32_t narrows;   /* of a partition that has less of it the table's OID, else 0 */
+    enum mr_replica_identity
+        told_identity; /* what the server says of it, whatever partitions have */
+    size_t bytes;      /* of memory, with all that it points to */
 };
 
 enum mr_datum_kind {

@@ -97,9 +97,10 @@ static bool read_row_again(struct mr_chunks *chunks)
         chunks->lacked = 0;
         if (!chunks->lacks_told) {
             mr_log(MR_LOG_WARN, "incremental_lacks",
-                   "rows are updated all the time, and their events lack large values: what the "
-                   "topic has of these may be old or nothing; ask for the table again, or set "
-                   "REPLICA IDENTITY FULL",
+                   "rows are updated all the time, and their events lack large values or go to "
+                   "other streams of the table only: what a topic has of these may be old or "
+                   "nothing; ask for the table again, and for large values set REPLICA IDENTITY "
+                   "FULL",
                    MR_LOG_STR("schema", chunks->current->schema),
                    MR_LOG_STR("table", chunks->current->table));
         }

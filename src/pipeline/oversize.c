@@ -7,7 +7,8 @@
 #include "base/log.h"
 
 enum {
-    /* What takes a change's place is at most three records, each with its value twice while it is made. */
+    /* What takes a change's place is at most three records, each with its value twice while it is made. Where a table has
+     * several streams that fit no block together, each gets its part of that. */
     PLACED_PARTS = 8,
     TOLD_INTERVAL_S = 1,
 };
@@ -150,6 +151,7 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
                                        uint32_t count)
 {
     struct mr_oversize_case made = {.limit = oversizer->placed_limit, .reason = "change_max"};
+    made.is_shared = count == 0;
     made.bytes = count == 0 ? mr_item_bytes(item) : largest(records, count);
     if (made.bytes > oversizer->limit) {
         made.reason = "message_max";

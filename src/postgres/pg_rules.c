@@ -226,7 +226,8 @@ static void rule_missing_table(const struct rules *rules, const char *subject)
 
 /* Without an identity the application's own UPDATE and DELETE fail once the table is published. When it is published
  * already, a start that refuses mends nothing. */
-static void rule_identity(const struct rules *rules, const char *name, const char *subject)
+static void rule_identity(const struct rules *rules, const char *name, const char *subject,
+                          bool has_key)
 {
     char remedy[TEXT_MAX];
     const struct mr_pg_result *server = rules->facts->server;
@@ -237,7 +238,8 @@ static void rule_identity(const struct rules *rules, const char *name, const cha
              "add a primary key, or run ALTER TABLE %s REPLICA IDENTITY FULL", name);
     mr_pg_found(&rules->to, matters && !rules->goes_on ? MR_FINDING_ERROR : MR_FINDING_WARNING,
                 MR_ERR_CONFIG, subject, remedy,
-                "has no replica identity, so the application's own UPDATE and DELETE %s",
+                "has no replica identity%s, so the application's own UPDATE and DELETE %s",
+                has_key ? " (a deferrable primary key is none, nor is an index that is gone)" : "",
                 rules->goes_on ? "fail" : "would fail once it is published");
 }
 
@@ -251,8 +253,24 @@ static char letter(const struct mr_pg_result *tables, uint32_t row, enum mr_tabl
 static bool has_identity(const struct mr_pg_result *tables, uint32_t row)
 {
     char identity = letter(tables, row, MR_TABLE_IDENTITY);
-    return identity == 'f' || identity == 'i' ||
-           (identity == 'd' && mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
+    return identity == 'f' || identity == 'i' || identity == 'd';
+}
+
+/* An ALTER TABLE of the root changes no partition's identity, and new ones have the default. */
+static void rule_partitions(const struct rules *rules, uint32_t row, const char *subject)
+{
+    int64_t count = mr_pg_result_number(rules->facts->tables, row, MR_TABLE_LESSER);
+    const char *cure = mr_pg_result_value(rules->facts->tables, row, MR_TABLE_LESSER_CURE);
+    char remedy[TEXT_MAX];
+    if (count <= 0) {
+        return;
+    }
+    snprintf(remedy, sizeof(remedy), "run %s%s", cure == NULL ? "" : cure, count > 5 ? "; …" : "");
+    MR_FOUND_WARNING(&rules->to, subject, remedy,
+                     "has %lld %s without a replica identity, where the application's own UPDATE "
+                     "and DELETE fail, or with one that lacks columns of the table's, which are "
+                     "then not known of old rows",
+                     (long long)count, count == 1 ? "partition" : "partitions");
 }
 
 static void rule_table(const struct rules *rules, uint32_t row, const char *name,
@@ -283,7 +301,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
                     rules->goes_on ? ": changes made since it is not are missing, and stay so"
                                    : "");
     } else if (!has_identity(tables, row)) {
-        rule_identity(rules, name, subject);
+        rule_identity(rules, name, subject, mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
     } else if (!mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY)) {
         MR_FOUND_WARNING(&rules->to, subject, "add a primary key",
                          "has no primary key; docs/events.md says what its records' keys are");
@@ -373,6 +391,7 @@ static void rule_tables(const struct rules *rules)
         char subject[600];
         snprintf(subject, sizeof(subject), "table %s", name.data);
         rule_table(rules, i, name.data, subject);
+        rule_partitions(rules, i, subject);
         mr_text_done(&name);
     }
 }

@@ -129,14 +129,49 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
 {
     add_tables(sql, options);
     mr_text_string(
-        sql, ", published AS MATERIALIZED (SELECT oid FROM sent UNION"
-             " SELECT a.relid FROM sent CROSS JOIN LATERAL pg_partition_ancestors(sent.oid) a),"
-             " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
-             " WHERE indisprimary)"
-             " SELECT c.relkind, c.relpersistence, c.relreplident, k.oid IS NOT NULL,"
-             " p.oid IS NOT NULL FROM wanted w LEFT JOIN listed l ON l.n = w.n"
-             " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
-             " LEFT JOIN published p ON p.oid = c.oid ORDER BY w.n");
+        sql,
+        /* Which index is the identity: RelationGetIndexList, relcache.c. */
+        ", held AS MATERIALIZED (SELECT i.indrelid AS oid, (i.indkey::int2[])[0:i.indnkeyatts - 1]"
+        " AS columns FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisvalid"
+        " AND i.indimmediate AND CASE c.relreplident WHEN 'd' THEN i.indisprimary"
+        " WHEN 'i' THEN i.indisreplident ELSE false END),"
+        " leaf AS MATERIALIZED (SELECT c.oid AS root, t.relid AS oid, c.oid IN (SELECT oid FROM"
+        " sent) OR ");
+    mr_text_string(sql, options->via_root
+                            ? "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "
+                            : "false");
+    if (options->via_root) {
+        mr_sql_add_literal(sql, options->publication);
+        mr_text_string(sql, ")");
+    }
+    /* By the root, a leaf's identity must hold what the root's does; by itself, one is enough. */
+    mr_text_string(
+        sql,
+        " AS by_root FROM listed JOIN pg_class c ON c.oid = listed.oid AND c.relkind = 'p'"
+        " CROSS JOIN LATERAL pg_partition_tree(c.oid) t WHERE t.isleaf"
+        " AND listed.n IS NOT NULL),"
+        " part AS MATERIALIZED (SELECT h.oid, a.attname FROM held h JOIN pg_attribute a"
+        " ON a.attrelid = h.oid AND a.attnum = ANY (h.columns) WHERE h.oid IN"
+        " (SELECT root FROM leaf UNION SELECT oid FROM leaf)),"
+        " lesser AS MATERIALIZED (SELECT x.root, count(*) AS count,"
+        " array_to_string((array_agg(format('ALTER TABLE %I.%I REPLICA IDENTITY FULL',"
+        " s.nspname, c.relname) ORDER BY s.nspname, c.relname))[1:5], '; ') AS cure"
+        " FROM leaf x JOIN pg_class r ON r.oid = x.root JOIN pg_class c ON c.oid = x.oid"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND c.relreplident <> 'f'"
+        " AND (x.oid NOT IN (SELECT oid FROM held) OR x.by_root AND (r.relreplident = 'f'"
+        " OR EXISTS (SELECT attname FROM part WHERE oid = x.root"
+        " EXCEPT SELECT attname FROM part WHERE oid = x.oid))) GROUP BY x.root),"
+        " published AS MATERIALIZED (SELECT oid FROM sent UNION"
+        " SELECT a.relid FROM sent CROSS JOIN LATERAL pg_partition_ancestors(sent.oid) a),"
+        " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
+        " WHERE indisprimary)"
+        " SELECT c.relkind, c.relpersistence, CASE WHEN c.relreplident IN ('d', 'i')"
+        " AND c.oid NOT IN (SELECT oid FROM held) THEN 'n' ELSE c.relreplident END,"
+        " k.oid IS NOT NULL, p.oid IS NOT NULL, coalesce(lesser.count, 0), lesser.cure"
+        " FROM wanted w LEFT JOIN listed l ON l.n = w.n LEFT JOIN lesser ON lesser.root = l.oid"
+        " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
+        " LEFT JOIN published p ON p.oid = c.oid ORDER BY w.n");
 }
 
 static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,

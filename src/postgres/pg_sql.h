@@ -47,11 +47,13 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
 enum mr_table_column {
     MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
     MR_TABLE_PERSISTENCE, /* pg_class.relpersistence */
-    MR_TABLE_IDENTITY,    /* pg_class.relreplident */
+    MR_TABLE_IDENTITY, /* pg_class.relreplident; 'n' where the index that it means is none that can be one */
     MR_TABLE_HAS_KEY,     /* a primary key */
     MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
+    MR_TABLE_LESSER,      /* how many of its partitions have less of an identity than it takes */
+    MR_TABLE_LESSER_CURE, /* statements that mend the first of them, or NULL */
 };
-#define MR_TABLE_SHAPE "SSSbb"
+#define MR_TABLE_SHAPE "SSSbbnS"
 
 /* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
 void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options);

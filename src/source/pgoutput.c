@@ -298,7 +298,7 @@ static struct mr_column_view read_column(struct decoding *decoding)
     column.name = read_identifier(decoding);
     column.type_oid = mr_reader_u32(reader);
     column.type_modifier = (int32_t)mr_reader_u32(reader);
-    column.in_identity = flags == COLUMN_IN_IDENTITY;
+    column.in_identity = column.is_flagged = flags == COLUMN_IN_IDENTITY;
     require(decoding, flags <= COLUMN_IN_IDENTITY, "unknown flags of a column");
     return column;
 }
@@ -317,7 +317,7 @@ static struct mr_relation_view read_relation(struct decoding *decoding)
     }
     view.table = read_identifier(decoding);
     uint8_t identity = mr_reader_u8(reader);
-    view.identity = (enum mr_replica_identity)identity;
+    view.identity = view.told_identity = (enum mr_replica_identity)identity;
     require(decoding, identity_known(identity), "unknown replica identity");
     view.column_count = mr_reader_u16(reader);
     require(decoding, view.column_count <= MR_COLUMNS_MAX, "too many columns");
@@ -416,6 +416,16 @@ static void replace_relation(struct decoding *decoding, struct mr_relation *rela
     }
 }
 
+static void narrow(const struct mr_relation_cache *cache, struct mr_relation_view *view,
+                   struct mr_column_view *columns)
+{
+    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
+        if (cache->relations[i]->narrows == view->oid) {
+            mr_relation_narrow(view, columns, cache->relations[i]);
+        }
+    }
+}
+
 static mr_status take_relation(struct decoding *decoding, struct mr_relation_view *view)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
@@ -424,8 +434,8 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation_vie
     MR_TRY(find_types(decoding, view));
     name_types(decoding, view);
     const struct mr_relation *known = mr_relation_cache_find(cache, view->oid);
-    if (known != NULL && known->is_narrowed && view->identity == MR_IDENTITY_FULL) {
-        mr_relation_narrow(view, decoding->decoder->columns, known);
+    if (known != NULL && known->is_narrowed) {
+        narrow(cache, view, decoding->decoder->columns);
     }
     if (known != NULL && mr_relation_matches(known, view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
@@ -458,29 +468,28 @@ static mr_status decode_relation(struct decoding *decoding)
     return MR_OK;
 }
 
-/* FULL, but for the partitions that are not. */
-static void widen(const struct mr_relation_cache *cache, struct mr_relation_view *view,
-                  struct mr_column_view *columns)
+/* As the server says, but for the partitions that have less. */
+static struct mr_relation_view view_anew(const struct mr_relation_cache *cache,
+                                         const struct mr_relation *root,
+                                         struct mr_column_view *columns)
 {
-    view->identity = MR_IDENTITY_FULL;
-    view->is_narrowed = false;
-    for (uint32_t i = 0; i < view->column_count; i++) {
-        columns[i].in_identity = true;
+    struct mr_relation_view view = mr_relation_viewed(root, columns);
+    view.identity = root->told_identity;
+    view.is_narrowed = false;
+    for (uint32_t i = 0; i < view.column_count; i++) {
+        columns[i].in_identity = columns[i].is_flagged;
     }
-    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
-        if (cache->relations[i]->narrows == view->oid) {
-            mr_relation_narrow(view, columns, cache->relations[i]);
-        }
-    }
+    narrow(cache, &view, columns);
+    return view;
 }
 
 static void tell_narrowed(const struct mr_relation *root, const struct mr_relation *leaf)
 {
     mr_log(
         MR_LOG_WARN, "partition_identity",
-        "the replica identity of a partition is not FULL, as that of the table is by which it is "
-        "published: what it does not hold is not known of old rows; run ALTER TABLE … REPLICA "
-        "IDENTITY FULL for each partition",
+        "the replica identity of a partition lacks columns that are in that of the table by which "
+        "it is published: what it does not hold is not known of old rows; run ALTER TABLE … "
+        "REPLICA IDENTITY FULL for each partition",
         MR_LOG_STR("schema", leaf->schema), MR_LOG_STR("partition", leaf->table),
         MR_LOG_STR("table", root->table));
 }
@@ -488,8 +497,8 @@ static void tell_narrowed(const struct mr_relation *root, const struct mr_relati
 /* A row right behind Relation messages. With publish_via_partition_root the root's comes, then the partition's, then the row, which
  * names the root (pgoutput.c, maybe_send_schema). Of an old row the partition's identity decides what is in the WAL
  * (ExtractReplicaIdentity, heapam.c), and the root's whether the message calls it whole (logicalrep_write_update and -_delete,
- * proto.c): where the root alone is FULL, columns that are not there come as nulls. Later rows don't say which partition they are
- * of. */
+ * proto.c): columns that are not there come as nulls, and an update has no old row where the partition's identity stays as it
+ * was. Later rows don't say which partition they are of. */
 __attribute__((cold, noinline)) static void follow_partition(struct decoding *decoding,
                                                              uint32_t oid)
 {
@@ -498,25 +507,18 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     const struct mr_relation *root = mr_relation_cache_find(cache, decoder->announced_before);
     struct mr_relation *leaf = mr_relation_cache_find(cache, decoder->announced);
     decoder->announced = decoder->announced_before = 0;
-    if (root == NULL || leaf == NULL || root == leaf || root->oid != oid ||
-        (root->identity != MR_IDENTITY_FULL && !root->is_narrowed)) {
+    if (root == NULL || leaf == NULL || root == leaf || root->oid != oid) {
         return;
     }
-    bool is_full = leaf->identity == MR_IDENTITY_FULL;
-    if (is_full && !root->is_narrowed) {
+    leaf->narrows = mr_relation_is_less(leaf, root) ? oid : 0;
+    if (leaf->narrows == 0 && !root->is_narrowed) {
         return;
     }
-    struct mr_relation_view view = mr_relation_viewed(root, decoder->columns);
-    if (is_full) {
-        widen(cache, &view, decoder->columns);
-    } else {
-        leaf->narrows = oid;
-        mr_relation_narrow(&view, decoder->columns, leaf);
-    }
+    struct mr_relation_view view = view_anew(cache, root, decoder->columns);
     if (mr_relation_matches(root, &view)) {
         return;
     }
-    if (!is_full) {
+    if (leaf->narrows != 0) {
         tell_narrowed(root, leaf);
     }
     replace_relation(decoding, mr_relation_new(&view));
@@ -583,11 +585,14 @@ static mr_status read_row_relation(struct decoding *decoding,
     return MR_OK;
 }
 
+/* Whole only where the relation at hand says FULL, too: an ALTER TABLE of the root alone has its rows called otherwise, and does not
+ * have it announced anew (rel_sync_cache_relation_cb, pgoutput.c: by OID, and rows go by the partition's entry). */
 static struct mr_tuple old_row(const struct mr_relation *relation, uint8_t kind,
                                const struct mr_datum *values)
 {
     return (struct mr_tuple){
-        .kind = relation->is_narrowed ? MR_TUPLE_KEY : (enum mr_tuple_kind)kind, .values = values};
+        .kind = relation->identity == MR_IDENTITY_FULL ? (enum mr_tuple_kind)kind : MR_TUPLE_KEY,
+        .values = values};
 }
 
 static struct mr_position next_position(const struct mr_pgoutput *decoder)

@@ -818,6 +818,17 @@ static void test_decode_insert_datum_kinds(void **state)
     }
 }
 
+/* A table of two columns; `flags`: of the first and of the second. */
+static void announce_identity(struct seen *seen, uint32_t oid, const char *table, char identity,
+                              const char *flags)
+{
+    struct mr_wire wire;
+    mr_wire_relation_head(&wire, oid, "public", table, identity, 2);
+    mr_wire_column(&wire, flags[0] == '1', "id", 23, -1);
+    mr_wire_column(&wire, flags[1] == '1', "v", 25, -1);
+    assert_ok(seen, &wire);
+}
+
 static void test_decode_update(void **state)
 {
     struct seen *seen = *state;
@@ -840,12 +851,16 @@ static void test_decode_update(void **state)
     assert_datum(seen->before[0], MR_DATUM_TEXT, "1");
     assert_no_datum(seen->before[1], MR_DATUM_NULL);
     assert_datum(seen->after[0], MR_DATUM_TEXT, "2");
+    mr_wire_update(&wire, OID, 'O', (const char *[]){"1", NULL}, values, 2);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->change.before.kind, MR_TUPLE_KEY); /* the relation is not FULL */
+    announce_identity(seen, OID, "t", 'f', "11");
     mr_wire_update(&wire, OID, 'O', (const char *[]){"1", "old"}, values, 2);
     assert_ok(seen, &wire);
     assert_int_equal(seen->change.before.kind, MR_TUPLE_FULL);
     assert_datum(seen->before[1], MR_DATUM_TEXT, "old");
     assert_no_datum(seen->after[1], MR_DATUM_UNCHANGED);
-    assert_int_equal(seen->change.position.ordinal, 3);
+    assert_int_equal(seen->change.position.ordinal, 4);
 }
 
 static void test_decode_delete(void **state)
@@ -861,22 +876,12 @@ static void test_decode_delete(void **state)
     assert_no_datum(seen->before[1], MR_DATUM_NULL);
     assert_int_equal(seen->change.after.kind, MR_TUPLE_NONE);
     assert_null(seen->change.after.values);
+    announce_identity(seen, OID, "t", 'f', "11");
     mr_wire_delete(&wire, OID, 'O', row, 2);
     assert_ok(seen, &wire);
     assert_int_equal(seen->change.before.kind, MR_TUPLE_FULL);
     assert_datum(seen->before[1], MR_DATUM_TEXT, "secret");
     assert_int_equal(seen->change.position.ordinal, 2);
-}
-
-/* A table of two columns; `flags`: of the first and of the second. */
-static void announce_identity(struct seen *seen, uint32_t oid, const char *table, char identity,
-                              const char *flags)
-{
-    struct mr_wire wire;
-    mr_wire_relation_head(&wire, oid, "public", table, identity, 2);
-    mr_wire_column(&wire, flags[0] == '1', "id", 23, -1);
-    mr_wire_column(&wire, flags[1] == '1', "v", 25, -1);
-    assert_ok(seen, &wire);
 }
 
 static void assert_old_row(struct seen *seen, uint32_t oid, enum mr_tuple_kind kind)
@@ -917,6 +922,39 @@ static void test_decode_old_row_of_a_partition(void **state)
     announce_identity(seen, LEAF, "leaf", 'f', "11");
     assert_old_row(seen, ROOT, MR_TUPLE_FULL);
     assert_int_equal(seen->change.relation->identity, MR_IDENTITY_FULL);
+}
+
+/* A root that is not FULL, and a partition whose identity is another column: what the root flags is not in old rows. One without
+ * an identity has none of these. */
+static void test_decode_partition_with_another_identity(void **state)
+{
+    struct seen *seen = *state;
+    enum { ROOT = 10, SAME = 11, OTHER = 12, NOTHING = 13 };
+    struct mr_wire wire;
+    begin(seen, COMMIT_LSN);
+    const struct {
+        uint32_t oid;
+        char identity;
+        const char *flags;
+        bool key_is_held;
+        uint32_t ends; /* of versions of the partitions, too */
+    } partitions[] = {
+        {SAME, 'd', "10", true, 0},    {NOTHING, 'n', "00", true, 0}, {SAME, 'f', "11", true, 1},
+        {OTHER, 'i', "01", false, 2},  {SAME, 'd', "10", false, 3},   {OTHER, 'i', "11", true, 5},
+        {NOTHING, 'n', "00", true, 5},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(partitions); i++) {
+        announce_identity(seen, ROOT, "root", 'd', "10");
+        announce_identity(seen, partitions[i].oid, "leaf", partitions[i].identity,
+                          partitions[i].flags);
+        mr_wire_insert(&wire, ROOT, row, 2);
+        assert_ok(seen, &wire);
+        const struct mr_relation *relation = seen->change.relation;
+        assert_int_equal(relation->oid, ROOT);
+        assert_int_equal(relation->columns[0].in_identity, partitions[i].key_is_held);
+        assert_int_equal(relation->key_count, 1);
+        assert_int_equal(seen->relation_ends, partitions[i].ends);
+    }
 }
 
 /* Tables that are announced one behind the other need not be root and partition. */
@@ -1642,6 +1680,7 @@ int main(void)
         TEST(test_decode_update),
         TEST(test_decode_delete),
         TEST(test_decode_old_row_of_a_partition),
+        TEST(test_decode_partition_with_another_identity),
         TEST(test_decode_old_row_of_neighbours),
         TEST(test_decode_tuple_kinds),
         TEST(test_decode_row_out_of_place),

@@ -106,6 +106,7 @@ struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
             .type = column->type,
             .type_name = mr_slice_of(column->type_name == NULL ? "" : column->type_name),
             .in_identity = column->in_identity,
+            .is_flagged = column->is_flagged,
         };
     }
     return (struct mr_relation_view){
@@ -113,6 +114,7 @@ struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
         .schema = mr_slice_of(relation->schema),
         .table = mr_slice_of(relation->table),
         .identity = relation->identity,
+        .told_identity = relation->told_identity,
         .column_count = relation->column_count,
         .columns = columns,
         .key_count = relation->key_count,
@@ -124,16 +126,35 @@ struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
     };
 }
 
+static bool identity_has(const struct mr_relation *relation, mr_slice name)
+{
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        const struct mr_column *column = &relation->columns[i];
+        if (column->in_identity && name_matches(column->name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_relation *root)
+{
+    if (partition->identity == MR_IDENTITY_FULL || partition->identity == MR_IDENTITY_NOTHING) {
+        return false;
+    }
+    bool is_less = root->told_identity == MR_IDENTITY_FULL;
+    for (uint32_t i = 0; !is_less && i < root->column_count; i++) {
+        const struct mr_column *column = &root->columns[i];
+        is_less = column->is_flagged && !identity_has(partition, mr_slice_of(column->name));
+    }
+    return is_less;
+}
+
 void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
                         const struct mr_relation *by)
 {
     for (uint32_t i = 0; i < view->column_count; i++) {
-        bool stays = false;
-        for (uint32_t k = 0; k < by->column_count; k++) {
-            const struct mr_column *column = &by->columns[k];
-            stays |= column->in_identity && name_matches(column->name, columns[i].name);
-        }
-        columns[i].in_identity &= stays;
+        columns[i].in_identity &= identity_has(by, columns[i].name);
     }
     view->identity = by->identity;
     view->is_narrowed = true;
@@ -151,6 +172,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
         .schema = copy_name(&names, view->schema),
         .table = copy_name(&names, view->table),
         .identity = view->identity,
+        .told_identity = view->told_identity,
         .column_count = view->column_count,
         .columns = columns,
         .key_count = view->key_count,
@@ -172,6 +194,7 @@ struct mr_relation *mr_relation_new(const struct mr_relation_view *view)
                              ? NULL
                              : copy_name(&names, view->columns[i].type_name),
             .in_identity = view->columns[i].in_identity,
+            .is_flagged = view->columns[i].is_flagged,
         };
     }
     return relation;
@@ -193,12 +216,14 @@ static bool column_matches(const struct mr_column *column, const struct mr_colum
     return name_matches(column->name, view->name) && column->type_oid == view->type_oid &&
            column->type_modifier == view->type_modifier &&
            name_matches(column->type_name == NULL ? "" : column->type_name, view->type_name) &&
-           type_matches(&column->type, &view->type) && column->in_identity == view->in_identity;
+           type_matches(&column->type, &view->type) && column->in_identity == view->in_identity &&
+           column->is_flagged == view->is_flagged;
 }
 
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view)
 {
     if (relation->is_unlisted != view->is_unlisted || relation->identity != view->identity ||
+        relation->told_identity != view->told_identity ||
         relation->column_count != view->column_count || relation->key_count != view->key_count ||
         relation->key_is_chosen != view->key_is_chosen ||
         memcmp(relation->key_columns, view->key_columns,

@@ -21,6 +21,7 @@ struct mr_column_view {
     struct mr_type type; /* not of the message: see mr_pgoutput_types_fn */
     mr_slice type_name;  /* of the Type message before it; empty: there was none */
     bool in_identity;
+    bool is_flagged;
 };
 
 struct mr_relation_view {
@@ -28,6 +29,7 @@ struct mr_relation_view {
     mr_slice schema;
     mr_slice table;
     enum mr_replica_identity identity;
+    enum mr_replica_identity told_identity;
     uint32_t column_count;
     const struct mr_column_view *columns;
     uint32_t key_count; /* not of the message: see mr_pgoutput_keys_fn */
@@ -45,6 +47,10 @@ void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
 /* The view of a relation, whose names are the relation's; `columns` has room for its columns. */
 struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
                                            struct mr_column_view *columns);
+
+/* Whether rows of the partition lack, as old ones, what the identity of `root` has as the server tells it. Where that is FULL
+ * they do unless the partition's is. A partition without any has no old rows. */
+bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_relation *root);
 
 /* Of the columns in the view's identity those stay that have the name of one in `by`'s, whose kind of identity it has then. */
 void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
