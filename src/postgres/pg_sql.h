@@ -47,7 +47,7 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
 enum mr_table_column {
     MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
     MR_TABLE_PERSISTENCE, /* pg_class.relpersistence */
-    MR_TABLE_IDENTITY, /* pg_class.relreplident; 'n' where the index that it means is none that can be one */
+    MR_TABLE_IDENTITY,    /* pg_class.relreplident; n where the index is none that can be one */
     MR_TABLE_HAS_KEY,     /* a primary key */
     MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
     MR_TABLE_LESSER,      /* how many of its partitions have less of an identity than it takes */
