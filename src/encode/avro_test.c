@@ -34,10 +34,10 @@ static int setup(void **state)
                                                   .topic_prefix = "srv",
                                                   .unavailable_value = "__u",
                                                   .tombstones = true};
-    fixture->columns[0] =
-        (struct mr_column){.name = (char *)"id", .type_oid = 23, .type_modifier = -1};
-    fixture->columns[1] =
-        (struct mr_column){.name = (char *)"v", .type_oid = 25, .type_modifier = -1};
+    fixture->columns[0] = (struct mr_column){
+        .name = (char *)"id", .type_oid = 23, .type_modifier = -1, .in_identity = true};
+    fixture->columns[1] = (struct mr_column){
+        .name = (char *)"v", .type_oid = 25, .type_modifier = -1, .in_identity = true};
     fixture->relation = (struct mr_relation){.oid = 1,
                                              .schema = (char *)"public",
                                              .table = (char *)"t",
