@@ -70,7 +70,7 @@ def test_partitions_are_added_under_load(database, millrace, topic, options):
     def spread():
         records.extend(reader.read())
         return len({record.partition for record in records}) == 12
-    eventually(spread, 60, "rows in all partitions")
+    eventually(spread, 150, "rows in all partitions")
     writers.finish()
     records += reader.take(written(database) - len(records))
     assert len(set(keys(records))) == len(records)
