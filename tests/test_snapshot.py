@@ -393,6 +393,33 @@ def test_a_reload_meanwhile_alters_nothing(database, millrace):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_a_partition_with_less_of_an_identity_begins_anew(database, millrace, topic, identity):
+    """Killed in the middle of its rows. Updates of a row that moved to where the copy has been lack large values, whatever the root's
+    identity is."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); ALTER TABLE t REPLICA IDENTITY FULL;"
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (100000); ALTER TABLE t_1 ALTER v SET STORAGE EXTERNAL;"
+                 f"ALTER TABLE t_1 REPLICA IDENTITY {identity}; INSERT INTO t SELECT i, repeat('x', CASE i WHEN 1 THEN 5000 ELSE 100 END)"
+                 " FROM generate_series(1, 20000) i")
+    process = snapshot(millrace, ("t",), publication__via_partition_root="true",
+                       snapshot__where='["t: id < 15000 OR pg_advisory_lock_shared(1)::text = \'\'"]')
+    with connect(database.name) as holder:
+        holder.execute("SELECT pg_advisory_lock(1)")
+        process.start()
+        process.wait_for("snapshot_begun")
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done(["t_1"]), what="the state of the partition")
+        process.kill()
+    process.start().streaming()
+    begun = process.log("snapshot_begun")[0]
+    assert (begun["bytes_left"] == begun["bytes"]) == (identity == "DEFAULT"), begun
+    assert begun["bytes_left"] < begun["bytes"] / 2 or identity == "DEFAULT"
+    database.run("INSERT INTO t VALUES (50000, '')")
+    rows, _ = folded(read_until(topic(database.topic("t")), '{"id":50000}'))
+    assert as_rows(rows) == table_rows(database, "t")
+    assert process.stop() == 0
+
+
 def top_of(process):
     """A page of `millrace top`: what it draws until its hint."""
     top = subprocess.Popen([BINARY, "top", "--address", process.address()], stdout=subprocess.PIPE, text=True,
