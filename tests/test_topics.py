@@ -64,6 +64,8 @@ def test_partitions_are_added_under_load(database, millrace, topic, options):
         write_more(database)
         eventually(lambda: database.admin.create_partitions([NewPartitions(name, count)])[name].result(10) is None, 30,
                    "more partitions")
+    # The brokers tell of them a little later, and a reader asks once.
+    eventually(lambda: len(database.admin.list_topics(name, timeout=5).topics[name].partitions) == 12, 30, "12 partitions")
     reader = topic(name)
     records = []
 
