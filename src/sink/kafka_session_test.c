@@ -185,6 +185,7 @@ static void test_a_session_may_end_as_its_transaction_begins(void **state)
     struct fixture *fixture = *state;
     for (int i = 0; i < SESSIONS; i++) {
         struct mr_batch *batch = send_batch(fixture, 1);
+        serve(fixture); /* hands it over */
         fixture->sink->ops->close(fixture->sink);
         mr_pool_release(&fixture->pool, batch);
         open_session(fixture);
