@@ -1,5 +1,6 @@
 """The wide workload, a few seeds of it; tests/wide.sh runs many. And the judge can fail."""
 
+import copy
 import os
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "wide"))
 
 # pylint: disable=wrong-import-position
+import initial
 from judge import Judge
 from plan import Generator
 from run import Run
@@ -46,6 +48,31 @@ def test_copies_beside_a_wide_workload(delivery):
     capture, *others = result.judged
     records = list(capture.records)
     assert Alterations(1).other_copy(records) & {kind for kind, _ in Judge(Capture(records, capture.partitions), *others).judge()}
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_first_copy_under_a_wide_workload(delivery):
+    """What was copied and the stream behind it make the tables; and a copied row that is missing is noticed."""
+    plan = Generator(301, without=(*initial.WITHOUT, "truncate")).plan()
+    result = Run(plan, delivery, initially=True).run()
+    assert not result.problems, f"{result.problems[:5]}\n{listing(plan)}"
+    assert result.reads > 0 and result.pictures > 0 and result.attempts == 1
+    capture, *others = copy.deepcopy(result.judged)
+    records = list(capture.records)
+    del records[Alterations(1).place(records, lambda record, value: value["op"] == "r" and value["source"]["table"] != initial.HELD[1])]
+    judge = initial.InitialJudge(Capture(records, capture.partitions), *others, attempts=1)
+    judge.judge()
+    judge.compare_last(others[0][max(others[0])])
+    assert judge.problems
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_first_copy_that_is_killed_under_a_wide_workload(delivery):
+    """However often it is broken off, what is left of each key is the table's row."""
+    plan = Generator(302, 20, initial.WITHOUT).plan()
+    result = Run(plan, delivery, kills=True, initially=True).run()
+    assert not result.problems, f"{result.problems[:5]}\n{listing(plan)}"
+    assert result.reads > 0 and result.pictures > 0 and result.kills > 0
 
 
 def test_the_judge_finds_what_is_wrong():
