@@ -119,6 +119,9 @@ def rules(found):
 def advise(found):
     """The sentences."""
     profile = found["profile"]
+    if not profile["total"]:
+        yield "- There is no sample, so nothing can be said."
+        return
     largest = max(((stage, work_share(profile, stage)) for stage in BY_STAGE), key=lambda row: row[1])
     yield f"The largest stage is **{largest[0]}** with {largest[1]:.1f} % of the work ({profile['total']} samples)."
     fired = [sentence for _, sentence in rules(found)]

@@ -1,12 +1,15 @@
 """A database, topics and configurations on the stand, for the benchmarks."""
 
+import argparse
 import atexit
 import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -30,6 +33,51 @@ def scatter(values, form):
     return text if len(values) == 1 else f"{text} ({form.format(min(values))}–{form.format(max(values))})"
 
 
+def rotated(items, number):
+    """Who goes first in round `number`: each in its turn."""
+    items = list(items)
+    return items[number % len(items):] + items[:number % len(items)]
+
+
+# ---- options: what is wrong is said before anything is measured ----
+
+def counted(text):
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+    return int(text)
+
+
+def writable(path):
+    """A file for the figures, in a folder that is there."""
+    if os.path.isdir(path) or not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path} can't be written")
+    return path
+
+
+def program(path):
+    """Its whole path."""
+    if os.path.isdir(path) or not os.access(path, os.X_OK):
+        raise SystemExit(f"{path} is not a program")
+    return os.path.abspath(path)
+
+
+def obey_sigterm():
+    """So that a SIGTERM, too, ends the program that is being measured, and takes away what was made for it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def end(process):
+    """In order where it can, within a minute."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def write_json(path, figures):
     """What --json asks for; nothing without a path."""
     if path:
@@ -45,7 +93,13 @@ class Stand:
         self.folder = tempfile.mkdtemp(prefix="millrace-drain-")
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.kafka = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
-        self.topics = []
+        self.topics, self.processes = [], []
+
+    def launch(self, command, stderr=subprocess.DEVNULL, **environment):
+        """A program on this database that `close` ends, if it has not ended by then."""
+        environment = {**os.environ, "BENCH_URL": dsn(self.name), **environment}
+        self.processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, text=True, env=environment))
+        return self.processes[-1]
 
     def sql(self, text, parameters=None, database=None):
         with psycopg.connect(dsn(database or self.name), autocommit=True) as connection:
@@ -90,8 +144,7 @@ class Stand:
         with tempfile.TemporaryFile() as errors:
             begin = time.monotonic()
             watch = Watch(begin)
-            process = subprocess.Popen(command, stderr=errors, stdout=subprocess.DEVNULL,
-                                       env={**os.environ, **(environment or {})})
+            process = self.launch(command, errors, **(environment or {}))
             peak = 0
             while True:
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -145,9 +198,7 @@ class Stand:
         self.make_table()
         slot = self.make_slot()
         topic = self.make_topic(slot)
-        process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot)],
-                                   stderr=subprocess.DEVNULL, env={**os.environ, "BENCH_URL": dsn(self.name)})
-        return process, topic
+        return self.launch([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot)]), topic
 
     def count(self, topic):
         """Offsets of the first partition; a transaction's marker takes one too."""
@@ -164,8 +215,12 @@ class Stand:
         return len(found), len(set(found))
 
     def close(self):
+        for process in self.processes:
+            end(process)
         if self.arguments.keep:
             return
+        self.sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active",
+                 [self.name], database="postgres")
         for (slot,) in self.sql("SELECT slot_name FROM pg_replication_slots WHERE database = %s",
                                 [self.name], database="postgres"):
             self.drop_slot(slot)

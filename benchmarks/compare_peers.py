@@ -4,30 +4,15 @@ import argparse
 import datetime
 import json
 import os
-import signal
 import statistics
 import sys
-import time
 
-from bench_stand import scatter
+from bench_stand import counted, obey_sigterm, rotated, scatter, writable
 from drain import Bench
 from open_loop import ROWS_PER_TRANSACTION, WARM_UP_S, percentile
-from peers import HERE, KNOWN, Peer, Watermark, at_rate, machine, wait_for_records
-from processes import cpu_seconds, peak_rss
+from peers import HERE, KNOWN, Failed, Peer, Watermark, at_rate, followed, machine, wait_for_rows
 
 DEFAULT = tuple(name for name in KNOWN if name != "millrace-exactly-once")
-
-
-def drain_to_topic(process, watermark, rows):
-    """Throughput and CPU are those between the first and the last record: the start is told apart."""
-    begin = time.monotonic()
-    wait_for_records(process, watermark, 1)
-    first, cpu_first, early = time.monotonic(), cpu_seconds(process.pid), watermark.count()
-    wait_for_records(process, watermark, rows)
-    seconds = time.monotonic() - first
-    return {"start_s": first - begin, "rows_per_s": (rows - early) / seconds,
-            "cpu_us": (cpu_seconds(process.pid) - cpu_first) / (rows - early) * 1e6,
-            "rss_mb": peak_rss(process.pid) / 1e6}
 
 
 def drain(bench, peer, rows):
@@ -36,11 +21,12 @@ def drain(bench, peer, rows):
     watermark = Watermark(topic)
     if peer.writes_no_topic:
         result = bench.run_pg_recvlogical()
-        result = {"rows_per_s": rows / result["wall"], "cpu_us": result["cpu"] / rows * 1e6,
+        result = {"rows_per_s": rows / result["streaming"], "cpu_us": result["cpu"] / rows * 1e6,
                   "rss_mb": result["rss"] / 1e6}
     else:
         with peer.running(bench, slot) as process:
-            result = drain_to_topic(process, watermark, rows)
+            result = followed(process, watermark, rows)
+            wait_for_rows(topic, rows)
     watermark.close()
     bench.drop_slot(slot)
     bench.drop_topic(topic)
@@ -65,6 +51,8 @@ def rounds(peer, key):
 
 def cell(peer, first, key, form):
     """The median, the least and the most, and how often the median is that of the first program."""
+    if peer.failed:
+        return "failed"
     values, base = rounds(peer, key), rounds(first, key)
     if not values:
         return "–"
@@ -84,38 +72,48 @@ def table(bench, peers, arguments, described):
              "|---|" + "---:|" * len(peers)]
     for key, name, form in FIGURES:
         lines.append(f"| {name} | " + " | ".join(cell(peer, first, key, form) for peer in peers) + " |")
-    lines += ["", f"In brackets: the least and the most of all rounds. ×: the ratio to the figure of {first.name}. pg_recvlogical writes the undecoded stream "
-              "to /dev/null; the others write JSON to Kafka.", ""]
+    lines += ["", f"In brackets: the least and the most of all rounds. ×: the ratio to the figure of {first.name}. pg_recvlogical "
+              "writes the undecoded stream to /dev/null; the others write JSON to Kafka.", "",
+              *(f"Failed: {peer.failed}\n" for peer in peers if peer.failed)]
     return "\n".join(lines)
 
 
+def in_rounds(peers, count, name, run, figure):
+    """Each that has not failed, in rotation; what `run` gives goes into that list of the peer's."""
+    for number in range(count):
+        for peer in rotated(peers, number):
+            if peer.failed:
+                continue
+            try:
+                getattr(peer, name).append(run(peer))
+                print(f"round {number + 1}: {peer.name} {figure(getattr(peer, name)[-1])}", flush=True)
+            except Failed as error:
+                peer.failed = str(error)
+                print(f"round {number + 1}: {peer.failed}", flush=True)
+
+
 def measure(bench, peers, arguments):
-    for number in range(1, arguments.rounds + 1):
-        for peer in peers:
-            peer.drains.append(drain(bench, peer, arguments.rows))
-            print(f"round {number}: {peer.name} {peer.drains[-1]['rows_per_s']:.0f} rows/s", flush=True)
-    for number in range(1, arguments.rounds + 1 if arguments.seconds > 0 else 1):
-        for peer in peers:
-            if not peer.writes_no_topic:
-                peer.latencies.append(latency(bench, peer, arguments.rate, arguments.seconds))
-                print(f"round {number}: {peer.name} p50 {peer.latencies[-1]['p50_ms']:.1f} ms", flush=True)
+    in_rounds(peers, arguments.rounds, "drains", lambda peer: drain(bench, peer, arguments.rows),
+              lambda result: f"{result['rows_per_s']:.0f} rows/s")
+    if arguments.seconds > 0:
+        in_rounds([peer for peer in peers if not peer.writes_no_topic], arguments.rounds, "latencies",
+                  lambda peer: latency(bench, peer, arguments.rate, arguments.seconds), lambda result: f"p50 {result['p50_ms']:.1f} ms")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="benchmarks/compare-peers.sh", add_help=False)
-    parser.add_argument("--rows", type=int, default=500000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=int, default=2000)
+    parser.add_argument("--rows", type=counted, default=500000)
+    parser.add_argument("--rounds", type=counted, default=3)
+    parser.add_argument("--rate", type=counted, default=2000)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--peer", action="append")
-    parser.add_argument("--out", default=os.path.join(HERE, "results.md"))
-    parser.add_argument("--json")
+    parser.add_argument("--out", type=writable, default=os.path.join(HERE, "results.md"))
+    parser.add_argument("--json", type=writable)
     arguments = parser.parse_args()
     if 0 < arguments.seconds <= WARM_UP_S:
         raise SystemExit(f"--seconds: the first {WARM_UP_S} don't count")
     arguments.keep = False
-    # So that a SIGTERM too ends the program that is being measured and removes the database.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    obey_sigterm()
     peers = [Peer(text) for text in arguments.peer or DEFAULT]
     bench = Bench(arguments)
     try:
@@ -131,9 +129,10 @@ def main():
     print(text)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({peer.name: {"drains": peer.drains, "latencies": peer.latencies} for peer in peers},
+            json.dump({peer.name: {"drains": peer.drains, "latencies": peer.latencies, "failed": peer.failed} for peer in peers},
                       file, indent=2)
+    return 1 if any(peer.failed for peer in peers) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,11 +4,10 @@ import argparse
 import os
 import re
 import statistics
-import subprocess
 import time
 import uuid
 
-from bench_stand import Stand, dsn, scatter, write_json
+from bench_stand import Stand, counted, dsn, obey_sigterm, program, rotated, scatter, writable, write_json
 from consume import as_they_come, consumer_of
 from mixes import MIXES
 
@@ -51,7 +50,7 @@ class DrainBench(Bench):
         self.binaries = {"millrace": os.environ["MILLRACE_BIN"]}
         for text in arguments.beside:
             name, _, path = text.rpartition("=")
-            self.binaries[name or "beside"] = os.path.abspath(path)
+            self.binaries[name or "beside"] = program(path)
         self.deliveries = dict.fromkeys(self.binaries, "exactly-once" if arguments.delivery == "exactly-once"
                                         else "at-least-once")
         if arguments.delivery == "both":
@@ -69,8 +68,7 @@ class DrainBench(Bench):
     def run_millrace(self, reader):
         slot = self.copy_slot()
         topic = self.make_topic(slot)
-        environment = {"BENCH_URL": dsn(self.name)}
-        environment.update(line.split("=", 1) for line in self.arguments.env)
+        environment = dict(line.split("=", 1) for line in self.arguments.env)
         config = self.write_config(slot, slot, **{"sink.kafka.delivery": f'"{self.deliveries[reader]}"'})
         result = self.timed([self.binaries[reader], "--config", config, "--stop-after", str(self.mix.records)],
                             environment)
@@ -98,9 +96,7 @@ class DrainBench(Bench):
         for _ in as_they_come(consumer, 1):
             raise SystemExit("a record is there before its program")
         begin = time.monotonic()
-        process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot),
-                                    "--stop-after", "1"], stderr=subprocess.DEVNULL,
-                                   env={**os.environ, "BENCH_URL": dsn(self.name)})
+        process = self.launch([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot), "--stop-after", "1"])
         message = next(as_they_come(consumer, 20), None)
         seconds = time.monotonic() - begin
         process.wait(20)
@@ -172,21 +168,22 @@ def print_summary(figures):
 
 def parse():
     parser = argparse.ArgumentParser(prog="benchmarks/drain.sh", add_help=False)
-    parser.add_argument("--rows", type=int, default=500000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=counted, default=500000)
+    parser.add_argument("--rounds", type=counted, default=5)
     parser.add_argument("--mix", choices=MIXES, default="insert")
     parser.add_argument("--delivery", choices=("at-least-once", "exactly-once", "both"),
                         default="at-least-once")
     parser.add_argument("--beside", action="append", default=[])
     parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--env", action="append", default=[])
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=writable)
     parser.add_argument("--keep", action="store_true")
     return parser.parse_args()
 
 
 def main():
     arguments = parse()
+    obey_sigterm()
     bench = DrainBench(arguments)
     order = [FLOOR, *bench.binaries]
     results = {reader: [] for reader in order}
@@ -194,7 +191,7 @@ def main():
         print(f"making a backlog of {bench.mix.rows} rows of {arguments.mix} …", flush=True)
         bench.make_backlog()
         for number in range(arguments.rounds):
-            for reader in order[number % len(order):] + order[:number % len(order)]:
+            for reader in rotated(order, number):
                 results[reader].append(bench.run(reader))
             print(f"round {number + 1}: " + "; ".join(
                 f"{reader} {results[reader][-1]['streaming']:.2f} s, {results[reader][-1]['cpu']:.2f} s CPU"

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.request
 
-from bench_stand import Stand, write_json
+from bench_stand import Stand, counted, obey_sigterm, writable, write_json
 from consume import as_they_come, consumer_of
 from open_loop import WARM_UP_S, Writer, percentile
 from processes import Watch
@@ -36,7 +36,7 @@ class Copies(threading.Thread):
     """Copies another table beside the stream, again and again."""
 
     def __init__(self, address):
-        super().__init__()
+        super().__init__(daemon=True)
         self.address, self.ends, self.copied = address, threading.Event(), 0
 
     def ask(self, path, wish=None):
@@ -73,13 +73,16 @@ def with_copied(mix, rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="benchmarks/latency.sh", add_help=False)
-    parser.add_argument("--rate", type=int, default=10000)
+    parser.add_argument("--rate", type=counted, default=10000)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--copy", type=int, default=0)
     parser.add_argument("--option", action="append", default=[])
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=writable)
     arguments = parser.parse_args()
     arguments.keep = False
+    if arguments.seconds <= WARM_UP_S:
+        raise SystemExit(f"--seconds: the first {WARM_UP_S} don't count")
+    obey_sigterm()
     if arguments.copy > 0:
         return compare(arguments)
     figures = measure(arguments)

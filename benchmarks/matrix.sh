@@ -15,11 +15,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 rounds=5 rows=500000 rates=0,100,1000,10000,40000 seconds=10 peers=yes out=$here beside=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --rounds) rounds=$2 && shift ;;
+        --rounds) need_number "$@" && rounds=$2 && shift ;;
         --quick) rounds=1 rows=50000 rates=0,1000 seconds=3 ;;
-        --beside) beside=(--beside "$2") && shift ;;
+        --beside) need_value "$@" && beside=(--beside "$2") && shift ;;
         --without-peers) peers=no ;;
-        --out) out=$(absolute_path "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
         *) die "unknown option $1; try --help" ;;
     esac
     shift
@@ -51,13 +51,15 @@ drains() {
     done
 }
 drains >"$parts/drain"
+# What has failed stands in the tables.
+failed=0
 say "steady"
 "$here/steady.sh" --rates "$rates" --rounds "$rounds" --seconds "$seconds" --out "$parts/steady" \
-    --json "$out/figures/steady.json" "${beside[@]}" >&2
+    --json "$out/figures/steady.json" "${beside[@]}" >&2 || failed=1
 if [ "$peers" = yes ]; then
     say "peers"
     "$here/compare-peers.sh" --rows "$((rows * 2 / 5))" --rounds "$(((rounds + 1) / 2))" --out "$parts/peers" \
-        --json "$out/figures/peers.json" >&2
+        --json "$out/figures/peers.json" >&2 || failed=1
 fi
 {
     cat "$parts/head" "$parts/drain"
@@ -67,3 +69,4 @@ fi
     done
 } >"$results"
 say "$results"
+exit "$failed"

@@ -16,7 +16,7 @@ class Writer(threading.Thread):
     """Commits at scheduled moments; a late one is not left out, so the rate holds on average."""
 
     def __init__(self, stand, rate, seconds, rows_per_transaction=ROWS_PER_TRANSACTION):
-        super().__init__()
+        super().__init__(daemon=True)
         self.stand, self.size = stand, rows_per_transaction
         self.transactions = int(rate * seconds / rows_per_transaction)
         self.interval = rows_per_transaction / rate

@@ -13,8 +13,10 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from bench_stand import dsn
-from open_loop import Writer, follow_ids, waits_ms
+from bench_stand import dsn, end, program
+from consume import as_they_come, consumer_of
+from open_loop import ID, Writer, follow_ids, waits_ms
+from processes import cpu_seconds, machine_ticks, peak_rss
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KNOWN = ("millrace", "millrace-exactly-once", "debezium", "pg_recvlogical")
@@ -38,6 +40,10 @@ class Watermark:
         self.consumer.close()
 
 
+class Failed(SystemExit):
+    """A program that did not do what it is measured by. It has no figure."""
+
+
 class Peer:
     def __init__(self, text, binary=None):
         """`text` as --peer has it; `binary` is another build of millrace."""
@@ -49,8 +55,8 @@ class Peer:
         known = "millrace" if binary else self.name
         if known == "millrace-exactly-once":
             known, self.environment["PEER_DELIVERY"] = "millrace", "exactly-once"
-        self.script = os.path.abspath(script) if script else os.path.join(HERE, f"start-{known}.sh")
-        self.drains, self.latencies = [], []
+        self.script = program(script) if script else os.path.join(HERE, f"start-{known}.sh")
+        self.drains, self.latencies, self.failed = [], [], None
 
     @contextlib.contextmanager
     def running(self, bench, slot):
@@ -61,21 +67,18 @@ class Peer:
                        "PEER_BOOTSTRAP": os.environ["KAFKA_BOOTSTRAP"], "PEER_TOPIC_PREFIX": slot,
                        "PEER_FOLDER": folder, "PEER_END_LSN": getattr(bench, "end_lsn", "")}
         with open(os.path.join(folder, "log"), "wb") as log:
-            process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log, start_new_session=True)
         failed = True
         try:
             yield process
         except RuntimeError as error:
-            raise SystemExit(f"{self.name}: {error}; what it said is in {folder}/log") from None
+            raise Failed(f"{self.name}: {error}; what it said is in {folder}/log") from None
         else:
             failed = False
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
+            with contextlib.suppress(ProcessLookupError):  # what it started and left
+                os.killpg(process.pid, signal.SIGKILL)
             if not failed:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -92,6 +95,40 @@ def wait_for_records(process, watermark, count):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{count} records were not there within {LIMIT_S} s")
         time.sleep(0.01)
+
+
+def busy_since(before):
+    """Share of the machine that all programs together kept busy: a copy can't be faster where it is all."""
+    ticks, idle = (now - then for now, then in zip(machine_ticks(), before))
+    return 1 - idle / max(ticks, 1)
+
+
+def followed(process, watermark, rows):
+    """Between the first and the last record: the start is told apart. A first look that is late sees more than one row."""
+    begin = time.monotonic()
+    wait_for_records(process, watermark, 1)
+    first, cpu_first, early = time.monotonic(), cpu_seconds(process.pid), watermark.count()
+    ticks = machine_ticks()
+    wait_for_records(process, watermark, rows)
+    seconds, drained = time.monotonic() - first, max(rows - early, 1)
+    return {"start_s": first - begin, "rows_per_s": drained / seconds,
+            "cpu_us": (cpu_seconds(process.pid) - cpu_first) / drained * 1e6,
+            "rss_mb": peak_rss(process.pid) / 1e6, "machine_busy": busy_since(ticks)}
+
+
+def wait_for_rows(topic, rows):
+    """Until a consumer has so many records: they must be one for each of the rows 1 to `rows`. What loses rows is fast, and so
+    is what writes two records for one, as long as records are counted."""
+    consumer, left, records = consumer_of([(topic, 0)]), set(range(1, rows + 1)), 0
+    for message, _ in as_they_come(consumer, LIMIT_S):
+        records += 1
+        found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
+        left.discard(int(found[1]) if found else None)
+        if records == rows:
+            break
+    consumer.close()
+    if left:
+        raise RuntimeError(f"{len(left)} of {rows} rows are not among its first {records} records; one is row {min(left)}")
 
 
 def machine(bench):
@@ -132,5 +169,10 @@ def at_rate(bench, peer, rate, seconds, size, watch=None):
             writer.join()
             seen = seen.result() if watch else None
         if len(arrivals) < writer.rows:
-            raise RuntimeError(f"only {len(arrivals)} of the rows arrived")
-    return waits_ms(writer, arrivals, before), seen
+            code = process.poll()
+            raise RuntimeError(f"only {len(arrivals)} of {writer.rows} rows arrived"
+                               + (f"; it ended with {code}" if code is not None else ""))
+        waits = waits_ms(writer, arrivals, before)
+        if not waits:
+            raise RuntimeError("no row was written behind the warm-up")
+    return waits, seen

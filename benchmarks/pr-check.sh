@@ -9,7 +9,7 @@
 #   BASE         revision to compare with (default: where this branch left origin/main or main)
 #   --out DIR    default results/<timestamp>-pr
 #   --rounds N   burst profiles of each (default 2)
-#   --pairs N    drains of each (default 12)
+#   --pairs N    drains of each (default 12: with fewer, no time is told to differ)
 #   --rows N     rows of a drain (default 100000)
 #   --head-env NAME=VALUE  a variable for the drains of HEAD
 #   --built DIR  builds nothing: DIR/base and DIR/head are two build folders (with millrace, millrace-load, millrace-flame)
@@ -23,12 +23,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 base="" out="" built="" rounds=2 drains=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(absolute_path "$2") && shift ;;
-        --rounds) rounds=$2 && shift ;;
-        --built) built=$(absolute_path "$2") && shift ;;
-        --pairs | --rows | --head-env) drains+=("$1" "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
+        --rounds) need_number "$@" && rounds=$2 && shift ;;
+        --built) need_value "$@" && built=$(absolute_path "$2") && shift ;;
+        --pairs | --rows | --head-env) need_value "$@" && drains+=("$1" "$2") && shift ;;
         -h | --help) print_help "$0" && exit 0 ;;
-        --bursts | --frequency | --seconds | --rate | --burst-events | --row-bytes | --transaction | --mix) arguments+=("$1" "$2") && shift ;;
+        --bursts | --frequency | --seconds | --rate | --burst-events | --row-bytes | --transaction | --mix) need_value "$@" && arguments+=("$1" "$2") && shift ;;
         --quiet) arguments+=("$1") ;;
         -*) die "unknown option $1; try --help" ;;
         *) base=$1 ;;
@@ -41,7 +41,7 @@ if [ -z "$built" ]; then
         die "no main to compare with; name a revision"
     base=$(git rev-parse --verify -q "$base^{commit}") || die "there is no such revision"
 fi
-out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-pr}
+out=${out:-$(results_folder "pr")}
 mkdir -p "$out"
 tree=$out/base-tree
 trap 'git worktree remove --force "$tree" >/dev/null 2>&1 || true' EXIT

@@ -22,7 +22,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out="" results=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(absolute_path "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
         -h | --help) print_help "$0" && exit 0 ;;
         -*) die "unknown option $1; try --help" ;;
         *) results+=("${1%/}") ;;

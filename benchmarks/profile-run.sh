@@ -35,12 +35,12 @@ SAMPLES_WANTED=2100
 out="" docker=no tables=1 bursts=8 options=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(absolute_path "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
         --docker) docker=yes ;;
-        --bursts) bursts=$2 && shift ;;
-        --frequency) PERF_FREQUENCY=$2 && shift ;;
-        --tables) tables=$2 && shift ;;
-        --option) options+=("$2") && shift ;;
+        --bursts) need_number "$@" && bursts=$2 && shift ;;
+        --frequency) need_number "$@" && PERF_FREQUENCY=$2 && shift ;;
+        --tables) need_number "$@" && tables=$2 && shift ;;
+        --option) need_value "$@" && options+=("$2") && shift ;;
         --doctor) doctor && exit 0 || exit 1 ;;
         -h | --help) print_help "$0" && exit 0 ;;
         --nonsense) die "unknown option $1; try --help" ;;
@@ -58,15 +58,21 @@ MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
 built_program millrace-flame >/dev/null
 LOAD_COMMAND=()
 PERF_EVENT=$(perf_event)
-out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$scenario}
+out=${out:-$(results_folder "$scenario")}
 mkdir -p "$out"
 need_disk 2000 "$out"
 
-load=""
+load="" watch=""
+watch_end() {
+    [ -z "$watch" ] || { kill "$watch" && wait "$watch"; } 2>/dev/null || true
+    watch=""
+}
+
 # shellcheck disable=SC2317 # the trap calls it
 finish() {
     trap - EXIT INT TERM
     interrupt_and_wait "$load"
+    watch_end
     perf_detach
     either_remove
 }
@@ -86,17 +92,21 @@ wait_for_load() {
 
 either_start "$docker" "$out" "$tables" "${options[@]}"
 describe_environment >"$out/env.txt"
-walsender_before=$(walsender_cpu)
+walsender=$(walsender_process)
 annotate "profile $scenario begins"
 code=0 samples=0 number=1 part=""
 while :; do
     progress "perf attaches to process $LOAD_PID ($PERF_EVENT, ${PERF_FREQUENCY:-199} Hz)"
     perf_attach "$out/perf$part.data" "$LOAD_PID"
+    "$MILLRACE_PYTHON" "$here/profile_tools.py" watch "$out" "$part" "$walsender" "$LOAD_METRICS" &
+    watch=$!
     # In a process group of its own: Ctrl-C reaches this script, which ends the load first and perf then.
     setsid "$LOAD_PROGRAM" "$scenario" "${LOAD_ARGUMENTS[@]}" "${arguments[@]}" --json "$out/load$part.json" >"$out/load$part.txt" &
     load=$!
     wait_for_load || code=$?
+    [ "$code" != "$LOAD_USAGE" ] || die "the load was not begun; its options are those of: $LOAD_PROGRAM --help"
     perf_detach
+    watch_end
     if [ "$scenario" != burst ] || [ "$code" != 0 ] || [ "$interrupted" = yes ]; then break; fi
     read -r -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" window "$out" "$part")
     samples=$((samples + $(perf_samples "$out/perf$part.data" "${window[@]}")))
@@ -105,13 +115,13 @@ while :; do
     progress "$samples samples of $SAMPLES_WANTED: burst $number"
 done
 annotate "profile $scenario ends"
-walsender_after=$(walsender_cpu)
 curl -fsS -m 5 "$LOAD_METRICS" | "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics >"$out/metrics.json" ||
     say "warning: $LOAD_METRICS does not answer: metrics.json is empty"
 either_remove
-"$MILLRACE_PYTHON" "$here/profile_tools.py" waits "$out" "$walsender_before" "$walsender_after" >>"$out/env.txt"
 window=()
 [ "$scenario" != burst ] || read -r -d '' -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" bursts "$out") || true
+"$MILLRACE_PYTHON" "$here/profile_tools.py" waits "$out" >>"$out/env.txt"
+rm -f "$out"/watch*.txt
 perf_results "$out" "millrace, $scenario" "${window[@]}"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" run "$out" >"$out/runs.json"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"

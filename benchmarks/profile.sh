@@ -36,7 +36,7 @@ esac
 out="" docker=no arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(absolute_path "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
         --docker) docker=yes ;;
         -h | --help) print_help "$0" && exit 0 ;;
         *) arguments+=("$1") ;;
@@ -88,7 +88,7 @@ in_docker() {
 
 if [ "$docker" = yes ]; then
     case $tool in stop | restore) die "end it with Ctrl-C: a container leaves nothing behind" ;; esac
-    out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$tool}
+    out=${out:-$(results_folder "$tool")}
     in_docker
 fi
 
@@ -117,7 +117,7 @@ if [ -e "$RUNNING" ]; then
     is_ours "$(running script)" profile.sh && die "a profile runs already; end it with: benchmarks/profile.sh stop"
     restore
 fi
-out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$tool}
+out=${out:-$(results_folder "$tool")}
 mkdir -p "$out" "$REPO_ROOT/results"
 need_disk 2000 "$out"
 

@@ -4,7 +4,8 @@
   summary RESULT          summary.md of a result
   window RESULT PART      when the burst of load<PART>.json was, for perf
   bursts RESULT           adds up load.json, load-2.json, ...; which perf.data holds each burst, and when it was
-  waits RESULT BEFORE AFTER  lines of env.txt: the walsender's CPU seconds, backpressure
+  watch RESULT PART PID METRICS  into watch<part>.txt until it is ended: the CPU seconds of that walsender, backpressure
+  waits RESULT            lines of env.txt: the walsender's CPU seconds; of the time that the profile is of, its CPU and backpressure
   explain RESULT          which stage dominates, and what to try
   add RESULT ROUND...     the rounds' runs and events into a result that has all their stacks
   run RESULT              what one run has for a comparison, as JSON (runs.json)
@@ -13,12 +14,15 @@
   verdict FOLDER          of FOLDER/witnesses.json, as Markdown; exit codes as for compare
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 import statistics
 import sys
+import time
+import urllib.request
 
 import advice
 import verdict
@@ -60,16 +64,46 @@ def metrics():
     json.dump(found, sys.stdout, indent=1)
 
 
-def waits(folder, before, after):
-    """Lines of env.txt: what the walsender used, and for how much of the time every batch was in flight."""
-    load, metrics_of = read(folder, "load.json", {}), read(folder, "metrics.json", {})
-    seconds = load.get("duration_s", 0)
-    used = max(float(after) - float(before), 0.0)
-    held = metrics_of.get("millrace_backpressure_seconds_total", {}).get("", 0)
-    print(f"walsender_cpu_s={used:.6f}")
-    if seconds:
-        print(f"walsender_busy={used / seconds:.3f}")
-        print(f"backpressure={held / seconds:.3f}")
+def watch(folder, part, pid, metrics_url):
+    """A line each quarter of a second: seconds of CLOCK_MONOTONIC, of the walsender's CPU, of backpressure."""
+    row = [0.0, 0.0, 0.0]
+    with open(os.path.join(folder, f"watch{part}.txt"), "w", encoding="utf-8", buffering=1) as file:
+        while True:
+            row[0] = time.monotonic()
+            with contextlib.suppress(OSError, ValueError):  # of another machine, or gone: what was last known
+                with open(f"/proc/{pid}/schedstat", encoding="ascii") as schedstat:
+                    row[1] = int(schedstat.read().split()[0]) / 1e9
+            with contextlib.suppress(OSError, TypeError), urllib.request.urlopen(metrics_url, timeout=1) as answer:
+                row[2] = float(re.search(rb"^millrace_backpressure_seconds_total (\S+)", answer.read(), re.M)[1])
+            file.write("{:.6f} {:.6f} {:.6f}\n".format(*row))
+            time.sleep(0.25)
+
+
+def watched(folder, part):
+    return [[float(word) for word in line.split()] for line in read(folder, f"watch{part}.txt", "").splitlines()]
+
+
+def value_at(rows, column, second):
+    """Between two lines, in proportion."""
+    after = next((i for i, row in enumerate(rows) if row[0] >= second), len(rows) - 1)
+    one, two = rows[max(after - 1, 0)], rows[after]
+    part = (second - one[0]) / (two[0] - one[0]) if two[0] > one[0] else 0.0
+    return one[column] + min(max(part, 0.0), 1.0) * (two[column] - one[column])
+
+
+def waits(folder):
+    """Lines of env.txt: what the walsender used in all; and, while the burst was under way (or else in the whole run), how much
+    of a core that was, and for how much of the time every batch was in flight."""
+    parts = ["", *(f"-{number}" for number in range(2, 100) if os.path.exists(os.path.join(folder, f"watch-{number}.txt")))]
+    spans = [(rows, rows[0][0], rows[-1][0]) for rows in (watched(folder, part) for part in parts) if len(rows) > 1]
+    print(f"walsender_cpu_s={sum(rows[-1][1] - rows[0][1] for rows, *_ in spans):.6f}")
+    windows = read(folder, "load.json", {}).get("windows", [])
+    if len(windows) == len(spans):
+        spans = [(rows, *window) for (rows, *_), window in zip(spans, windows)]
+    seconds = sum(last - first for _, first, last in spans)
+    for name, column in (("walsender_busy", 1), ("backpressure", 2)) if seconds else ():
+        grown = sum(value_at(rows, column, last) - value_at(rows, column, first) for rows, first, last in spans)
+        print(f"{name}={grown / seconds:.3f}")
 
 
 def window(folder, part):
@@ -94,7 +128,7 @@ def add_bursts(folder):
     with open(os.path.join(folder, "load.json"), "w", encoding="utf-8") as file:
         json.dump(whole, file, indent=1)
     for part, (first, last) in zip(parts, windows):
-        print(f"{folder}/perf{part}.data {first:.6f} {last:.6f}")
+        print(f"perf{part}.data {first:.6f} {last:.6f}")
 
 
 def stage_rows(profile):
@@ -474,7 +508,7 @@ def witnesses_of_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "waits": 3, "instructions": 1, "verdict": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "waits": 1, "watch": 4, "instructions": 1, "verdict": 1, "compare": 2}
     if words and words[0] == "add":
         return add(words[1], words[2:])
     if not words or len(words) != 1 + commands.get(words[0], -1):
@@ -489,6 +523,8 @@ def main():
         print(*(f"{second:.6f}" for second in window(words[1], words[2])))
     elif words[0] == "bursts":
         add_bursts(words[1])
+    elif words[0] == "watch":
+        watch(*words[1:])
     elif words[0] == "waits":
         waits(*words[1:])
     elif words[0] == "run":

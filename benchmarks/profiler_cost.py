@@ -6,12 +6,11 @@ import random
 import re
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 import urllib.request
 
-from bench_stand import dsn, write_json
+from bench_stand import end, obey_sigterm, write_json
 from drain import Bench
 from processes import peak_rss
 
@@ -56,16 +55,14 @@ class CostBench(Bench):
         """Until all is acknowledged; then the account is read, and millrace is asked to stop."""
         with tempfile.TemporaryFile("w+") as log:
             begin = time.monotonic()
-            process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", config], stderr=log,
-                                       env={**os.environ, "BENCH_URL": dsn(self.name)})
+            process = self.launch([os.environ["MILLRACE_BIN"], "--config", config], log)
             try:
                 address = self.wait_for_line(process, log, r'"http_listening".*"address":"([^"]*)"')
                 figures = self.wait_for_rows(process, address)
                 wall = time.monotonic() - begin
                 rss = peak_rss(process.pid)
             finally:
-                process.terminate()
-                process.wait(60)
+                end(process)
         return {"wall": wall, "rss": rss, "cpu": figures["process_cpu_seconds_total"],
                 "account": [figures.get(name, 0.0) for name in ACCOUNT]}
 
@@ -129,6 +126,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
+    obey_sigterm()
     arguments.counter = "millrace_records_acknowledged_total"
     bench = CostBench(arguments)
     plain, profiled = [], []

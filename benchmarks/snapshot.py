@@ -3,12 +3,11 @@
 import argparse
 import os
 import statistics
-import subprocess
 import time
 
-from bench_stand import Stand, dsn, write_json
-from peers import Peer, Watermark, machine, wait_for_records
-from processes import cpu_seconds, machine_ticks, peak_rss
+from bench_stand import Stand, counted, dsn, end, obey_sigterm, rotated, writable, write_json
+from peers import Peer, Watermark, busy_since, followed, machine, wait_for_records, wait_for_rows
+from processes import machine_ticks, peak_rss
 
 TABLE = "benchmark_records"
 
@@ -19,12 +18,6 @@ def drop_slots(stand, slot):
         stand.drop_slot(name)
 
 
-def busy_since(before):
-    """Share of the machine that all programs together kept busy: a copy can't be faster where it is all."""
-    ticks, idle = (now - then for now, then in zip(machine_ticks(), before))
-    return 1 - idle / max(ticks, 1)
-
-
 def by_copy(stand, rows):
     """PostgreSQL's own: text to /dev/null."""
     begin, ticks = time.monotonic(), machine_ticks()
@@ -32,30 +25,19 @@ def by_copy(stand, rows):
     return {"rows_per_s": rows / (time.monotonic() - begin), "machine_busy": busy_since(ticks)}
 
 
-def followed(process, watermark, rows):
-    """Between the first and the last record: the start is told apart. A first look that is late sees more than one row."""
-    wait_for_records(process, watermark, 1)
-    first, cpu_first, early = time.monotonic(), cpu_seconds(process.pid), watermark.count()
-    ticks = machine_ticks()
-    wait_for_records(process, watermark, rows)
-    seconds, copied = time.monotonic() - first, max(rows - early, 1)
-    return {"rows_per_s": copied / seconds, "cpu_us": (cpu_seconds(process.pid) - cpu_first) / copied * 1e6,
-            "rss_mb": peak_rss(process.pid) / 1e6, "machine_busy": busy_since(ticks)}
-
-
 def by_millrace(stand, rows, threads):
     slot = f"{stand.name}_{time.monotonic_ns() % 10**9}"
     topic = stand.make_topic(slot)
     watermark = Watermark(topic)
     config = stand.write_config(slot, slot, **{"snapshot.mode": '"initial"', "snapshot.max.threads": threads})
-    process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", config], stderr=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, env={**os.environ, "BENCH_URL": dsn(stand.name)})
+    process = stand.launch([os.environ["MILLRACE_BIN"], "--config", config])
     try:
         result = followed(process, watermark, rows)
-    finally:
-        process.terminate()
-        process.wait(60)
-        watermark.close()
+        wait_for_rows(topic, rows)
+    except RuntimeError as error:
+        raise SystemExit(f"millrace, {threads} threads: {error}") from None
+    end(process)
+    watermark.close()
     drop_slots(stand, slot)
     stand.drop_topic(topic)
     return result
@@ -66,19 +48,14 @@ def streaming_peak(stand):
     slot = stand.make_slot()
     topic = stand.make_topic(slot)
     watermark = Watermark(topic)
-    process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", stand.write_config(slot, slot)],
-                               stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               env={**os.environ, "BENCH_URL": dsn(stand.name)})
-    try:
-        top = stand.sql(f"SELECT max(id) FROM {TABLE}")[0][0]
-        stand.add_rows(top, 50000)
-        wait_for_records(process, watermark, 50000)
-        peak = peak_rss(process.pid) / 1e6
-        stand.sql(f"DELETE FROM {TABLE} WHERE id > {top}")
-    finally:
-        process.terminate()
-        process.wait(60)
-        watermark.close()
+    process = stand.launch([os.environ["MILLRACE_BIN"], "--config", stand.write_config(slot, slot)])
+    top = stand.sql(f"SELECT max(id) FROM {TABLE}")[0][0]
+    stand.add_rows(top, 50000)
+    wait_for_records(process, watermark, 50000)
+    peak = peak_rss(process.pid) / 1e6
+    stand.sql(f"DELETE FROM {TABLE} WHERE id > {top}")
+    end(process)
+    watermark.close()
     drop_slots(stand, slot)
     stand.drop_topic(topic)
     return peak
@@ -92,6 +69,7 @@ def by_debezium(stand, rows):
     peer.environment["PEER_SNAPSHOT_MODE"] = "initial"
     with peer.running(stand, slot) as process:
         result = followed(process, watermark, rows)
+        wait_for_rows(topic, rows)
     watermark.close()
     drop_slots(stand, slot)
     stand.drop_topic(topic)
@@ -108,14 +86,15 @@ def cell(results, key, base, form):
 
 def main():
     parser = argparse.ArgumentParser(prog="benchmarks/snapshot.sh", add_help=False)
-    parser.add_argument("--rows", type=int, default=500000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=counted, default=500000)
+    parser.add_argument("--rounds", type=counted, default=3)
     parser.add_argument("--threads", default="1,4")
     parser.add_argument("--debezium", action="store_true")
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=writable)
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     arguments.option = []
+    obey_sigterm()
     stand = Stand(arguments)
     programs = {"COPY": lambda: by_copy(stand, arguments.rows)}
     for threads in arguments.threads.split(","):
@@ -131,7 +110,7 @@ def main():
         described = machine(stand)
         streaming = streaming_peak(stand)
         for number in range(1, arguments.rounds + 1):
-            for name, run in programs.items():
+            for name, run in rotated(programs.items(), number - 1):
                 results[name].append(run())
                 print(f"round {number}: {name} {results[name][-1]['rows_per_s']:.0f} rows/s", flush=True)
     finally:

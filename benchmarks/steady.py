@@ -3,13 +3,12 @@
 import argparse
 import datetime
 import os
-import signal
 import sys
 import time
 
-from bench_stand import Stand, scatter, write_json
+from bench_stand import Stand, counted, obey_sigterm, program, rotated, scatter, writable, write_json
 from open_loop import WARM_UP_S, percentile
-from peers import Peer, at_rate, machine, streaming
+from peers import Failed, Peer, at_rate, machine, streaming
 from processes import Watch, cpu_seconds, peak_rss, threads, walsenders
 
 SHARES = (("50", .5), ("90", .9), ("99", .99), ("99.9", .999))
@@ -87,7 +86,7 @@ def cell(rounds, key, form):
     return scatter(found, form) if found else "–"
 
 
-def table(results, peers, arguments, described):
+def table(results, failed, peers, arguments, described):
     lines = [f"# millrace at a steady rate, {datetime.date.today()}", "",
              f"Written by `benchmarks/steady.sh --rounds {arguments.rounds} --seconds {arguments.seconds}`; medians of the "
              f"rounds (least–most). Transactions: {TRANSACTIONS_PER_S} a second. README.md says what each figure is.", "",
@@ -96,21 +95,22 @@ def table(results, peers, arguments, described):
              "|---:|---|" + "---:|" * len(COLUMNS)]
     for rate in arguments.rates:
         for peer in peers:
-            cells = [cell(results[rate, peer.name], key, form) for key, _, form in COLUMNS]
+            cells = [cell(results[rate, peer.name], key, form) if (rate, peer.name) not in failed else "failed"
+                     for key, _, form in COLUMNS]
             lines.append(f"| {rate if rate else 'none'} | {peer.name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(f"\nFailed at {rate} rows/s: {error}" for (rate, _), error in failed.items())]) + "\n"
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="benchmarks/steady.sh", add_help=False)
     parser.add_argument("--rates", default="0,100,1000,10000,40000",
                         type=lambda text: [int(rate) for rate in text.split(",")])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--rounds", type=counted, default=3)
+    parser.add_argument("--seconds", type=counted, default=10)
     parser.add_argument("--peer", action="append")
     parser.add_argument("--beside", action="append", default=[])
-    parser.add_argument("--out")
-    parser.add_argument("--json")
+    parser.add_argument("--out", type=writable)
+    parser.add_argument("--json", type=writable)
     arguments = parser.parse_args()
     arguments.keep, arguments.option = False, []
     return arguments
@@ -118,11 +118,12 @@ def parse():
 
 def main():
     arguments = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    obey_sigterm()
     peers = [Peer(text) for text in arguments.peer or ("millrace", "millrace-exactly-once")]
     for text in arguments.beside:
         name, _, path = text.rpartition("=")
-        peers.append(Peer(name or "beside", os.path.abspath(path)))
+        peers.append(Peer(name or "beside", program(path)))
+    failed = {}
     results = {(rate, peer.name): [] for rate in arguments.rates for peer in peers}
     bench = Stand(arguments)
     try:
@@ -130,20 +131,26 @@ def main():
         described = machine(bench)
         for number in range(arguments.rounds):
             for rate in arguments.rates:
-                for peer in peers[number % len(peers):] + peers[:number % len(peers)]:
-                    result = measure(bench, peer, rate, arguments.seconds)
+                for peer in rotated(peers, number):
+                    try:
+                        result = measure(bench, peer, rate, arguments.seconds)
+                    except Failed as error:
+                        failed[rate, peer.name] = str(error)
+                        print(f"round {number + 1}, {rate} rows/s, {error}", flush=True)
+                        continue
                     results[rate, peer.name].append(result)
                     print(f"round {number + 1}, {rate} rows/s, {peer.name}: {told(result)}", flush=True)
     finally:
         bench.close()
-    text = table(results, peers, arguments, described)
+    text = table(results, failed, peers, arguments, described)
     print(text)
     if arguments.out:
         with open(arguments.out, "w", encoding="utf-8") as file:
             file.write(text)
-    write_json(arguments.json, [{"rate": rate, "peer": name, "rounds": rounds}
+    write_json(arguments.json, [{"rate": rate, "peer": name, "rounds": rounds, "failed": failed.get((rate, name))}
                                 for (rate, name), rounds in results.items()])
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,11 +1,15 @@
 """Every rule of advice.py: a profile that fires it, alone, and one that does not. Run by ctest."""
 
+import contextlib
 import copy
+import io
 import json
 import os
+import tempfile
 import unittest
 
 import advice
+import profile_tools
 
 # A burst of 100,000 events that was recorded (preset profile, 2 cores): the widest functions of it.
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "samples", "profile-burst.json")
@@ -68,6 +72,10 @@ class Advice(unittest.TestCase):
         self.assertEqual(len(said), 2)
         self.assertIn("Nothing passes its limit", said[1])
 
+    def test_without_a_sample_nothing_is_said_to_be_well(self):
+        empty = {"profile": {"functions": [], "stages": dict.fromkeys(advice.BY_STAGE, 0), "total": 0}, "env": {}, "load": {}}
+        self.assertEqual(list(advice.advise(empty)), ["- There is no sample, so nothing can be said."])
+
     def test_polling_is_no_work(self):
         """A thread that polls in flush must not make flush the largest stage."""
         spinning = found({"a": ("flush", "do_sys_poll [kernel]", 600)})
@@ -90,6 +98,35 @@ class Advice(unittest.TestCase):
         text = " ".join(sentence for case in CASES.values() for _, sentence in advice.rules(case[0]))
         self.assertNotIn("flat", text)
         self.assertNotIn("the default", text)
+
+
+class Waits(unittest.TestCase):
+    """Who held the flow is asked of the bursts, not of the quiet time around them."""
+
+    def said(self, folder):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            profile_tools.waits(folder)
+        return {name: float(value) for name, value in (line.split("=") for line in text.getvalue().splitlines())}
+
+    def test_of_two_bursts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for part, begin in (("", 100), ("-2", 200)):
+                with open(os.path.join(folder, f"watch{part}.txt"), "w", encoding="utf-8") as file:
+                    # Ten seconds. In the burst, from the 4th to the 6th, the walsender uses all of a core, else a tenth.
+                    for quarter in range(41):
+                        second = quarter / 4
+                        burst = min(max(second - 4, 0), 2)
+                        file.write(f"{begin + second} {0.1 * (second - burst) + burst} {burst / 2}\n")
+            with open(os.path.join(folder, "load.json"), "w", encoding="utf-8") as file:
+                json.dump({"duration_s": 20, "windows": [[104.1, 105.9], [204.1, 205.9]]}, file)
+            self.assertEqual(self.said(folder), {"walsender_cpu_s": 5.6, "walsender_busy": 1.0, "backpressure": 0.5})
+            os.remove(os.path.join(folder, "load.json"))
+            self.assertEqual(self.said(folder), {"walsender_cpu_s": 5.6, "walsender_busy": 0.28, "backpressure": 0.1})
+
+    def test_of_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.said(folder), {"walsender_cpu_s": 0.0})
 
 
 if __name__ == "__main__":

@@ -66,6 +66,22 @@ class Verdicts(unittest.TestCase):
             judged = verdict.judge([Witness("CPU", "CPU", [20.0] * pairs, [30.0] * pairs)])
             self.assertEqual(verdict.overall(judged)[0], INCONCLUSIVE)
 
+    def test_what_is_twice_as_slow_is_found_with_the_usual_pairs(self):
+        """Beside as many witnesses as a comparison has: each takes its part of the false claims that are allowed."""
+        chance = random.Random(11)
+        for _ in range(3):
+            witnesses = [Witness(f"w{i}", "CPU", *runs(chance, 12, 20, 0.01, effect)) for i, effect in enumerate([1.0] + 29 * [0.0])]
+            said, who, _ = verdict.overall(verdict.judge(witnesses))
+            self.assertEqual((said, [j.witness.name for j in who]), (DIFFERENT, ["w0"]))
+            # With fewer it can't be told from chance, and the tool says how many it takes.
+            few = verdict.judge([Witness(w.name, w.kind, w.before[:6], w.after[:6]) for w in witnesses])
+            self.assertEqual((few[0].verdict, few[0].more), (INCONCLUSIVE, 6))
+
+    def test_chance_is_counted_in_every_way_while_there_are_few(self):
+        """Two blocks of two pairs: 36 ways, of which the observed one and its opposite are as far out."""
+        blocks = verdict.blocks_of([1.0, 1.1, 1.0, 1.1], [2.0, 2.1, 2.0, 2.1])
+        self.assertAlmostEqual(verdict.permutation_p(blocks, random.Random(1)), 2 / 36)
+
     def test_more_pairs_are_enough(self):
         """As many more as it asked for lead to an answer, mostly."""
         answered = asked = 0

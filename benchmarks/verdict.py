@@ -23,7 +23,7 @@ SAME, DIFFERENT, INCONCLUSIVE = "same", "different", "inconclusive"
 MARGIN, LEAST, LEVEL, ALPHA = 0.03, 0.01, 0.90, 0.002
 EXACT_LEAST = 0.005
 PAIRS_FEWEST, PAIRS_MOST = 6, 400
-EXCHANGES, RESAMPLES = (1000, 20000), 1000
+EXCHANGES, RESAMPLES = (1000, 50000), 1000
 
 
 @dataclass
@@ -75,50 +75,44 @@ def effect(blocks):
             - statistics.median(value for before, _ in blocks for value in before))
 
 
-def shift(blocks):
-    """What is exchanged: the difference of the sums."""
-    return sum(sum(after) - sum(before) for before, after in blocks)
+def shifts(block):
+    """The difference of the block's sums, for each way to hand out its labels; the observed one is the first."""
+    before, after = block
+    values, total = after + before, sum(before) + sum(after)
+    return [2 * sum(way) - total for way in itertools.combinations(values, len(after))]
 
 
-def ways_of(blocks):
-    """In how many ways labels can be handed out within blocks."""
-    return math.prod(math.comb(len(before) + len(after), len(before)) for before, after in blocks)
-
-
-def exchanges(blocks, count, chance):
-    """Labels handed out anew within blocks: in every way when there are at most `count`, else at random."""
-    if ways_of(blocks) <= count:
-        ways = []
-        for before, after in blocks:
-            values = before + after
-            ways.append([([values[i] for i in at], [v for i, v in enumerate(values) if i not in at])
-                         for at in itertools.combinations(range(len(values)), len(before))])
-        yield from itertools.product(*ways)
-        return
-    for _ in range(count):
-        way = []
-        for before, after in blocks:
-            values = before + after
-            chance.shuffle(values)
-            way.append((values[:len(before)], values[len(before):]))
-        yield way
+def exchanges(ways, count, chance):
+    """Sums over blocks with labels handed out anew within each: in every way when there are at most `count`, else at random."""
+    if math.prod(map(len, ways)) <= count:
+        return map(sum, itertools.product(*ways))
+    return (sum(map(chance.choice, ways)) for _ in range(count))
 
 
 def permutation_p(blocks, chance):
-    """How often chance alone gives an effect at least as large; the observed labels count once. What may be a difference
-    is looked at more closely."""
+    """How often chance alone gives an effect at least as large; where not every way is looked at, the observed one counts too.
+    What may be a difference is looked at more closely."""
     values = [value for block in blocks for side in block for value in side]
     middle = statistics.median(values)
     reach = 4 * statistics.median(abs(value - middle) for value in values) or math.inf
     # A run that is far out counts as one at the edge. Medians themselves tie too often to be exchanged.
-    blocks = [tuple([max(min(value, middle + reach), middle - reach) for value in side] for side in block) for block in blocks]
-    observed = abs(shift(blocks)) - 1e-12
+    ways = [shifts([[max(min(value, middle + reach), middle - reach) for value in side] for side in block]) for block in blocks]
+    observed = abs(sum(way[0] for way in ways)) - 1e-9
     for count in EXCHANGES:
-        found = [abs(shift(way)) >= observed for way in exchanges(blocks, count, chance)]
-        p = (sum(found) + 1) / (len(found) + 1)
-        if p > 0.01 or len(found) < count:
+        found = [abs(value) >= observed for value in exchanges(ways, count, chance)]
+        unseen = math.prod(map(len, ways)) > count
+        p = (sum(found) + unseen) / (len(found) + unseen)
+        if p > 0.01 or not unseen:
             break
     return p
+
+
+def pairs_for(limit):
+    """So many pairs it takes until the clearest difference (one of two ways among all) is less likely than `limit` by chance."""
+    pairs, ways = 2, math.comb(4, 2)
+    while 2 / ways > limit:
+        pairs, ways = pairs + 2, ways * math.comb(4, 2)
+    return pairs
 
 
 def bootstrap(blocks, chance):
@@ -131,16 +125,16 @@ def bootstrap(blocks, chance):
     return draws[cut], draws[-1 - cut]
 
 
-def more_pairs(pairs, change, width, margin):
-    """An interval narrows with the square root of the pairs: how many more until it lies within the margin, or leaves 0."""
+def more_pairs(pairs, change, width, margin, limit):
+    """An interval narrows with the square root of the pairs: how many more until it lies within the margin, or leaves 0 and
+    chance is less likely than `limit`."""
     width = max(width, 1e-4)
-    aims = []
+    aims = [PAIRS_MOST]
     if abs(change) < margin:
-        aims.append(width / (margin - abs(change)))
-    if abs(change) > LEAST:
-        aims.append(2 * width / (abs(change) - LEAST))  # chance's limit is about twice as far out
-    needed = math.ceil(pairs * min(aims, default=PAIRS_MOST) ** 2)
-    return max(min(max(needed, PAIRS_FEWEST), PAIRS_MOST) - pairs, 2)
+        aims.append(max(math.ceil(pairs * (width / (margin - abs(change))) ** 2), PAIRS_FEWEST))
+    if abs(change) > LEAST:  # chance's limit is about twice as far out
+        aims.append(max(math.ceil(pairs * (2 * width / (abs(change) - LEAST)) ** 2), pairs_for(limit)))
+    return max(min(aims) - pairs, 2)
 
 
 def judge_exact(witness):
@@ -196,7 +190,8 @@ def judge(witnesses, seed=1):
         if pairs >= PAIRS_FEWEST and judgement.low != judgement.high and -margin <= judgement.low and judgement.high <= margin:
             judgement.verdict = SAME
         elif judgement.more == 0:
-            judgement.more = more_pairs(pairs, judgement.change, (judgement.high - judgement.low) / 2, margin)
+            judgement.more = more_pairs(pairs, judgement.change, (judgement.high - judgement.low) / 2, margin,
+                                        ALPHA / len(open_ones))
     return found
 
 

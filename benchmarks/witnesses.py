@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from bench_stand import Stand, dsn, write_json
+from bench_stand import Stand, obey_sigterm, write_json
 from builds import describe, machine
 from mixes import Inserts
 from processes import peak_rss, threads
@@ -106,10 +106,8 @@ class Drains(Stand):
 
     def start(self, command, slot, environment, **more):
         topic = self.make_topic(slot)
-        environment = {**os.environ, "BENCH_URL": dsn(self.name), **environment}
-        process = subprocess.Popen([*command, "--config", self.write_config(slot, slot, **more)], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.PIPE, text=True, env=environment)
-        return process, topic
+        command = [*command, "--config", self.write_config(slot, slot, **more)]
+        return self.launch(command, subprocess.PIPE, **environment), topic
 
     def gone(self, process, slot, topic):
         if process.returncode not in (0, None):
@@ -239,6 +237,7 @@ def main():
     parser.add_argument("--no-instructions", action="store_true")
     arguments = parser.parse_args()
     arguments.keep = False
+    obey_sigterm()
     os.makedirs(arguments.out, exist_ok=True)
     stand = Drains(arguments)
     binaries = {"base": os.path.realpath(arguments.base), "head": os.path.realpath(arguments.head)}

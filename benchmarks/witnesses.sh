@@ -6,7 +6,7 @@
 # system calls, wake-ups, bytes and memory of drains that take turns. Writes DIR/witnesses.json and
 # DIR/verdict.md: same, different (and where), or inconclusive and how many more pairs it takes.
 #
-#   --pairs N          drains of each (default 12)
+#   --pairs N          drains of each (default 12: with fewer, no time is told to differ)
 #   --rows N           rows of the backlog (default 100000)
 #   --option K=V       a line of millrace's configuration
 #   --head-env N=V     a variable for HEAD alone, e.g. LD_PRELOAD=libjemalloc.so.2

@@ -30,10 +30,10 @@ esac
 out="" docker=no tables=1 options=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --out) out=$(absolute_path "$2") && shift ;;
+        --out) need_value "$@" && out=$(absolute_path "$2") && shift ;;
         --docker) docker=yes ;;
-        --tables) tables=$2 && shift ;;
-        --option) options+=("$2") && shift ;;
+        --tables) need_number "$@" && tables=$2 && shift ;;
+        --option) need_value "$@" && options+=("$2") && shift ;;
         -h | --help) print_help "$0" && exit 0 ;;
         *) arguments+=("$1") ;;
     esac
@@ -43,7 +43,7 @@ done
 LOAD_PROGRAM=$(built_program millrace-load)
 MILLRACE_BIN=${MILLRACE_BIN:-$(built_program millrace)}
 LOAD_COMMAND=()
-out=${out:-$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-load-$scenario}
+out=${out:-$(results_folder "load-$scenario")}
 mkdir -p "$out"
 need_disk 1000 "$out"
 

@@ -22,10 +22,10 @@ QUESTIONS = {
     "state": (r"current_setting\('wal_level'\)",
               [["logical", "UTF8", None, None, "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
                 None, None, None, None, "t", "t", "t", "f"]]),
-    "tables": (r"c\.relkind", [["r", "p", "d", "t", "t", "0", None]]),
+    "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
-    "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 10]),
+    "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 12]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2"]]),
 }
@@ -79,6 +79,7 @@ class FakePostgres:
         self.lied = threading.Event()
         self.connections = self.flooded = 0
         self.asked = []
+        self.asked_on, self.asked_of_sender = {}, []  # by connection; of the one that streams
         self.passwords = []
         self.start_up = []
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -190,8 +191,10 @@ class FakePostgres:
 
     def _answer(self, connection, text):
         self.asked.append(text)
+        self.asked_on.setdefault(connection, []).append(text)
         name = next((name for name, (pattern, _) in QUESTIONS.items() if re.search(pattern, text)), None)
         if text.startswith("START_REPLICATION"):
+            self.asked_of_sender = self.asked_on[connection]
             self._stream(connection)
             return
         rows = QUESTIONS[name][1] if name else []

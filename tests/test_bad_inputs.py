@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from kit import BINARY, check, dsn
+from kit import BINARY, Topic, check, dsn
 
 T = 'tables = ["t"]\n'
 K = T + '[sink.kafka]\nbrokers = ["127.0.0.1:1"]\n'
@@ -378,6 +378,47 @@ def test_names_that_the_server_does_not_have(database, millrace, options, said):
     both(process, 78, *said)
     code, text = process.run_to_end()
     assert code == 78 and database.slot_row("slot_name") is None, text
+
+
+@pytest.mark.parametrize("options", [
+    {"columns__mask": '["t:email=8"]'}, {"columns__exclude": '["t:e.*l"]'}, {"key_columns": '["t:id,day"]'},
+    {"outbox__tables": '["t"]'}, {"routing__by_column": '["t:day"]'}])
+def test_names_of_tables_whose_rows_come_under_others(database, millrace, options):
+    """Rows of partitions have their names: what names the table would do nothing, and a mask not hide."""
+    database.run("CREATE TABLE t (id int, day int, email text, PRIMARY KEY (id, day)) PARTITION BY LIST (day); "
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1)")
+    both(millrace(**options), 78, f'{next(iter(options)).replace("__", ".")} of table "public"."t"', "has no effect",
+         "publication.via_partition_root = true")
+    assert database.slot_row("slot_name") is None
+
+
+def test_stream_of_a_table_whose_rows_come_under_others(database, millrace):
+    """None of them would be the stream's."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (1) TO (9)")
+    stream = '[[streams]]\nname = "s"\nsource = {resource = "t", operations = ["insert"]}\nsink = {destination = "%s"}\n' % database.topic("t")
+    process = millrace()
+    process.write(process.native((), {"tables": None}) + stream)
+    both(process, 78, 'streams.source.resource of table "public"."t"', "has no effect")
+    process.write(process.native((), {"tables": None, "publication.via_partition_root": "true"}) + stream)
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    Topic(database.topic("t")).take(1)
+    assert process.stop() == 0
+
+
+def test_names_of_partitions_and_of_their_root(database, millrace):
+    database.run("CREATE TABLE t (id int, email text, PRIMARY KEY (id)) PARTITION BY LIST (id); "
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1)")
+    process = millrace(columns__mask='["public.t_[0-9]+:email=8"]').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'secret')")
+    assert Topic(database.topic("t_1")).take(1)[0].json["after"]["email"] == "********"
+    assert process.stop() == 0
+    # What a stream did until now is no excuse.
+    process.configure(columns__mask='["t:email=8"]')
+    code, text = process.run_to_end()
+    assert code == 78 and "has no effect" in text, text
+    process.configure(tables='["t_1"]', columns__mask='["t:email=8"]')
+    assert "has no effect" not in check(process)[1], "t is not streamed"
 
 
 def test_names_that_are_gone_warn_where_a_backlog_may_wait(database, millrace):

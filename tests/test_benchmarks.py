@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 
+import psycopg
 import pytest
+
+from kit import eventually
 
 BENCHMARKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "benchmarks")
 
@@ -37,6 +41,69 @@ def test_drain_refuses_a_reader_that_loses_rows(tmp_path):
     half.chmod(0o755)
     done = run("drain.sh", "--mix", "small", "--rows", "10000", "--rounds", "1", MILLRACE_BIN=str(half))
     assert done.returncode != 0 and "arrived instead of 10000" in done.stderr, done.stdout + done.stderr
+
+
+def left_behind():
+    with psycopg.connect(os.environ["MILLRACE_PG_URL"]) as connection:
+        return connection.execute("SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE 'bench%' UNION ALL "
+                                  "SELECT datname FROM pg_database WHERE datname LIKE 'bench%'").fetchall()
+
+
+def test_a_sigterm_leaves_nothing_behind(tmp_path):
+    """While a program is measured that would go on for ever."""
+    endless, started = tmp_path / "endless", tmp_path / "started"
+    endless.write_text(f"#!/bin/sh\necho $$ > {started}.part\nmv {started}.part {started}\nexec sleep 1000\n")
+    endless.chmod(0o755)
+    bench = subprocess.Popen([os.path.join(BENCHMARKS, "drain.sh"), "--rows", "1000", "--rounds", "1"],
+                             env={**os.environ, "MILLRACE_BIN": str(endless)}, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(started.exists, 60, "the program under measurement")
+        bench.terminate()
+        assert bench.wait(60) == 143, bench.stderr.read()
+    finally:
+        bench.kill()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+    assert not left_behind()
+
+
+def test_a_peer_that_writes_rows_twice_and_others_not_at_all_has_failed(tmp_path):
+    """It is not the fastest: as many records as there are rows, of half of the rows. The others keep their figures. What it
+    started does not outlive it."""
+    half, child, table, figures = (tmp_path / name for name in ("half", "child", "table.md", "figures.json"))
+    half.write_text(f"""#!{os.environ["MILLRACE_PYTHON"]}
+import os, signal, subprocess
+from confluent_kafka import Producer
+producer = Producer({{"bootstrap.servers": os.environ["PEER_BOOTSTRAP"]}})
+for number in range(1000):
+    producer.produce(os.environ["PEER_TOPIC_PREFIX"] + "." + os.environ["PEER_TABLE"], key='{{"id":%d}}' % (number // 2 + 1))
+producer.flush()
+with open("{child}", "w") as file:
+    file.write(str(subprocess.Popen(["sleep", "1000"]).pid))
+signal.pause()
+""")
+    half.chmod(0o755)
+    done = run("compare-peers.sh", "--rows", "1000", "--rounds", "2", "--seconds", "0", "--peer", "pg_recvlogical", "--peer",
+               f"half={half}", "--out", str(table), "--json", str(figures))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "500 of 1000 rows are not among its first 1000 records; one is row 501" in done.stdout
+    assert re.search(r"^\| rows/s \| [0-9].* \| failed \|$", table.read_text(), re.M)
+    read = json.loads(figures.read_text())
+    assert len(read["pg_recvlogical"]["drains"]) == 2 and "500 of 1000" in read["half"]["failed"]
+    eventually(lambda: not os.path.exists(f"/proc/{child.read_text()}"), 30, "the end of the program's child")
+
+
+def test_what_cannot_be_measured_is_refused_at_once(tmp_path):
+    for script, *words, says in (
+            ("drain.sh", "--rounds", "0", "0 is not a whole number from 1 on"),
+            ("snapshot.sh", "--rows", "0", "0 is not a whole number from 1 on"),
+            ("steady.sh", "--json", str(tmp_path / "missing" / "figures.json"), "can't be written"),
+            ("drain.sh", "--beside", str(tmp_path / "missing"), "missing is not a program"),
+            ("compare-peers.sh", "--peer", f"mine={tmp_path}", "is not a program"),
+            ("latency.sh", "--seconds", "2", "the first 2 don't count")):
+        done = run(script, *words)
+        assert done.returncode != 0 and says in done.stderr and "Traceback" not in done.stderr, (script, done.stderr)
+    assert not left_behind()
 
 
 def test_latency_says_where_slow_rows_were(tmp_path):

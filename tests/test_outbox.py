@@ -249,3 +249,21 @@ def test_outbox_document(database, tmp_path):
         assert (record.key, record.value) == (key, value)
         assert record.headers["eventType"] == wanted["eventType"]
     assert {name: text for name, text in records[0].headers.items() if not name.startswith("mr-")} == wanted
+
+
+def test_outbox_message_names_a_partition(database, millrace):
+    """Any role that connects can write one: a number that the topic does not have ends nothing."""
+    database.create_topic(f"{database.prefix}.x", 3)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(outbox__messages='"outbox"', outbox__fields='["part:partition"]',
+                       outbox__topic=json.dumps(f"{database.prefix}.$1")).start().streaming()
+    parts = [0, 1, 2, None, 3, 77, 2147483647]
+    for part in parts:
+        event = {"aggregatetype": "x", "aggregateid": "k", "payload": str(part), "part": part}
+        database.run("SELECT pg_logical_emit_message(true, 'outbox', %s)", [json.dumps(event)])
+    topic = Topic(f"{database.prefix}.x")
+    found = {record.value: record.partition for record in topic.take(len(parts))}
+    topic.close()
+    by_key = found["None"]
+    assert found == {str(part): part if part in (0, 1, 2) else by_key for part in parts}
+    assert process.stop() == 0

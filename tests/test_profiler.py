@@ -330,6 +330,10 @@ def test_unknown_parameters_are_refused(profiled):
                         ("last-minute/folded?seconds=1", "seconds")):
         code, text = refusal(f"{process.url}/pprof/{query}")
         assert code == 400 and f"no parameter {says} here" in text and "image_width" in text
+    # What is wrong about the picture is said at once, not after ten minutes.
+    for name in ("image_width", "min_width", "inverted"):
+        code, text = refusal(f"{process.url}/pprof/profile/flamegraph?seconds=600&{name}=no")
+        assert code == 400 and f"parameter {name} must be" in text
     assert process.stop() == 0
 
 

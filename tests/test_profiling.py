@@ -36,8 +36,8 @@ def build():
 
 @pytest.fixture(scope="module")
 def burst(build, tmp_path_factory):
-    """The result of a short burst."""
-    folder = str(tmp_path_factory.mktemp("burst"))
+    """The result of a short burst, in a folder whose name has a space."""
+    folder = str(tmp_path_factory.mktemp("a burst"))
     run("benchmarks/profile-run.sh", "--out", folder, "--quiet", "--seconds", "6", "--rate", "2000", "--burst-events",
         "60000", "--burst-transaction", "10000", "--frequency", "3999", **build)
     return folder
@@ -88,6 +88,16 @@ def test_the_profile_is_of_the_burst(burst):
     assert re.search(r": (the burst|\d+ bursts)<", read(burst, "flame.svg"))
     assert re.search(r": the floor around (the burst|\d+ bursts)<", read(burst, "flame-floor.svg"))
     assert re.search(r"The profile is of (the burst|\d+ bursts) ", read(burst, "summary.md"))
+
+
+def test_the_stages_are_told_by_functions_that_there_are(build):
+    """A function that is renamed, or no longer there, would leave its samples to another stage."""
+    with open(os.path.join(ROOT, "src", "profiler", "draw", "stage.c"), encoding="utf-8") as file:
+        named = re.findall(r'^    \{"((?:mr|pg|kafka|file|discard|rd_kafka)_\w+\*?|take_events|produce|read_tuple)", MR_STAGE_', file.read(), re.M)
+    assert len(named) > 25, named
+    there = {re.sub(r"[.@].*", "", line.split()[-1]) for line in run("nm", build["MILLRACE_BIN"]).stdout.splitlines()}
+    missing = [name for name in named if not any(one == name or (name[-1] == "*" and one.startswith(name[:-1])) for one in there)]
+    assert not missing, f"no function of millrace or librdkafka has the name of {missing}"
 
 
 def test_a_thin_profile_says_so(burst, tmp_path):
@@ -246,3 +256,30 @@ def test_help_and_unknown_words(command):
     path = os.path.join(ROOT, "benchmarks", command)
     assert run(path, "--help").stdout.startswith("Usage: benchmarks/" + command)
     assert "error: " in run(path, "--nonsense", check=False).stderr
+
+
+@pytest.mark.parametrize("command, says", [
+    ("profile-run.sh burst --out", "--out wants a value"), ("profile-run.sh steady --bursts x", '--bursts wants a number, not "x"'),
+    ("profile.sh heap --out", "--out wants a value"), ("pr-check.sh --rounds", "--rounds wants a value"),
+    ("pr-check.sh --bursts", "--bursts wants a value"), ("../load/run-load.sh burst --out", "--out wants a value")])
+def test_an_option_without_its_value_is_refused(build, command, says):
+    """Before anything begins: what ran with a default instead ran for minutes, or, with --bursts x, for ever."""
+    done = run(*f"benchmarks/{command}".split(), check=False, **build)
+    assert done.returncode == 1 and f"error: {says}" in done.stderr
+
+
+def test_a_wrong_option_of_the_load_leaves_no_summary(build, tmp_path):
+    out = tmp_path / "out"
+    done = run("benchmarks/profile-run.sh", "steady", "--out", str(out), "--rte", "5", check=False, **build)
+    assert done.returncode == 1 and "unrecognized option '--rte'" in done.stderr and "the load was not begun" in done.stderr
+    assert not (out / "summary.md").exists()
+
+
+def test_two_that_begin_at_once_have_folders_of_their_own(tmp_path):
+    """The clock stands still, so both want the same name."""
+    (tmp_path / "date").write_text("#!/bin/sh\necho 20260101-000000\n")
+    (tmp_path / "date").chmod(0o755)
+    script = f'. "{ROOT}/scripts/lib/base.sh"; REPO_ROOT={tmp_path}; results_folder burst; results_folder burst'
+    said = run("bash", "-euc", script, PATH=f"{tmp_path}:{os.environ['PATH']}").stdout.split()
+    assert said == [f"{tmp_path}/results/20260101-000000-burst", f"{tmp_path}/results/20260101-000000-burst-2"]
+    assert all(os.path.isdir(folder) for folder in said)

@@ -8,9 +8,10 @@ import signal
 import threading
 import time
 
+import psycopg
 import pytest
 
-from kit import Database, check, eventually
+from kit import Database, check, dsn, eventually
 from processes import broker_pid
 
 
@@ -347,3 +348,26 @@ def test_columns_are_shaped_wherever_a_row_is(database, millrace, topic):
         assert "plain-" not in f"{record.key}{record.value}{record.headers}"
     assert process.stop() == 0
     assert not any("plain-" in line or "pepper" in line for line in process.lines)
+
+
+def test_locked_tables_hold_up_nobody_else(database, millrace, topic):
+    """VACUUM FULL of one table, or of one partition: what is asked at a start and after a lost connection opens none of them."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (id int PRIMARY KEY, v int);"
+                 "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10);"
+                 "ALTER TABLE other REPLICA IDENTITY FULL; CREATE TYPE mood AS ENUM ('sad'); ALTER TABLE other ADD m mood")
+    process = millrace(tables=("t", "other", "p")).start().streaming()
+    assert process.stop() == 0
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE other, p_1 IN ACCESS EXCLUSIVE MODE")
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (1)")
+        reader = topic(database.topic("t"))
+        assert values(reader.take(1)) == [1]
+        database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
+        process.wait_for("source_connected", times=2)
+        database.run("INSERT INTO t VALUES (2)")
+        assert values(reader.take(1)) == [2]
+        assert check(process)[0] == 0
+        assert not database.run("SELECT FROM pg_locks WHERE NOT granted AND relation IN ('other'::regclass, 'p_1'::regclass)")
+    assert process.stop() == 0

@@ -40,6 +40,26 @@ need_root_or_sudo() {
     AS_ROOT=(sudo)
 }
 
+# need_value OPTION [VALUE]...: what stands at an option in "$@"; dies when nothing comes after it.
+need_value() { [ $# -ge 2 ] || die "$1 wants a value; try --help"; }
+need_number() {
+    need_value "$@"
+    case $2 in "" | *[!0-9]*) die "$1 wants a number, not \"$2\"" ;; esac
+}
+
+# results_folder WHAT: makes a new folder in results/ and prints its name; two that begin in one second get two.
+results_folder() {
+    local name folder number=1
+    name=$REPO_ROOT/results/$(date +%Y%m%d-%H%M%S)-$1
+    folder=$name
+    mkdir -p "$REPO_ROOT/results"
+    until mkdir "$folder" 2>/dev/null; do
+        [ -e "$folder" ] || die "$folder can't be made; give --out"
+        number=$((number + 1)) folder=$name-$number
+    done
+    printf '%s\n' "$folder"
+}
+
 absolute_path() {
     case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac
 }

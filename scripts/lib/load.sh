@@ -7,6 +7,10 @@
 # On the compose stack no private stand names one.
 MILLRACE_PYTHON=${MILLRACE_PYTHON:-$(tools_python)}
 
+# millrace-load ends with it when it does not know what to do.
+# shellcheck disable=SC2034 # for the scripts that source this file
+LOAD_USAGE=64
+
 # The program FILE: from MILLRACE_BUILD_DIR, else the build with librdkafka's names, else any other.
 built_program() {
     local dir

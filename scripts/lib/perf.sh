@@ -40,7 +40,8 @@ doctor() {
     value=$(cat /proc/sys/kernel/kptr_restrict)
     echo "kptr_restrict      $value$([ "$value" = 0 ] || echo " (kernel functions stay unnamed; sudo sysctl kernel.kptr_restrict=0)")"
     for tool in strace valgrind bpftrace heaptrack; do
-        echo "$tool$(printf '%*s' $((19 - ${#tool})) '')$(command -v "$tool" || echo "missing (only profile.sh $tool needs it): apt-get install $tool")"
+        value=${tool/heaptrack/heap}
+        echo "$tool$(printf '%*s' $((19 - ${#tool})) '')$(command -v "$tool" || echo "missing (only profile.sh $value needs it): apt-get install $tool")"
     done
     if [ -e /sys/kernel/tracing/events ]; then
         echo "tracefs            mounted"
@@ -97,8 +98,8 @@ perf_detach() {
 # perf_samples FILE FROM TO: how many samples lie between.
 perf_samples() { perf script -f -i "$1" --time "$2,$3" -F time -G 2>/dev/null | grep -c .; }
 
-# perf_results FOLDER TITLE [FILE FROM TO]...: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
-# windows (seconds of CLOCK_MONOTONIC) these are of them, and folded-floor.txt, flame-floor.svg and profile-floor.json of the
+# perf_results FOLDER TITLE [NAME FROM TO]...: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
+# windows (seconds of CLOCK_MONOTONIC) in FOLDER/NAME these are of them, and folded-floor.txt, flame-floor.svg and profile-floor.json of the
 # rest.
 perf_results() {
     local folder=$1 title=$2 inside=() around=() bursts="the burst"
@@ -106,7 +107,7 @@ perf_results() {
     progress "reading perf.data ($(du -cm "$folder"/perf*.data | tail -n 1 | cut -f1) MB)"
     [ $# -le 3 ] || bursts="$(($# / 3)) bursts"
     while [ $# -gt 0 ]; do
-        inside+=("$1" "$2,$3") around+=("$1" ",$2" "$1" "$3,")
+        inside+=("$folder/$1" "$2,$3") around+=("$folder/$1" ",$2" "$folder/$1" "$3,")
         shift 3
     done
     if [ ${#inside[@]} -gt 0 ]; then
@@ -166,9 +167,9 @@ describe_environment() {
     echo "kptr_restrict=$(cat /proc/sys/kernel/kptr_restrict)"
 }
 
-# CPU seconds of the slot's walsender, where its process can be seen.
-walsender_cpu() {
+# The process of the slot's walsender; "none" where it can't be seen.
+walsender_process() {
     local pid
     pid=$(pg -c "SELECT active_pid FROM pg_replication_slots WHERE slot_name = '${LOAD_NAME:-}'" 2>/dev/null || true)
-    awk '{ printf "%.6f\n", $1 / 1e9 }' "/proc/${pid:-none}/schedstat" 2>/dev/null || echo 0
+    echo "${pid:-none}"
 }

@@ -251,7 +251,9 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
     add_count(root, "table_count", snapshot->table_count);
     uint32_t found = 0;
     cJSON *tables = cJSON_AddArrayToObject(root, "tables");
-    qsort(snapshot->tables, snapshot->table_count, sizeof(*snapshot->tables), by_events);
+    if (snapshot->table_count > 0) { /* qsort takes no null, not even for nothing */
+        qsort(snapshot->tables, snapshot->table_count, sizeof(*snapshot->tables), by_events);
+    }
     for (uint32_t i = 0; i < snapshot->table_count; i++) {
         const struct mr_table_count *table = &snapshot->tables[i];
         if (strcasestr(table->table, part) == NULL || ++found > tables_max) {

@@ -29,6 +29,13 @@ bool mr_slice_equal(mr_slice a, mr_slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+int mr_u32_compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* After what was logged before, and without waiting for a reader that stands still. */
 static _Noreturn MR_PRINTF(1, 2) void end_with(const char *form, ...)
 {

@@ -36,6 +36,9 @@ mr_slice mr_slice_of(const char *text);
 /* True when both hold the same bytes. */
 bool mr_slice_equal(mr_slice a, mr_slice b);
 
+/* For qsort and bsearch: numbers of 32 bits, or structures that begin with one, by it. */
+int mr_u32_compare(const void *a, const void *b);
+
 /* Ends the process after one line on stderr. For bugs of ours, never for what the world does. */
 void mr_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 

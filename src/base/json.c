@@ -12,19 +12,64 @@ static bool byte_is_clean(uint8_t byte)
     return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
 }
 
+static inline bool copy_clean_bytes(uint8_t *to, const uint8_t *text, size_t len)
+{
+    bool clean = true;
+    for (size_t i = 0; i < len; i++) {
+        to[i] = text[i];
+        clean &= byte_is_clean(text[i]);
+    }
+    return clean;
+}
+
 #if defined(__SSE2__)
+/* Not zero where a byte is not clean: 0x20 and 0x22 change places, so one comparison of signed numbers finds control
+ * characters, the quote, and what is not ASCII. */
+static inline __m128i unclean(__m128i block)
+{
+    __m128i low = _mm_cmplt_epi8(_mm_xor_si128(block, _mm_set1_epi8(2)), _mm_set1_epi8(0x21));
+    return _mm_or_si128(low, _mm_cmpeq_epi8(block, _mm_set1_epi8('\\')));
+}
+
+/* Copies; answers whether all was clean. What is longer than a block ends with one that may overlap the one before. */
+static inline bool copy_clean(uint8_t *to, const uint8_t *text, size_t len)
+{
+    __m128i found = _mm_setzero_si128();
+    if (len >= 16) {
+        for (size_t at = 0; at < len - 16; at += 16) {
+            __m128i block = _mm_loadu_si128((const __m128i *)(text + at));
+            _mm_storeu_si128((__m128i *)(to + at), block);
+            found = _mm_or_si128(found, unclean(block));
+        }
+        __m128i block = _mm_loadu_si128((const __m128i *)(text + len - 16));
+        _mm_storeu_si128((__m128i *)(to + len - 16), block);
+        found = _mm_or_si128(found, unclean(block));
+    } else if (len >= 8) {
+        uint64_t first, last;
+        memcpy(&first, text, 8);
+        memcpy(&last, text + len - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + len - 8, &last, 8);
+        found = unclean(_mm_set_epi64x((int64_t)last, (int64_t)first));
+    } else {
+        return copy_clean_bytes(to, text, len);
+    }
+    return _mm_movemask_epi8(found) == 0;
+}
+
 /* How many bytes at the beginning of a 16-byte block are clean. */
 static inline unsigned block_clean(const uint8_t *text)
 {
     __m128i block = _mm_loadu_si128((const __m128i *)text);
-    /* As signed numbers the bytes from 0x80 on are below 0x20 too, so one comparison finds both. */
-    __m128i low = _mm_cmplt_epi8(block, _mm_set1_epi8(0x20));
-    __m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
-    __m128i backslash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
-    unsigned mask = (unsigned)_mm_movemask_epi8(_mm_or_si128(low, _mm_or_si128(quote, backslash)));
+    unsigned mask = (unsigned)_mm_movemask_epi8(unclean(block));
     return mask == 0 ? 16 : (unsigned)__builtin_ctz(mask);
 }
 #else
+static inline bool copy_clean(uint8_t *to, const uint8_t *text, size_t len)
+{
+    return copy_clean_bytes(to, text, len);
+}
+
 static inline unsigned block_clean(const uint8_t *text)
 {
     unsigned count = 0;
@@ -217,6 +262,20 @@ void mr_json_string(struct mr_buffer *out, const uint8_t *text, size_t len)
     MR_BUFFER_LITERAL(out, "\"");
     mr_json_escaped(out, text, len);
     MR_BUFFER_LITERAL(out, "\"");
+}
+
+void mr_json_plain(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    uint8_t *room = mr_buffer_reserve(out, len + 2);
+    if (MR_UNLIKELY(room == NULL)) {
+        return;
+    }
+    room[0] = '"';
+    room[len + 1] = '"';
+    if (MR_UNLIKELY(!copy_clean(room + 1, text, len))) {
+        out->at = room;
+        mr_json_string(out, text, len);
+    }
 }
 
 void mr_json_u64(struct mr_buffer *out, uint64_t value)

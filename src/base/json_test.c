@@ -44,10 +44,15 @@ static void assert_escapes(const uint8_t *text, size_t len)
     memcpy(copy, text, len);
     struct mr_buffer out = mr_buffer_init(got, sizeof(got));
     mr_json_escaped(&out, copy, len);
-    free(copy);
     assert_false(out.full);
     assert_int_equal(out.at - got, want_len);
     assert_memory_equal(got, want, want_len);
+    out = mr_buffer_init(got, sizeof(got));
+    mr_json_plain(&out, copy, len);
+    free(copy);
+    assert_int_equal(out.at - got, want_len + 2);
+    assert_true(got[0] == '"' && got[want_len + 1] == '"');
+    assert_memory_equal(got + 1, want, want_len);
 }
 
 static void test_escaped_each_byte_at_each_offset(void **state)

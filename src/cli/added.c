@@ -54,7 +54,7 @@ static mr_status query(const struct mr_added *added, struct mr_error *ret_error)
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(added->connection, false, added->stop_fd, &conn, ret_error));
     struct mr_text sql = {0};
-    mr_sql_add_streamed(&sql, options);
+    mr_sql_add_streamed(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *result;
     mr_status status = mr_pg_query(conn, added->stop_fd, &sql, &shape, &result, ret_error);
     if (status == MR_OK) {

@@ -4,6 +4,28 @@
 
 #include "config/config_internal.h"
 
+/* What is streamed under the names of its partitions is compared with what there is. */
+static void name_outboxes(struct mr_config *config)
+{
+    struct mr_pg_source_options *source = &config->source;
+    const struct mr_outbox_options *outbox = &config->outbox;
+    struct mr_named_column *named = mr_config_keep(
+        config, MR_NEW_ARRAY(struct mr_named_column, source->named_count + outbox->table_count));
+    for (uint32_t i = 0; i < source->named_count; i++) {
+        named[i] = source->named[i];
+    }
+    for (uint32_t i = 0; i < outbox->table_count; i++) {
+        const struct mr_table_pattern *table = &outbox->tables[i];
+        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table)) {
+            named[source->named_count++] = (struct mr_named_column){
+                .option = "outbox.tables",
+                .table = {.schema = table->schema.text, .table = table->table.text},
+                .column = ""};
+        }
+    }
+    source->named = named;
+}
+
 static void build_outbox_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.outbox_tables;
@@ -29,6 +51,7 @@ static void build_outbox_tables(struct mr_config *config)
         }
     }
     config->outbox.tables = tables;
+    name_outboxes(config);
 }
 
 /* "column:placement" or "column:placement:name"; no part has a colon. */

@@ -243,13 +243,22 @@ void mr_config_check_streamed(struct mr_config *config, const char *option, uint
     }
 }
 
-/* Rules that name one column of one table can be compared with what there is. */
+/* Rules that name one column of one table can be compared with what there is, and so can the tables of streams. */
 static void name_columns(struct mr_config *config, const struct columns *all,
                          const struct mr_column_rule *rules, uint32_t count)
 {
+    uint32_t streams = config->encode.routes_only ? config->encode.route_count : 0;
     struct mr_named_column *named =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, count));
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, count + streams));
     config->source.named = named;
+    for (uint32_t i = 0; i < streams; i++) {
+        const struct mr_route *route = &config->encode.routes[i];
+        named[config->source.named_count++] =
+            (struct mr_named_column){.option = "streams.source.resource",
+                                     .table = {.schema = route->schema, .table = route->table},
+                                     .column = "",
+                                     .must_fit = true};
+    }
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_column_rule *rule = &rules[i];
         const struct columns *columns = &all[rule->action];
@@ -260,13 +269,12 @@ static void name_columns(struct mr_config *config, const struct columns *all,
             mr_config_check_streamed(config, columns->option, columns->line,
                                      rule->table.schema.text, rule->table.table.text);
         }
-        if (mr_pattern_is_name(&rule->column)) {
-            named[config->source.named_count++] = (struct mr_named_column){
-                .option = columns->option,
-                .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
-                .column = rule->column.text,
-            };
-        }
+        named[config->source.named_count++] = (struct mr_named_column){
+            .option = columns->option,
+            .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
+            .column = mr_pattern_is_name(&rule->column) ? rule->column.text : "",
+            .must_fit = true,
+        };
     }
 }
 

@@ -754,6 +754,26 @@ static void test_what_is_not_quoted_is_a_number(void **state)
     assert_refused(fixture, row, "a boolean that is neither t nor f");
 }
 
+/* Numeric, uuid, timestamp, address: no value of theirs has anything to escape, but a server that lies has. */
+static void test_no_text_gets_out_of_its_quotes(void **state)
+{
+    struct fixture *fixture = *state;
+    static const uint32_t types[] = {1700, 2950, 1114, 869};
+    for (size_t i = 0; i < MR_ARRAY_LEN(types); i++) {
+        fixture->columns[1].type_oid = types[i];
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+        struct mr_datum row[] = {text("1"), text("\",\"evil\":1,\"x\":\""), null, null};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_value_has(&fixture->records[0],
+                         "\"v\":\"\\\",\\\"evil\\\":1,\\\"x\\\":\\\"\",\"f\":null");
+        row[1] =
+            (struct mr_datum){.kind = MR_DATUM_TEXT, .data = (const uint8_t *)"1\0\n", .len = 3};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_value_has(&fixture->records[0], "\"v\":\"1\\u0000\\n\"");
+    }
+}
+
 static void test_key_without_a_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -1729,6 +1749,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unchanged_value_is_not_taken_from_a_key, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_what_is_not_quoted_is_a_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_text_gets_out_of_its_quotes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_without_a_value_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_odd_names_are_escaped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_topic_too_long, setup, teardown),

@@ -48,6 +48,21 @@ static mr_status need_column(const struct mr_plan *plan, const char *option, con
                    plan->relation->schema, plan->relation->table, name, option);
 }
 
+/* As routing.by_column refuses it: topics are seen by many. */
+static mr_status need_open(const struct mr_encode_options *options, const struct mr_plan *plan,
+                           struct mr_error *ret_error)
+{
+    const char *name = options->outbox->route_by;
+    if (!mr_shape_names(options, plan, name)) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "outbox.route_by: column \"%s\" of outbox table %s.%s is one that columns.* masks, "
+        "cuts or hashes, and names of topics would tell its values; route by another",
+        name, plan->relation->schema, plan->relation->table);
+}
+
 static mr_status find_fields(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
                              struct mr_outbox_columns *columns, struct mr_error *ret_error)
 {
@@ -82,10 +97,11 @@ static mr_status find_timestamp(const struct mr_outbox_options *outbox, const st
                    outbox->timestamp, plan->relation->schema, plan->relation->table);
 }
 
-struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_outbox_options *outbox,
+struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_encode_options *options,
                                                 const struct mr_plan *plan,
                                                 struct mr_error *ret_error)
 {
+    const struct mr_outbox_options *outbox = options->outbox;
     struct mr_outbox_columns *columns =
         MR_ALLOC(sizeof(*columns) + outbox->field_count * sizeof(columns->fields[0]));
     if (need_column(plan, "outbox.id", outbox->id, &columns->id, ret_error) == MR_OK &&
@@ -94,6 +110,7 @@ struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_outbox_options *
             MR_OK &&
         need_column(plan, "outbox.route_by", outbox->route_by, &columns->route_by, ret_error) ==
             MR_OK &&
+        need_open(options, plan, ret_error) == MR_OK &&
         find_timestamp(outbox, plan, columns, ret_error) == MR_OK &&
         find_fields(outbox, plan, columns, ret_error) == MR_OK) {
         return columns;
@@ -132,9 +149,14 @@ static bool is_known(const struct mr_datum *value)
     return value->kind != MR_DATUM_UNCHANGED && value->kind != MR_DATUM_CUT;
 }
 
+/* True when its bytes are sent: it is a bytea, and columns.* makes nothing else of it. */
 static bool is_bytea(const struct row *row, uint32_t column)
 {
-    return row->plan->relation->columns[column].type.oid == BYTEA_OID;
+    const struct mr_plan_column *planned = &row->plan->columns[column];
+    mr_convert_fn write =
+        planned->writer == MR_WRITE_CONVERT ? planned->form->conversion.write : NULL;
+    return row->plan->relation->columns[column].type.oid == BYTEA_OID && write != mr_convert_mask &&
+           write != mr_convert_truncated && write != mr_convert_hash;
 }
 
 static void write_json(struct mr_buffer *out, const struct row *row, uint32_t column)
@@ -148,12 +170,14 @@ static void write_json(struct mr_buffer *out, const struct row *row, uint32_t co
     }
 }
 
-/* Whether the value's text is what Java's toString makes of what Debezium has: strings, and decimals, whose JSON is base64. */
+/* Whether the value's text is what Java's toString makes of what Debezium has: strings, decimals, whose JSON is base64, and JSON
+ * itself, of which a string has quotes of its own. */
 static bool is_bare(const struct mr_plan_column *column)
 {
     if (column->writer == MR_WRITE_CONVERT) {
         mr_convert_fn write = column->form->conversion.write;
-        return write == mr_convert_decimal || write == mr_convert_scaled_decimal;
+        return write == mr_convert_decimal || write == mr_convert_scaled_decimal ||
+               write == mr_convert_json;
     }
     return column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN;
 }
@@ -377,6 +401,9 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
             write_header(out, row, outbox->fields[i].name, column);
         } else if (outbox->fields[i].placement == MR_OUTBOX_PARTITION) {
             place.partition = partition_of(row, column);
+            if (place.partition >= 0 && mr_is_message(row->plan->relation)) {
+                place.partition = MR_PARTITION_IF_THERE(place.partition);
+            }
         }
     }
     if (columns->timestamp != MR_NO_COLUMN) {

@@ -268,6 +268,43 @@ static void test_outbox_bytes(void **state)
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
 }
 
+/* A string of JSON keeps its quotes, whatever the form of values. */
+static void test_outbox_json_text(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.types = MR_TYPES_PLAIN;
+    fixture->values[PAYLOAD] = text("\"a\\\"b\"");
+    insert(fixture);
+    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "\"a\\\"b\"");
+}
+
+static struct mr_column_rule rule_of(const char *column, enum mr_column_action action)
+{
+    return (struct mr_column_rule){
+        .action = action,
+        .table = {.schema = {.text = "public"}, .table = {.text = "outbox"}},
+        .column = {.text = column},
+        .length = 3};
+}
+
+static void test_outbox_masked_bytes(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mr_column_rule rules[] = {rule_of("raw", MR_COLUMN_MASK),
+                                           rule_of("aggregatetype", MR_COLUMN_HASH)};
+    fixture->outbox.payload = "raw";
+    fixture->options.hash_salt = "";
+    fixture->options.column_rules = rules;
+    fixture->options.column_rule_count = 1;
+    insert(fixture);
+    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "***");
+    mr_encoder_free(fixture->encoder);
+    fixture->encoder = NULL;
+    fixture->options.column_rule_count = 2;
+    assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
+    assert_non_null(strstr(fixture->error.text, "outbox.route_by: column \"aggregatetype\""));
+}
+
 static void test_outbox_place(void **state)
 {
     struct fixture *fixture = *state;
@@ -500,7 +537,8 @@ static void test_outbox_message(void **state)
         assert_int_equal(record->xid, transactional ? 555 : 0);
         assert_int_equal(record->commit_time_us,
                          transactional ? INT64_C(1700000000000001) : INT64_C(1700000001000000));
-        assert_int_equal(mr_headers_place(mr_record_headers(record)).partition, 2);
+        assert_int_equal(mr_headers_place(mr_record_headers(record)).partition,
+                         MR_PARTITION_IF_THERE(2));
         assert_int_equal(mr_headers_place(mr_record_headers(record)).time_ms,
                          INT64_C(1700000000500));
         assert_header(fixture, 0, "id", "e-1");
@@ -599,6 +637,8 @@ int main(void)
         TEST(test_outbox_expands),
         TEST(test_outbox_envelope_and_headers),
         TEST(test_outbox_bytes),
+        TEST(test_outbox_json_text),
+        TEST(test_outbox_masked_bytes),
         TEST(test_outbox_place),
         TEST(test_outbox_topic_bytes),
         TEST(test_outbox_names_no_topic_of_ours),

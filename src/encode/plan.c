@@ -225,7 +225,7 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
 static mr_status plan_outbox(struct mr_plan *plan, const struct mr_encode_options *options,
                              struct mr_topics *topics, struct mr_error *ret_error)
 {
-    plan->outbox = mr_outbox_columns_new(options->outbox, plan, ret_error);
+    plan->outbox = mr_outbox_columns_new(options, plan, ret_error);
     if (plan->outbox == NULL) {
         return ret_error->status;
     }

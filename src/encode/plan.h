@@ -15,7 +15,7 @@ struct mr_text {
 /* How a value's text becomes JSON. */
 enum mr_writer {
     MR_WRITE_STRING,  /* quoted and escaped */
-    MR_WRITE_PLAIN,   /* quoted; the type's text can't hold anything to escape */
+    MR_WRITE_PLAIN,   /* quoted; no text of the type has anything to escape, unless a server lies */
     MR_WRITE_NUMBER,  /* as it is, once it is seen to be one */
     MR_WRITE_FLOAT,   /* as it is, but NaN and the infinities quoted */
     MR_WRITE_BOOL,    /* t, f */

@@ -12,16 +12,6 @@ __attribute__((cold)) static void latch(struct mr_encoder *encoder, uint32_t col
     }
 }
 
-static void write_plain(struct mr_buffer *out, const struct mr_datum *value)
-{
-    uint8_t *room = mr_buffer_reserve(out, (size_t)value->len + 2);
-    if (room != NULL) {
-        room[0] = '"';
-        memcpy(room + 1, value->data, value->len);
-        room[value->len + 1] = '"';
-    }
-}
-
 static size_t digits(const uint8_t *text, size_t at, size_t len)
 {
     size_t begin = at;
@@ -86,7 +76,7 @@ static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
     if (writer == MR_WRITE_STRING || (writer == MR_WRITE_FLOAT && is_no_number(value))) {
         mr_json_string(out, value->data, value->len);
     } else if (writer == MR_WRITE_PLAIN) {
-        write_plain(out, value);
+        mr_json_plain(out, value->data, value->len);
     } else if (writer == MR_WRITE_BOOL) {
         bool is_true = value->len == 1 && value->data[0] == 't';
         if (MR_UNLIKELY(!is_true && (value->len != 1 || value->data[0] != 'f'))) {

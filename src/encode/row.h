@@ -115,7 +115,7 @@ mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transacti
                            uint32_t *ret_count);
 
 /* The columns of an outbox; NULL when one that it needs is not there. */
-struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_outbox_options *outbox,
+struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_encode_options *options,
                                                 const struct mr_plan *plan,
                                                 struct mr_error *ret_error);
 

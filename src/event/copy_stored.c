@@ -176,17 +176,10 @@ const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *stat
     return NULL;
 }
 
-static int compare_oids(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a;
-    uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid)
 {
     return state->done_count > 0 &&
-           bsearch(&oid, state->done, state->done_count, sizeof(oid), compare_oids) != NULL;
+           bsearch(&oid, state->done, state->done_count, sizeof(oid), mr_u32_compare) != NULL;
 }
 
 bool mr_copy_stored_is_behind(const struct mr_copy_stored *next, const struct mr_copy_stored *known)

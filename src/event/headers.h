@@ -22,9 +22,12 @@ struct mr_header {
     mr_slice value; /* `data` NULL: null */
 };
 
+/* A number that anybody may have written: that partition where the topic has it, else that of the key. */
+#define MR_PARTITION_IF_THERE(number) (INT32_MIN + (number))
+
 /* Where and when a record is, in its own words. */
 struct mr_record_place {
-    int32_t partition; /* negative: that of the key */
+    int32_t partition; /* -1: that of the key; below: MR_PARTITION_IF_THERE */
     int64_t time_ms;   /* since 1970; 0: the commit time */
 };
 

@@ -210,19 +210,12 @@ void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows)
     pthread_mutex_unlock(&requests->lock);
 }
 
-static int compare_oids(const void *a, const void *b)
-{
-    uint32_t one = *(const uint32_t *)a;
-    uint32_t other = *(const uint32_t *)b;
-    return (one > other) - (one < other);
-}
-
 /* A table is known from the moment on when it is asked for: both are stored in one. With the lock. */
 static bool is_known(struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
 {
     if (!requests->has_known ||
         (requests->known_count > 0 && bsearch(&table->oid, requests->known, requests->known_count,
-                                              sizeof(*requests->known), compare_oids) != NULL)) {
+                                              sizeof(*requests->known), mr_u32_compare) != NULL)) {
         return true;
     }
     struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};

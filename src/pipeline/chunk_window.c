@@ -27,13 +27,6 @@ static bool take_xid(const char **at, const char *ends, uint32_t *ret)
     return true;
 }
 
-static int compare_xids(const void *a, const void *b)
-{
-    uint32_t one = *(const uint32_t *)a;
-    uint32_t other = *(const uint32_t *)b;
-    return (one > other) - (one < other);
-}
-
 bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
 {
     struct mr_chunk_snapshot snapshot = {0};
@@ -54,7 +47,7 @@ bool mr_chunk_snapshot_parse(const char *text, struct mr_chunk_snapshot *ret)
         return false;
     }
     if (snapshot.xip_count > 0) {
-        qsort(snapshot.xip, snapshot.xip_count, sizeof(*snapshot.xip), compare_xids);
+        qsort(snapshot.xip, snapshot.xip_count, sizeof(*snapshot.xip), mr_u32_compare);
     }
     *ret = snapshot;
     return true;
@@ -78,7 +71,7 @@ static bool sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
         return false; /* below it are those in xip; above may be others that are under way */
     }
     return snapshot->xip_count == 0 ||
-           bsearch(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), compare_xids) == NULL;
+           bsearch(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), mr_u32_compare) == NULL;
 }
 
 /* ---- keys ---- */

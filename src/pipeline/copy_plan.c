@@ -257,13 +257,6 @@ static void add_part(const struct mr_copy_plan *plan, uint32_t index, struct mr_
     }
 }
 
-static int compare_oids(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a;
-    uint32_t y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t rows)
 {
     struct mr_copy_stored *state = MR_NEW(struct mr_copy_stored);
@@ -285,7 +278,7 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
         }
     }
     pthread_mutex_unlock(&plan->lock);
-    qsort(state->done, state->done_count, sizeof(uint32_t), compare_oids);
+    qsort(state->done, state->done_count, sizeof(uint32_t), mr_u32_compare);
     return state;
 }
 

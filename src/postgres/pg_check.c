@@ -176,7 +176,7 @@ static void check_patterns(const struct pg_check *check)
         return;
     }
     struct mr_text sql = {0};
-    mr_sql_add_pattern_tables(&sql, check->options);
+    mr_sql_add_pattern_tables(&sql, check->options, mr_pg_server_version(check->conn));
     struct mr_pg_result *meant = ask(check, subject, &shape, &sql);
     if (meant == NULL) {
         return;

@@ -140,7 +140,7 @@ mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source
                                .stop_fd = stop_fd};
     struct mr_text sql = {0};
     struct mr_pg_result *tables;
-    mr_sql_add_copied(&sql, options);
+    mr_sql_add_copied(&sql, options, mr_pg_server_version(conn));
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &tables, ret_error));
     mr_status status = MR_OK;
     for (uint32_t row = 0; status == MR_OK && row < mr_pg_result_rows(tables); row++) {

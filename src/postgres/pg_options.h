@@ -25,11 +25,13 @@ struct mr_table_key {
     uint32_t column_count;
 };
 
-/* A column that an option names, of a table that is there by this name if at all. */
+/* A column that an option names, of a table that is there by this name if at all. Its name is empty where the option names
+ * columns by a pattern, or the table alone. */
 struct mr_named_column {
     const char *option;
     struct mr_table_name table;
     const char *column;
+    bool must_fit; /* else values go out that nobody is to see, or no rows at all */
 };
 
 /* What the publication is to send of a table. */
@@ -100,6 +102,18 @@ struct mr_pg_source_options {
     const struct mr_copy_where *wheres; /* of a table the first that fits */
     uint32_t where_count;
 };
+
+/* True when it is the table of signals. */
+bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* Where the configuration has it: names first, then patterns; UINT32_MAX: nowhere. */
+uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* True when a table of that name is configured, and passed on. */
+bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
+                        mr_slice table);
 
 /* The condition on a table's rows, by the name that the stream has for it or by the partition's; NULL: there is none. */
 const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,

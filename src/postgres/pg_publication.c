@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-enum { SHAPED_VERSION_MIN = 150000, SUBJECT_MAX = 600 };
+enum { SUBJECT_MAX = 600 };
 
 /* ---- what it is made of ---- */
 
@@ -49,7 +49,7 @@ static bool names_schemas(const struct mr_pg_source_options *options, int versio
             return false;
         }
     }
-    return version >= SHAPED_VERSION_MIN;
+    return version >= MR_PG_SHAPED_VERSION_MIN;
 }
 
 /* With patterns it is schemas, or all: tables that come later are then in it from their first row on, and what no pattern fits
@@ -266,12 +266,12 @@ static void add_rel(struct mr_text *sql, int version)
                    " WHERE a.attrelid = r.prrelid AND a.attnum = ANY (%s)) AS columns"
                    " FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid"
                    " WHERE p.pubname IN (",
-                   version >= SHAPED_VERSION_MIN
+                   version >= MR_PG_SHAPED_VERSION_MIN
                        ? "pg_get_expr(r.prqual, r.prrelid) AS filter,"
                          " r.prqual::text AS tree, r.prattrs::int2[] AS attrs"
                        : "NULL::text AS filter, NULL::text AS tree,"
                          " NULL::int2[] AS attrs",
-                   version >= SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
+                   version >= MR_PG_SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
 }
 
 /* What UPDATE and DELETE of a published table need: pub_rf_contains_invalid_column and pub_collist_contains_invalid_column in
@@ -289,14 +289,12 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
     mr_text_string(sql, ")), draft AS (SELECT * FROM rel WHERE pubname = ");
     mr_sql_add_literal(sql, name.data);
     mr_text_done(&name);
-    mr_text_string(sql,
-                   "), sent AS MATERIALIZED (SELECT t.relid AS oid FROM pg_publication p"
-                   " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t WHERE p.pubname = ");
-    mr_sql_add_literal(sql, follow->options->publication);
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, follow->options->publication, follow->facts->version);
     mr_text_string(
         sql,
-        "), published AS MATERIALIZED (SELECT oid FROM sent UNION SELECT a.relid FROM sent"
-        " CROSS JOIN LATERAL pg_partition_ancestors(sent.oid) a),"
+        ", published AS MATERIALIZED (SELECT oid FROM sent UNION"
+        " SELECT t.root FROM sent JOIN tree t ON t.oid = sent.oid),"
         " listed AS (SELECT d.oid, a.attname FROM draft d JOIN pg_attribute a"
         " ON a.attrelid = d.oid AND a.attnum = ANY (d.attrs)),"
         " used AS (SELECT d.oid, a.attname FROM draft d CROSS JOIN LATERAL"
@@ -305,8 +303,8 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
         " leaf AS MATERIALIZED (SELECT d.oid AS root, a.attname, c.relreplident = 'f' OR"
         " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) AS identifies"
         " FROM draft d JOIN pg_class r ON r.oid = d.oid CROSS JOIN LATERAL"
-        " (SELECT d.oid WHERE r.relkind <> 'p' UNION ALL SELECT t.relid"
-        "  FROM pg_partition_tree(d.oid) t WHERE r.relkind = 'p' AND t.isleaf) l(oid)"
+        " (SELECT d.oid WHERE r.relkind <> 'p' UNION ALL SELECT t.oid"
+        "  FROM tree t WHERE t.root = d.oid AND r.relkind = 'p' AND t.isleaf) l(oid)"
         " JOIN pg_class c ON c.oid = l.oid JOIN pg_attribute a ON a.attrelid = l.oid"
         " AND a.attnum > 0 AND NOT a.attisdropped"
         " LEFT JOIN pg_index i ON i.indrelid = l.oid AND CASE c.relreplident"
@@ -314,8 +312,8 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
         " ELSE false END WHERE d.filter IS NOT NULL OR d.attrs IS NOT NULL)"
         " SELECT n.nspname, c.relname, d.filter, d.columns,"
         /* Of any leaf: of FULL any list is too short. */
-        " CASE WHEN EXISTS (SELECT FROM pg_partition_tree(d.oid) t JOIN pg_class x"
-        "  ON x.oid = t.relid WHERE t.isleaf AND x.relreplident = 'f') THEN 'f'"
+        " CASE WHEN EXISTS (SELECT FROM tree t JOIN pg_class x"
+        "  ON x.oid = t.oid WHERE t.root = d.oid AND t.isleaf AND x.relreplident = 'f') THEN 'f'"
         " ELSE c.relreplident END,"
         " (SELECT string_agg(DISTINCT quote_ident(l.attname), ', ') FROM leaf l"
         "  WHERE l.root = d.oid AND l.identifies AND d.attrs IS NOT NULL AND l.attname NOT IN"
@@ -540,7 +538,7 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
                             .goes_on = mr_pg_slot_exists(facts),
                             .ret_error = ret_error};
     snprintf(follow.subject, sizeof(follow.subject), "publication \"%s\"", options->publication);
-    if (options->published_count > 0 && facts->version < SHAPED_VERSION_MIN) {
+    if (options->published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
         found_error(&follow, MR_ERR_CONFIG, follow.subject,
                     "upgrade the server, or take publication.where and publication.columns out",
                     "can't have row filters and column lists before PostgreSQL 15");
@@ -565,7 +563,7 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
 {
     static const struct mr_pg_shape shape = {"filters of the publication", "ssSS", 0, UINT32_MAX};
     const struct mr_pg_reporter to = {.report = report, .context = context};
-    if (facts->version < SHAPED_VERSION_MIN) {
+    if (facts->version < MR_PG_SHAPED_VERSION_MIN) {
         return MR_OK;
     }
     struct mr_text sql = {0};

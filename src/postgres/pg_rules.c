@@ -8,6 +8,7 @@
 enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
+    GENERATED_VERSION_MIN = 180000, /* publications choose whether they send generated columns */
     /* From here on a logical slot raises the server's level by itself ("effective_wal_level" in the manual's chapter on
      * write-ahead log settings); `replica` is enough. */
     DYNAMIC_WAL_LEVEL_VERSION_MIN = 190000,
@@ -32,7 +33,7 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, facts->options);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &server, &facts->server, ret_error));
-    mr_sql_add_table_states(&sql, facts->options);
+    mr_sql_add_table_states(&sql, facts->options, facts->version);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
     if (facts->options->key_count + facts->options->held_count + facts->options->named_count > 0) {
         const struct mr_pg_shape key = {"the columns that options name", MR_KEY_SHAPE, 1,
@@ -40,7 +41,7 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
         mr_sql_add_key_columns(&sql, facts->options);
         MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
     }
-    mr_sql_add_unlisted(&sql, facts->options);
+    mr_sql_add_unlisted(&sql, facts->options, facts->version);
     return mr_pg_query(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
 }
 
@@ -273,6 +274,45 @@ static void rule_partitions(const struct rules *rules, uint32_t row, const char 
                      (long long)count, count == 1 ? "partition" : "partitions");
 }
 
+/* A generated column that the stream lacks: rows that differ in it alone would have one key, unless another is chosen. From 18 on
+ * the server refuses updates of such a table (execReplication.c, CheckCmdReplicaIdentity). */
+static bool lacks_identity(const struct rules *rules, uint32_t row)
+{
+    const struct mr_pg_source_options *options = rules->options;
+    bool is_chosen = false;
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        is_chosen |= mr_table_name_equal(&options->keys[i].table, &options->tables[row]);
+    }
+    return (!is_chosen || rules->facts->version >= GENERATED_VERSION_MIN) &&
+           mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT) != NULL;
+}
+
+static void rule_unsent(const struct rules *rules, uint32_t row, const char *name,
+                        const char *subject)
+{
+    char remedy[TEXT_MAX];
+    bool refused = rules->facts->version >= GENERATED_VERSION_MIN;
+    if (refused) {
+        snprintf(remedy, sizeof(remedy),
+                 "let the publication send it, if it is stored (%s PUBLICATION \"%s\" … "
+                 "publish_generated_columns = stored), or take another unique index as the "
+                 "identity (ALTER TABLE %s REPLICA IDENTITY USING INDEX …)",
+                 mr_pg_publication_exists(rules->facts) ? "ALTER" : "CREATE",
+                 rules->options->publication, name);
+    } else {
+        snprintf(remedy, sizeof(remedy),
+                 "take another unique index as the identity (ALTER TABLE %s REPLICA IDENTITY USING "
+                 "INDEX …), or run ALTER TABLE %s REPLICA IDENTITY FULL and set key_columns",
+                 name, name);
+    }
+    mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+                "has a replica identity with column \"%s\", which is generated and not in the "
+                "stream, so %s",
+                mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT),
+                refused ? "the application's own UPDATE and DELETE fail once it is published"
+                        : "several rows would have one key");
+}
+
 static void rule_table(const struct rules *rules, uint32_t row, const char *name,
                        const char *subject)
 {
@@ -302,6 +342,8 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
                                    : "");
     } else if (!has_identity(tables, row)) {
         rule_identity(rules, name, subject, mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
+    } else if (lacks_identity(rules, row)) {
+        rule_unsent(rules, row, name, subject);
     } else if (!mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY)) {
         MR_FOUND_WARNING(&rules->to, subject, "add a primary key",
                          "has no primary key; docs/events.md says what its records' keys are");
@@ -310,25 +352,61 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
     }
 }
 
+/* "OPTION of table "schema"."table"": what a finding about a table that an option names is about. */
+struct subject {
+    char text[600];
+};
+
+static struct subject subject_of(const char *option, const struct mr_table_name *table)
+{
+    struct subject subject;
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, table);
+    snprintf(subject.text, sizeof(subject.text), "%s of table %s", option, name.data);
+    mr_text_done(&name);
+    return subject;
+}
+
+/* Rows of partitions have the names of these, and an option that names their table means no row; a mask would do nothing, without
+ * a word. */
+static void rule_divided(const struct rules *rules, const char *option,
+                         const struct mr_table_name *table, bool must_fit, uint32_t row)
+{
+    bool via_root = mr_pg_fact(rules->facts, MR_PUBLICATION_VIA_ROOT) == NULL
+                        ? rules->options->via_root
+                        : mr_pg_result_true(rules->facts->server, 0, MR_PUBLICATION_VIA_ROOT);
+    if (via_root || !mr_pg_result_true(rules->facts->keys, row, MR_KEY_DIVIDED) ||
+        !mr_pg_table_listed(rules->options, mr_slice_of(table->schema),
+                            mr_slice_of(table->table))) {
+        return;
+    }
+    mr_pg_found(
+        &rules->to, must_fit ? MR_FINDING_ERROR : stops_a_new_stream(rules), MR_ERR_CONFIG,
+        subject_of(option, table).text,
+        "set publication.via_partition_root = true, or name the partitions, or a pattern that "
+        "matches their names",
+        "has no effect: the table has partitions, and their rows come under their names");
+}
+
 static void rule_key_column(const struct rules *rules, const char *loss,
                             const struct mr_table_key *key, const char *column, uint32_t row)
 {
     const struct mr_pg_result *keys = rules->facts->keys;
+    rule_divided(rules, key->option, &key->table, false, row);
+    const struct subject subject = subject_of(key->option, &key->table);
     struct mr_text name = {0};
     mr_sql_add_table(&name, &key->table);
-    char subject[600];
     char remedy[TEXT_MAX];
-    snprintf(subject, sizeof(subject), "%s of table %s", key->option, name.data);
     snprintf(remedy, sizeof(remedy), "run ALTER TABLE %s REPLICA IDENTITY FULL", name.data);
     mr_text_done(&name);
     if (!mr_pg_result_true(keys, row, MR_KEY_EXISTS)) {
         snprintf(remedy, sizeof(remedy), "correct %s", key->option);
-        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject.text, remedy,
                     "names column \"%s\", which the table does not have%s", column,
                     rules->goes_on ? " (any more): where the stream comes to a row of now, it ends"
                                    : "");
     } else if (!mr_pg_result_true(keys, row, MR_KEY_HELD)) {
-        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
+        mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject.text, remedy,
                     "names column \"%s\", which the replica identity does not hold, so %s", column,
                     loss);
     }
@@ -339,7 +417,8 @@ static void rule_key_column(const struct rules *rules, const char *loss,
 static void rule_named_column(const struct rules *rules, const struct mr_named_column *named,
                               uint32_t row)
 {
-    if (mr_pg_result_true(rules->facts->keys, row, MR_KEY_EXISTS)) {
+    rule_divided(rules, named->option, &named->table, named->must_fit, row);
+    if (named->column[0] == '\0' || mr_pg_result_true(rules->facts->keys, row, MR_KEY_EXISTS)) {
         return;
     }
     enum mr_finding_level level = MR_FINDING_WARNING;
@@ -348,15 +427,10 @@ static void rule_named_column(const struct rules *rules, const struct mr_named_c
             level = stops_a_new_stream(rules);
         }
     }
-    struct mr_text name = {0};
-    mr_sql_add_table(&name, &named->table);
-    char subject[600];
     char remedy[64];
-    snprintf(subject, sizeof(subject), "%s of table %s", named->option, name.data);
     snprintf(remedy, sizeof(remedy), "correct %s", named->option);
-    mr_pg_found(&rules->to, level, MR_ERR_CONFIG, subject, remedy,
-                "names column \"%s\", which the table does not have", named->column);
-    mr_text_done(&name);
+    mr_pg_found(&rules->to, level, MR_ERR_CONFIG, subject_of(named->option, &named->table).text,
+                remedy, "names column \"%s\", which the table does not have", named->column);
 }
 
 static void rule_keys(const struct rules *rules)

@@ -15,6 +15,7 @@ enum {
 /* What every step needs. */
 struct setup {
     struct mr_pg_conn *conn;
+    struct mr_pg_conn *desk;
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
     bool is_known;
@@ -214,7 +215,7 @@ static void name_copy_slot(const struct setup *setup, uint32_t attempt)
 /* Before a slot is made for it. */
 static mr_status check_copy(struct setup *setup)
 {
-    MR_TRY(mr_pg_rules_of_copy(setup->conn, setup->options, setup->stop_fd, take_finding, setup,
+    MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->options, setup->stop_fd, take_finding, setup,
                                setup->ret_error));
     return setup->status;
 }
@@ -376,11 +377,11 @@ static mr_status setup_all(struct setup *setup)
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
     }
-    MR_TRY(mr_pg_publication_follow(setup->conn, setup->facts, true, setup->stop_fd, take_finding,
+    MR_TRY(mr_pg_publication_follow(setup->desk, setup->facts, true, setup->stop_fd, take_finding,
                                     setup, setup->ret_error));
     MR_TRY(setup->status);
     if (!mr_pg_publication_exists(setup->facts)) {
-        MR_TRY(mr_pg_publication_create(setup->conn, setup->options, setup->facts->version,
+        MR_TRY(mr_pg_publication_create(setup->desk, setup->options, setup->facts->version,
                                         setup->stop_fd, setup->ret_error));
     }
     if (setup->copy != NULL) {
@@ -393,7 +394,7 @@ static mr_status setup_all(struct setup *setup)
 static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(setup->conn, setup->options, setup->stop_fd, &facts, setup->ret_error));
+    MR_TRY(mr_pg_facts_read(setup->desk, setup->options, setup->stop_fd, &facts, setup->ret_error));
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
     setup->facts = &facts;
     mr_status status = setup_all(setup);
@@ -402,12 +403,14 @@ static mr_status set_up(struct setup *setup)
     return status;
 }
 
-mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                           const struct mr_pg_source_options *options,
                            const struct mr_pg_copy_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error)
 {
     struct mr_pg_copy_slot slot = {.attempt = 0};
     struct setup setup = {.conn = conn,
+                          .desk = desk,
                           .options = options,
                           .stream = *state,
                           .copy = &slot,
@@ -439,10 +442,12 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                                              : rename_slot(&setup, slot->name, options->slot);
 }
 
-mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error)
+mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                      const struct mr_pg_source_options *options, bool is_known, int stop_fd,
+                      bool *ret_adopted, struct mr_error *ret_error)
 {
     struct setup setup = {.conn = conn,
+                          .desk = desk,
                           .options = options,
                           .is_known = is_known,
                           .stop_fd = stop_fd,

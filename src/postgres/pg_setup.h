@@ -10,11 +10,14 @@
 #include "postgres/pg_options.h"
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
- * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is a
- * replication connection. `is_known`: it is known where the stream goes on; else a slot that exists is adopted, which
+ * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is the
+ * replication connection on which the stream is to run, and `desk` another one, for questions about tables: the server keeps what
+ * it looked up for one in the session's cache, and would read a backlog by it (docs/protocol.md).
+ * `is_known`: it is known where the stream goes on; else a slot that exists is adopted, which
  * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
-mr_status mr_pg_setup(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      bool is_known, int stop_fd, bool *ret_adopted, struct mr_error *ret_error);
+mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                      const struct mr_pg_source_options *options, bool is_known, int stop_fd,
+                      bool *ret_adopted, struct mr_error *ret_error);
 
 /* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
  * that whoever starts next sees whether they are, and no two attempts have one number. */
@@ -45,7 +48,8 @@ struct mr_pg_copy_state {
  *
  * Where all before the slot of a copy is delivered, only its name was missing. MR_ERR_HISTORY: copied rows would lie below
  * what is delivered. */
-mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                           const struct mr_pg_source_options *options,
                            const struct mr_pg_copy_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
 

@@ -81,10 +81,59 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
                         " AND w.name = c.relname)");
 }
 
-/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; `sent(oid)`: what the publication
- * sends, leaves or roots of partitioned tables as it says (pg_get_publication_tables in
- * src/backend/catalog/pg_publication.c). Names are compared as names: to_regclass would need rights on the schema. */
-static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options)
+/* What pg_partition_tree would say; that waits for whoever has one of the partitions locked, pg_partition_ancestors does not
+ * (src/backend/utils/adt/partitionfuncs.c). */
+#define TREE                                                                                       \
+    "tree AS MATERIALIZED (SELECT a.relid::oid AS root, c.oid, c.relkind <> 'p' AS isleaf"         \
+    " FROM pg_class c CROSS JOIN LATERAL pg_partition_ancestors(c.oid) a"                          \
+    " WHERE c.relkind = 'p' OR c.relispartition AND c.relkind IN ('r', 'f'))"
+
+/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked
+ * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
+ * publication of all tables names (19) is left out. */
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, int version)
+{
+    bool has_schemas = version >= MR_PG_SHAPED_VERSION_MIN;
+    mr_text_string(sql, TREE ", meant AS MATERIALIZED (SELECT *, coalesce((to_jsonb(p)->>"
+                             "'pubgencols') = 's', false) AS generated FROM pg_publication p"
+                             " WHERE p.pubname = ");
+    mr_sql_add_literal(sql, publication);
+    mr_text_string(sql,
+                   "), chosen AS MATERIALIZED (SELECT r.prrelid AS oid, m.pubviaroot FROM meant m"
+                   " JOIN pg_publication_rel r ON r.prpubid = m.oid WHERE NOT m.puballtables");
+    if (has_schemas) {
+        mr_text_string(sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m"
+                            " JOIN pg_publication_namespace n ON n.pnpubid = m.oid"
+                            " JOIN pg_class c ON c.relnamespace = n.pnnspid"
+                            " WHERE c.relkind IN ('r', 'p') AND pg_relation_is_publishable(c.oid)");
+    }
+    mr_text_string(
+        sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m JOIN pg_class c ON m.puballtables"
+             " WHERE CASE WHEN m.pubviaroot THEN c.relkind IN ('r', 'p') AND NOT c.relispartition"
+             " ELSE c.relkind = 'r' END AND pg_relation_is_publishable(c.oid) AND NOT EXISTS"
+             " (SELECT FROM pg_publication_rel r WHERE r.prpubid = m.oid AND (r.prrelid = c.oid"
+             " OR r.prrelid IN (SELECT root FROM tree WHERE tree.oid = c.oid)))),"
+             " sent AS MATERIALIZED (SELECT x.oid, ");
+    mr_text_string(sql, has_schemas ? "r.prattrs::int2[] AS attrs, r.prqual AS qual"
+                                    : "NULL::int2[] AS attrs, NULL::text AS qual");
+    mr_text_string(
+        sql, ", m.generated FROM (SELECT c.oid FROM chosen c WHERE CASE WHEN c.pubviaroot"
+             " THEN c.oid NOT IN (SELECT t.oid FROM tree t JOIN chosen o ON o.oid = t.root"
+             " WHERE t.oid <> t.root) ELSE c.oid NOT IN (SELECT oid FROM tree WHERE NOT isleaf) END"
+             " UNION SELECT t.oid FROM chosen c JOIN tree t ON t.root = c.oid"
+             " WHERE t.isleaf AND NOT c.pubviaroot) x CROSS JOIN meant m"
+             " JOIN pg_class c ON c.oid = x.oid LEFT JOIN pg_publication_rel r ON r.prpubid = m.oid"
+             " AND r.prrelid = x.oid");
+    if (has_schemas) { /* of a table whose schema is published, too, neither list nor condition holds */
+        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication_namespace n"
+                            " WHERE n.pnpubid = m.oid AND n.pnnspid = c.relnamespace)");
+    }
+    mr_text_string(sql, ")");
+}
+
+/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; and those of mr_sql_add_sent.
+ * Names are compared as names: to_regclass would need rights on the schema. */
+static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
     for (uint32_t i = 0; i < options->table_count; i++) {
@@ -101,20 +150,17 @@ static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *o
                         " JOIN pg_namespace s ON s.nspname = w.schema"
                         " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
     add_patterns(sql, options);
-    mr_text_string(sql,
-                   "),"
-                   " sent AS MATERIALIZED (SELECT t.relid AS oid FROM pg_publication p"
-                   " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t WHERE p.pubname = ");
-    mr_sql_add_literal(sql, options->publication);
-    mr_text_string(sql, ")");
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, options->publication, version);
 }
 
-void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     mr_text_string(
         sql,
-        ", meant AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
+        ", fitting AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
         " OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i"
         " WHERE i.indrelid = c.oid AND i.indisprimary) AS held"
         " FROM listed l JOIN pg_class c ON c.oid = l.oid"
@@ -122,12 +168,13 @@ void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_op
         " SELECT count(*), array_to_string((array_agg(name ORDER BY name))[1:5], ', '),"
         " count(*) FILTER (WHERE NOT held),"
         " array_to_string((array_agg(name ORDER BY name) FILTER (WHERE NOT held))[1:5], ', ')"
-        " FROM meant");
+        " FROM fitting");
 }
 
-void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
+                             int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     mr_text_string(
         sql,
         /* Which index is the identity: RelationGetIndexList, relcache.c. */
@@ -135,7 +182,7 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " AS columns FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisvalid"
         " AND i.indimmediate AND CASE c.relreplident WHEN 'd' THEN i.indisprimary"
         " WHEN 'i' THEN i.indisreplident ELSE false END),"
-        " leaf AS MATERIALIZED (SELECT c.oid AS root, t.relid AS oid, c.oid IN (SELECT oid FROM"
+        " leaf AS MATERIALIZED (SELECT c.oid AS root, t.oid, c.oid IN (SELECT oid FROM"
         " sent) OR ");
     mr_text_string(sql, options->via_root
                             ? "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "
@@ -148,7 +195,7 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
     mr_text_string(
         sql,
         " AS by_root FROM listed JOIN pg_class c ON c.oid = listed.oid AND c.relkind = 'p'"
-        " CROSS JOIN LATERAL pg_partition_tree(c.oid) t WHERE t.isleaf"
+        " JOIN tree t ON t.root = c.oid WHERE t.isleaf"
         " AND listed.n IS NOT NULL),"
         " part AS MATERIALIZED (SELECT h.oid, a.attname FROM held h JOIN pg_attribute a"
         " ON a.attrelid = h.oid AND a.attnum = ANY (h.columns) WHERE h.oid IN"
@@ -162,16 +209,27 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " AND (x.oid NOT IN (SELECT oid FROM held) OR x.by_root AND (r.relreplident = 'f'"
         " OR EXISTS (SELECT attname FROM part WHERE oid = x.root"
         " EXCEPT SELECT attname FROM part WHERE oid = x.oid))) GROUP BY x.root),"
+        /* From 18 on a publication may send generated columns, and FULL must have all of them (publicationcmds.c,
+         * pub_contains_invalid_column). */
+        " unsent AS MATERIALIZED (SELECT c.oid, min(a.attname::text) AS name FROM listed"
+        " JOIN pg_class c ON c.oid = listed.oid"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped"
+        " LEFT JOIN held h ON h.oid = c.oid CROSS JOIN (SELECT"
+        " current_setting('server_version_num')::int >= 180000 AS chooses) v"
+        " WHERE (a.attnum = ANY (h.columns) OR v.chooses AND c.relreplident = 'f')"
+        " AND NOT EXISTS (SELECT FROM sent s WHERE s.oid = c.oid AND " MR_SQL_IS_SENT
+        ") GROUP BY c.oid),"
         " published AS MATERIALIZED (SELECT oid FROM sent UNION"
-        " SELECT a.relid FROM sent CROSS JOIN LATERAL pg_partition_ancestors(sent.oid) a),"
+        " SELECT t.root FROM sent JOIN tree t ON t.oid = sent.oid),"
         " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
         " WHERE indisprimary)"
         " SELECT c.relkind, c.relpersistence, CASE WHEN c.relreplident IN ('d', 'i')"
         " AND c.oid NOT IN (SELECT oid FROM held) THEN 'n' ELSE c.relreplident END,"
-        " k.oid IS NOT NULL, p.oid IS NOT NULL, coalesce(lesser.count, 0), lesser.cure"
+        " k.oid IS NOT NULL, p.oid IS NOT NULL, coalesce(lesser.count, 0), lesser.cure,"
+        " u.name"
         " FROM wanted w LEFT JOIN listed l ON l.n = w.n LEFT JOIN lesser ON lesser.root = l.oid"
         " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
-        " LEFT JOIN published p ON p.oid = c.oid ORDER BY w.n");
+        " LEFT JOIN published p ON p.oid = c.oid LEFT JOIN unsent u ON u.oid = c.oid ORDER BY w.n");
 }
 
 static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,
@@ -191,8 +249,8 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
     uint32_t n = 0;
     mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
                         " i.indexrelid IS NULL OR coalesce(a.attnum = ANY"
-                        " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false)"
-                        " FROM (VALUES ");
+                        " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+                        " c.relkind IS NOT DISTINCT FROM 'p' FROM (VALUES ");
     for (uint32_t i = 0; i < options->key_count + options->held_count; i++) {
         const struct mr_table_key *key =
             i < options->key_count ? &options->keys[i] : &options->held[i - options->key_count];
@@ -216,11 +274,12 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
 /* The configured tables and their partitions. */
 #define CAPTURED                                                                                   \
     ", captured AS MATERIALIZED (SELECT oid FROM listed UNION"                                     \
-    " SELECT t.relid FROM listed CROSS JOIN LATERAL pg_partition_tree(listed.oid) t)"
+    " SELECT t.oid FROM listed JOIN tree t ON t.root = listed.oid)"
 
-void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     mr_text_string(sql, CAPTURED
                    " SELECT a.oid::bigint,"
                    " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END"
@@ -229,17 +288,18 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
                    " ORDER BY 1");
 }
 
-void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     mr_text_string(sql, CAPTURED " SELECT c.oid::bigint, n.nspname, c.relname FROM captured"
                                  " JOIN sent USING (oid) JOIN pg_class c USING (oid)"
                                  " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
 }
 
-void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     /* A publication that is missing will be made for what is configured. */
     mr_text_string(sql,
                    CAPTURED " SELECT ts.nspname, t.relname, n.nspname, l.relname,"
@@ -248,7 +308,7 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
                             " FROM captured a JOIN pg_class t ON t.oid = a.oid"
                             " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
                             " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
-                            "  SELECT p.relid FROM pg_partition_tree(t.oid) p WHERE t.relkind = 'p'"
+                            "  SELECT p.oid FROM tree p WHERE p.root = t.oid AND t.relkind = 'p'"
                             "  AND p.isleaf) x(oid) JOIN pg_class l ON l.oid = x.oid"
                             " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
                             " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
@@ -257,9 +317,10 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
     mr_text_string(sql, ") ORDER BY 3, 4");
 }
 
-void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options)
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
 {
-    add_tables(sql, options);
+    add_tables(sql, options, version);
     mr_text_string(
         sql, CAPTURED
         ","

@@ -13,6 +13,22 @@ void mr_sql_add_identifier(struct mr_text *sql, const char *name);
 /* "schema"."table" */
 void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
 
+enum {
+    MR_PG_SHAPED_VERSION_MIN = 150000
+}; /* publications have row filters, column lists and whole schemas */
+
+/* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual, generated)`: a row for each
+ * table that the publication sends, leaves or roots of partitioned ones as it says; which columns (NULL: all of them, and
+ * stored generated ones if `generated`) and which rows (NULL: all). `tree(root, oid, isleaf)`: what is below a partitioned
+ * table or a partition, itself included. `version` is the server's. */
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, int version);
+
+/* Whether a row `s` of `sent` has the column `a` of pg_attribute: check_and_fetch_column_list in
+ * src/backend/catalog/pg_publication.c, logicalrep_should_publish_column in replication/logical/proto.c. */
+#define MR_SQL_IS_SENT                                                                             \
+    "CASE WHEN s.attrs IS NULL THEN a.attgenerated = '' OR s.generated AND a.attgenerated = 's'"   \
+    " ELSE a.attnum = ANY (s.attrs) END"
+
 /* One row about server, slot and publication; columns as enum mr_server_column. */
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
 
@@ -42,7 +58,8 @@ enum mr_server_column {
 
 /* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
  * joins, however many tables there are. */
-void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
+                             int version);
 
 enum mr_table_column {
     MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
@@ -52,11 +69,13 @@ enum mr_table_column {
     MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
     MR_TABLE_LESSER,      /* how many of its partitions have less of an identity than it takes */
     MR_TABLE_LESSER_CURE, /* statements that mend the first of them, or NULL */
+    MR_TABLE_UNSENT, /* a generated column of its identity that the stream does not have, or NULL */
 };
-#define MR_TABLE_SHAPE "SSSbbnS"
+#define MR_TABLE_SHAPE "SSSbbnSS"
 
 /* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
-void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version);
 
 enum mr_meant_column {
     MR_MEANT_COUNT,
@@ -67,7 +86,8 @@ enum mr_meant_column {
 #define MR_MEANT_SHAPE "nSnS"
 
 /* A row for each table whose existing rows would be copied; columns as enum mr_copied_column. */
-void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options,
+                       int version);
 
 enum mr_copied_column {
     MR_COPIED_SCHEMA, /* as the stream names it, */
@@ -85,13 +105,15 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
 
 enum mr_key_column {
     MR_KEY_EXISTS,
-    MR_KEY_HELD, /* by the replica identity, or that holds nothing at all */
+    MR_KEY_HELD,    /* by the replica identity, or that holds nothing at all */
+    MR_KEY_DIVIDED, /* its table has partitions */
 };
-#define MR_KEY_SHAPE "bb"
+#define MR_KEY_SHAPE "bbb"
 
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
  * their names; row changes that the server has counted in them, and in all that is sent. */
-void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
 
 enum mr_unlisted_column {
     MR_UNLISTED_COUNT,
@@ -102,10 +124,12 @@ enum mr_unlisted_column {
 #define MR_UNLISTED_SHAPE "nSnn"
 
 /* A row for each table that is streamed, by ascending OIDs: OID, schema, name. */
-void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
 
 /* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
  * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
-void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options);
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
 
 #endif

@@ -133,6 +133,20 @@ static void read_answer(const struct answer *answer, struct outcome *outcome)
     cJSON_Delete(parsed);
 }
 
+/* A redirect is not followed: with the question the password would go to whoever it names. CURLINFO_REDIRECT_URL has the password in
+ * it, so the header is told. */
+static void tell_redirect(CURL *curl, struct outcome *outcome)
+{
+    struct curl_header *to = NULL;
+    if (outcome->http / 100 == 3 &&
+        curl_easy_header(curl, "Location", 0, CURLH_HEADER, -1, &to) == CURLHE_OK) {
+        snprintf(outcome->text, sizeof(outcome->text),
+                 "it redirects to %.300s, which is not followed; set schema_registry.url to where "
+                 "it is",
+                 to->value);
+    }
+}
+
 /* One question to the address at hand; a GET without a body. */
 static struct outcome ask_path(struct mr_registry *registry, const char *path,
                                const struct mr_text *body)
@@ -163,6 +177,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
     if (code == CURLE_OK) {
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
         read_answer(&answer, &outcome);
+        tell_redirect(curl, &outcome);
     } else if (code == CURLE_WRITE_ERROR) {
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
         snprintf(outcome.text, sizeof(outcome.text),

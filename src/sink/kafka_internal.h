@@ -56,9 +56,8 @@ struct mr_kafka_sink {
     char *state;  /* or waits here; NULL: none does */
 
     uint64_t unreported; /* records that are not safe yet, the state's included */
-    int64_t
-        silent_ns; /* since when none of them was reported, by the monotonic clock; 0: one just was */
-    int64_t looked_ns;            /* and when what became of them was looked into */
+    int64_t silent_ns;   /* monotonic; since when none of them was reported, 0: one just was */
+    int64_t looked_ns;   /* and when it was last asked what became of them */
     struct mr_kafka_queue *ready; /* with records that wait, and none in flight */
     struct mr_kafka_queue **ready_last;
     struct mr_kafka_transaction transaction;

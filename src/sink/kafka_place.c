@@ -11,9 +11,11 @@ static _Thread_local struct {
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
                        int32_t count)
 {
-    int32_t own = mr_headers_place(mr_record_headers(record)).partition;
-    if (MR_UNLIKELY(own >= 0)) {
-        return own < count ? own : -1;
+    int64_t own = mr_headers_place(mr_record_headers(record)).partition;
+    bool if_there = own < -1;
+    own -= if_there ? INT32_MIN : 0;
+    if (MR_UNLIKELY(own >= 0 && (own < count || !if_there))) {
+        return own < count ? (int32_t)own : -1;
     }
     return rd_kafka_msg_partitioner_murmur2(handle, record->key, record->key_len, count, NULL,
                                             NULL);

@@ -10,9 +10,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "sink/kafka_conf.h"
+#include "sink/kafka_threads.h"
 #include "sink/sink.h"
 
-enum { ROUND_MS = 200, COMMIT_MS = 1000 };
+enum {
+    ROUND_MS = 200,
+    ANSWER_MS = 1000,
+    PATIENCE = 5, /* answers that may be late until it is told */
+};
 
 struct mr_kafka_signals {
     struct mr_kafka_signal_options options;
@@ -21,6 +26,8 @@ struct mr_kafka_signals {
     /* The thread's. */
     rd_kafka_t *consumer;     /* NULL: this instance does not have the stream */
     rd_kafka_queue_t *answer; /* to commits */
+    bool reading;             /* it is known from where on */
+    int late;                 /* answers to the question for that */
     rd_kafka_resp_err_t told; /* the failure that was logged last */
 };
 
@@ -35,6 +42,9 @@ static mr_status consumer_new(const struct mr_kafka_signal_options *options,
         {"auto.offset.reset", "earliest"},
         {"queued.max.messages.kbytes", "1024"},
         {"fetch.message.max.bytes", "65536"},
+        {"check.crcs", "true"},
+        {"fetch.wait.max.ms", "500"},
+        {"socket.timeout.ms", "3000"},    /* so long a commit without an answer holds up the end */
         {"message.max.bytes", "1000000"}, /* what is fetched may be as large */
     };
     struct mr_kafka_options plain = *options->kafka;
@@ -63,16 +73,6 @@ static mr_status consumer_new(const struct mr_kafka_signal_options *options,
     return status;
 }
 
-static void assign(const struct mr_kafka_signals *signals)
-{
-    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(part, signals->options.topic, 0)->offset =
-        RD_KAFKA_OFFSET_STORED;
-    rd_kafka_resp_err_t err = rd_kafka_assign(signals->consumer, part);
-    rd_kafka_topic_partition_list_destroy(part);
-    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
-}
-
 static void tell(struct mr_kafka_signals *signals, rd_kafka_resp_err_t err)
 {
     if (err != signals->told) {
@@ -85,6 +85,27 @@ static void tell(struct mr_kafka_signals *signals, rd_kafka_resp_err_t err)
     signals->told = err;
 }
 
+/* Where the group stands, else the beginning. librdkafka does not look that up by itself: it does not survive a broken frame in place
+ * of the answer (rd_kafka_assignment_handle_OffsetFetch uses offsets that it then has not, 2.0.2 to 2.15.0); this call does. */
+static void find_place(struct mr_kafka_signals *signals)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *place =
+        rd_kafka_topic_partition_list_add(part, signals->options.topic, 0);
+    rd_kafka_resp_err_t err = rd_kafka_committed(signals->consumer, part, ANSWER_MS);
+    err = err == RD_KAFKA_RESP_ERR_NO_ERROR ? place->err : err;
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        place->offset = place->offset >= 0 ? place->offset : RD_KAFKA_OFFSET_BEGINNING;
+        err = rd_kafka_assign(signals->consumer, part);
+        MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+        signals->reading = true;
+    } else if (err != RD_KAFKA_RESP_ERR__TIMED_OUT || ++signals->late >= PATIENCE) {
+        tell(signals, err);
+        poll(NULL, 0, ROUND_MS);
+    }
+    rd_kafka_topic_partition_list_destroy(part);
+}
+
 static void consumer_open(struct mr_kafka_signals *signals)
 {
     struct mr_error error;
@@ -94,7 +115,8 @@ static void consumer_open(struct mr_kafka_signals *signals)
         return;
     }
     signals->answer = rd_kafka_queue_new(signals->consumer);
-    assign(signals);
+    signals->reading = false;
+    signals->late = 0;
 }
 
 /* Nothing is joined, so nobody need be told. */
@@ -102,7 +124,7 @@ static void consumer_close(struct mr_kafka_signals *signals)
 {
     if (signals->consumer != NULL) {
         rd_kafka_queue_destroy(signals->answer);
-        rd_kafka_destroy_flags(signals->consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        mr_kafka_client_end(signals->consumer, MR_KAFKA_END_MS);
         signals->consumer = NULL;
     }
 }
@@ -116,7 +138,7 @@ static void commit(struct mr_kafka_signals *signals, int64_t offset)
         rd_kafka_commit_queue(signals->consumer, part, signals->answer, NULL, NULL);
     rd_kafka_topic_partition_list_destroy(part);
     rd_kafka_event_t *answer = NULL;
-    int64_t end_ns = mr_monotonic_ns() + COMMIT_MS * INT64_C(1000000);
+    int64_t end_ns = mr_monotonic_ns() + ANSWER_MS * INT64_C(1000000);
     while (err == RD_KAFKA_RESP_ERR_NO_ERROR && answer == NULL && mr_monotonic_ns() < end_ns) {
         answer = rd_kafka_queue_poll(signals->answer, ROUND_MS);
     }
@@ -169,6 +191,10 @@ static void *signals_main(void *context)
         }
         if (signals->consumer == NULL) {
             consumer_open(signals);
+            continue;
+        }
+        if (!signals->reading) {
+            find_place(signals);
             continue;
         }
         rd_kafka_message_t *message = rd_kafka_consumer_poll(signals->consumer, ROUND_MS);

@@ -11,6 +11,7 @@
 #include "event/lsn.h"
 #include "sink/kafka_asked.h"
 #include "sink/kafka_conf.h"
+#include "sink/kafka_threads.h"
 #include "sink/kafka_topics.h"
 
 enum {
@@ -157,6 +158,7 @@ static mr_status consumer_new(const struct loader *loader, const char *isolation
         {"enable.auto.commit", "false"},
         {"isolation.level", isolation},
         {"enable.partition.eof", "true"},
+        {"check.crcs", "true"}, /* one turned bit may move the position */
         {"auto.offset.reset", "error"},
         {"fetch.wait.max.ms", "10"},
         {"queued.max.messages.kbytes", "1024"},
@@ -351,7 +353,7 @@ static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_err
             message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_of_pipeline(loader, message);
         rd_kafka_message_destroy(message);
     }
-    rd_kafka_destroy_flags(reader, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    mr_kafka_client_end(reader, MR_KAFKA_END_MS);
     loader->looked_at = offset;
     return status;
 }
@@ -458,7 +460,7 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
     *ret_hangs = false;
     MR_TRY(consumer_new(&loader, "read_committed", &loader.consumer, ret_error));
     mr_status status = read_newest(&loader, ret_error);
-    rd_kafka_destroy_flags(loader.consumer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    mr_kafka_client_end(loader.consumer, MR_KAFKA_END_MS);
     *ret_hangs = loader.hangs;
     if (status != MR_OK || loader.unreadable) {
         mr_checkpoint_done(&loader.state);

@@ -1,4 +1,5 @@
-/* librdkafka's threads make themselves known to the profiler. Inside sink/ only. */
+/* librdkafka's threads make themselves known to the profiler, and their end is not waited for without a limit. Inside
+ * sink/ only. */
 #ifndef MR_SINK_KAFKA_THREADS_H
 #define MR_SINK_KAFKA_THREADS_H
 
@@ -7,5 +8,12 @@
 /* Before rd_kafka_new. librdkafka blocks every signal in its threads, so a profiler can't see them unless they
  * say so themselves; that is what its interceptors are for. */
 void mr_kafka_threads_watch(rd_kafka_conf_t *conf);
+
+enum { MR_KAFKA_END_MS = 60000 }; /* longer than a resolver is usually silent */
+
+/* Ends a client of ours, which is gone when it returns; no group is told. Where its threads do not end within the limit, the
+ * process leaves with the code of MR_ERR_PROTOCOL: they may read batches as long as they live, so nothing can go on.
+ * Any thread, without locks. */
+void mr_kafka_client_end(rd_kafka_t *client, int limit_ms);
 
 #endif

@@ -13,7 +13,7 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     static const struct mr_pg_shape shape = {"the published tables", "nn", 0, UINT32_MAX};
     struct mr_pg_captured read = {.horizon = *horizon};
     struct mr_text sql = {0};
-    mr_sql_add_captured(&sql, options);
+    mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     read.count = mr_pg_result_rows(result);
@@ -91,42 +91,6 @@ enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, ui
         return MR_PG_UNKNOWN;
     }
     const struct mr_captured_table *found =
-        bsearch(&oid, captured->tables, captured->count, sizeof(*found), mr_oid_compare);
+        bsearch(&oid, captured->tables, captured->count, sizeof(*found), mr_u32_compare);
     return found == NULL ? MR_PG_UNKNOWN : found->kind;
-}
-
-bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
-                           mr_slice table)
-{
-    const struct mr_table_name *signal = options->signal_table;
-    return signal != NULL && mr_slice_equal(mr_slice_of(signal->table), table) &&
-           mr_slice_equal(mr_slice_of(signal->schema), schema);
-}
-
-uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
-                           mr_slice table)
-{
-    for (uint32_t i = 0; i < options->table_count; i++) {
-        if (mr_slice_equal(mr_slice_of(options->tables[i].table), table) &&
-            mr_slice_equal(mr_slice_of(options->tables[i].schema), schema)) {
-            return i;
-        }
-    }
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        if (mr_table_pattern_matches(&options->patterns[i], schema, table)) {
-            return options->table_count + i;
-        }
-    }
-    return UINT32_MAX;
-}
-
-bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema, mr_slice table)
-{
-    if (options->signal_is_hidden && mr_pg_table_is_signal(options, schema, table)) {
-        return false;
-    }
-    uint32_t place = mr_pg_table_place(options, schema, table);
-    return place < options->table_count ||
-           (place != UINT32_MAX &&
-            !mr_table_patterns_match(options->excluded, options->excluded_count, schema, table));
 }

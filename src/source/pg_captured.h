@@ -48,16 +48,4 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 
-/* True when it is the table of signals. */
-bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
-                           mr_slice table);
-
-/* Where the configuration has it: names first, then patterns; UINT32_MAX: nowhere. */
-uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
-                           mr_slice table);
-
-/* True when a table of that name is configured, and passed on. */
-bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
-                        mr_slice table);
-
 #endif

@@ -131,15 +131,14 @@ static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
 /* OIDs of the table of that name, and of what is below it. */
 static void add_family(struct mr_text *sql, const char *schema, const char *table)
 {
-    mr_text_string(sql,
-                   "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
-                   " ON n.oid = c.relnamespace WHERE n.nspname = ");
+    mr_text_string(sql, ", named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
+                        " ON n.oid = c.relnamespace WHERE n.nspname = ");
     mr_sql_add_literal(sql, schema);
     mr_text_string(sql, " AND c.relname = ");
     mr_sql_add_literal(sql, table);
-    mr_text_string(
-        sql, "), family AS MATERIALIZED (SELECT oid FROM named UNION SELECT p.relid FROM named,"
-             " LATERAL pg_partition_tree(named.oid) p)");
+    mr_text_string(sql,
+                   "), family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
+                   " JOIN tree t ON t.root = named.oid)");
 }
 
 /* Only the pipeline's own tables: others' changes are not passed on either. */
@@ -152,6 +151,12 @@ static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, 
                                mr_slice_of(root_table)));
 }
 
+static void add_sent(const struct mr_chunk_reader *reader, struct mr_text *sql)
+{
+    mr_text_string(sql, "WITH ");
+    mr_sql_add_sent(sql, reader->options.publication, mr_pg_server_version(reader->conn));
+}
+
 static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
                              struct mr_chunk_table **ret_tables, uint32_t *ret_count,
                              struct mr_error *ret_error)
@@ -159,16 +164,15 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
     static const struct mr_pg_shape shape = {"a table to copy", "bnsssSS", 0, TABLES_MAX};
     MR_TRY(open_reader(reader, ret_error));
     struct mr_text sql = {0};
+    add_sent(reader, &sql);
     add_family(&sql, schema, table);
     mr_text_string(&sql,
                    " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
                    " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname FROM family f"
-                   " JOIN pg_class c ON c.oid = f.oid JOIN pg_namespace n ON n.oid ="
-                   " c.relnamespace JOIN pg_publication_tables t ON t.schemaname = n.nspname"
-                   " AND t.tablename = c.relname AND t.pubname = ");
-    mr_sql_add_literal(&sql, reader->options.publication);
-    mr_text_string(&sql, " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
-                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
+                   " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
+                   " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                   " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+                   " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
     struct mr_pg_result *result;
     MR_TRY(query(reader, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
@@ -222,22 +226,15 @@ static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chun
 {
     static const struct mr_pg_shape shape = {"the columns to copy", "snnbb", 0, MR_COLUMNS_MAX};
     struct mr_text sql = {0};
-    mr_text_string(&sql,
-                   "SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
-                   " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
-                   " coalesce(a.attnum = ANY ((k.indkey::int2[])[0:k.indnkeyatts - 1]), false) "
-                   "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-                   " JOIN pg_publication_tables t ON t.schemaname = n.nspname AND t.tablename ="
-                   " c.relname AND t.pubname = ");
-    mr_sql_add_literal(&sql, reader->options.publication);
+    add_sent(reader, &sql);
     mr_text_format(
         &sql,
-        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT"
-        " a.attisdropped AND (to_jsonb(t)->'attnames' IS NULL OR"
-        " to_jsonb(t)->'attnames' ? a.attname::text)"
-        /* Before 18 the view names generated columns, too, which the stream does not have. */
-        " AND (a.attgenerated = '' OR (to_jsonb(t)->'attnames' IS NOT NULL"
-        " AND current_setting('server_version_num')::int >= 180000))"
+        " SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
+        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+        " coalesce(a.attnum = ANY ((k.indkey::int2[])[0:k.indnkeyatts - 1]), false) "
+        "FROM sent s JOIN pg_class c ON c.oid = s.oid"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " AND " MR_SQL_IS_SENT
         " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indislive AND i.indisvalid AND"
         " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
         " WHEN 'i' THEN i.indisreplident ELSE false END"
@@ -252,12 +249,11 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
 {
     static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
     struct mr_text sql = {0};
-    mr_text_string(&sql,
-                   "SELECT c.relreplident, c.relkind, to_jsonb(t)->>'rowfilter' FROM pg_class c"
-                   " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_publication_tables t"
-                   " ON t.schemaname = n.nspname AND t.tablename = c.relname AND t.pubname = ");
-    mr_sql_add_literal(&sql, reader->options.publication);
-    mr_text_format(&sql, " WHERE c.oid = %u", table->oid);
+    add_sent(reader, &sql);
+    mr_text_format(&sql,
+                   " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid) FROM sent s"
+                   " JOIN pg_class c ON c.oid = s.oid WHERE c.oid = %u",
+                   table->oid);
     return query(reader, &sql, &shape, ret_result, ret_error);
 }
 
@@ -308,7 +304,7 @@ static mr_status find_types(struct mr_chunk_reader *reader, struct description *
                                ret_error));
         if (!mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
                               &column->type)) {
-            column->type = (struct mr_type){.kind = MR_TYPE_OPAQUE};
+            column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
         }
     }
     return MR_OK;

@@ -29,20 +29,6 @@ struct mr_pg_copy {
 
 /* ---- which tables, and how ---- */
 
-/* `sent`: what the publication sends. Its columns and filter are in the view from PostgreSQL 15 on. */
-static void add_sent(struct mr_text *sql, const struct mr_pg_source_options *options)
-{
-    mr_text_string(sql,
-                   "WITH sent AS MATERIALIZED (SELECT c.oid, t.schemaname, t.tablename, c.relkind,"
-                   " c.relreplident, to_jsonb(t)->>'rowfilter' AS filter,"
-                   " to_jsonb(t)->'attnames' AS attnames FROM pg_publication_tables t"
-                   " JOIN pg_namespace n ON n.nspname = t.schemaname"
-                   " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
-                   " WHERE t.pubname = ");
-    mr_sql_add_literal(sql, options->publication);
-    mr_text_string(sql, ")");
-}
-
 enum table_column {
     TABLE_OID, /* as the stream names it, */
     TABLE_SCHEMA,
@@ -67,25 +53,28 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    add_sent(&sql, options);
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, options->publication, mr_pg_server_version(keeper));
     /* Asking for a table's size waits for whoever has it locked: of such a table the estimate must do. */
     mr_text_string(
         &sql,
         ", locked AS MATERIALIZED (SELECT relation FROM pg_locks WHERE locktype = 'relation'"
         " AND mode = 'AccessExclusiveLock' AND relation IS NOT NULL)"
-        " SELECT s.oid::bigint, s.schemaname, s.tablename, s.relreplident, l.oid::bigint,"
-        " n.nspname, l.relname, s.filter, z.pages * current_setting('block_size')::bigint,"
+        " SELECT s.oid::bigint, sn.nspname, c.relname, c.relreplident, l.oid::bigint,"
+        " n.nspname, l.relname, pg_get_expr(s.qual, s.oid), z.pages * "
+        "current_setting('block_size')::bigint,"
         " greatest(l.reltuples, 0)::bigint,"
         /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
         " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
         " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
         " l.relfilenode::bigint," /* by the snapshot */
         /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
-        " (s.relreplident = 'f' AND l.relreplident = 'f') OR l.reltoastrelid = 0 OR CASE WHEN"
+        " (c.relreplident = 'f' AND l.relreplident = 'f') OR l.reltoastrelid = 0 OR CASE WHEN"
         " l.oid IN (SELECT relation FROM locked) THEN false"
         " ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
-        " CROSS JOIN LATERAL (SELECT s.oid WHERE s.relkind <> 'p' UNION ALL"
-        "  SELECT p.relid FROM pg_partition_tree(s.oid) p WHERE s.relkind = 'p' AND p.isleaf)"
+        " JOIN pg_class c ON c.oid = s.oid JOIN pg_namespace sn ON sn.oid = c.relnamespace"
+        " CROSS JOIN LATERAL (SELECT s.oid WHERE c.relkind <> 'p' UNION ALL"
+        "  SELECT t.oid FROM tree t WHERE t.root = s.oid AND c.relkind = 'p' AND t.isleaf)"
         " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
         " JOIN pg_namespace n ON n.oid = l.relnamespace"
         " LEFT JOIN pg_am am ON am.oid = l.relam CROSS JOIN LATERAL (SELECT coalesce("
@@ -105,18 +94,17 @@ static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
                               struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    add_sent(&sql, options);
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, options->publication, mr_pg_server_version(keeper));
     mr_text_string(
         &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
-              " s.relreplident = 'f' OR coalesce(a.attnum = ANY"
+              " c.relreplident = 'f' OR coalesce(a.attnum = ANY"
               " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) FROM sent s"
+              " JOIN pg_class c ON c.oid = s.oid"
               " JOIN pg_attribute a ON a.attrelid = s.oid AND a.attnum > 0 AND NOT a.attisdropped"
-              " AND (s.attnames IS NULL OR s.attnames ? a.attname::text)"
-              /* Before 18 the view names generated columns, too, which the stream does not have. */
-              " AND (a.attgenerated = '' OR (s.attnames IS NOT NULL"
-              "  AND current_setting('server_version_num')::int >= 180000))"
+              " AND " MR_SQL_IS_SENT
               " LEFT JOIN pg_index i ON i.indrelid = s.oid AND i.indislive AND i.indisvalid AND"
-              " CASE s.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
+              " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
               " WHEN 'i' THEN i.indisreplident ELSE false END ORDER BY 1, a.attnum");
     return mr_pg_query(keeper, stop_fd, &sql, &parts_shape, ret_result, ret_error);
 }

@@ -28,6 +28,8 @@ struct mr_key_facts {
     bool has_generated;
     bool is_deferrable;
     bool told_deferrable;
+    char *unsent;         /* a generated column of the identity's index, or NULL, */
+    uint32_t unsent_born; /* and the transaction that wrote the index' row last */
     uint32_t table_born;
     uint32_t dropped; /* the transaction that dropped a column last */
     uint32_t key_born;
@@ -49,6 +51,8 @@ static void columns_done(struct mr_key_facts *facts)
         free(facts->columns[i].name);
     }
     free(facts->columns);
+    free(facts->unsent);
+    facts->unsent = NULL;
     facts->columns = NULL;
     facts->column_count = 0;
 }
@@ -78,7 +82,7 @@ static struct mr_key_facts *facts_of(const struct mr_pg_keys *keys, uint32_t oid
 {
     return keys->count == 0
                ? NULL
-               : bsearch(&oid, keys->tables, keys->count, sizeof(*keys->tables), mr_oid_compare);
+               : bsearch(&oid, keys->tables, keys->count, sizeof(*keys->tables), mr_u32_compare);
 }
 
 /* The table's, made if need be. Most come in order. */
@@ -105,6 +109,12 @@ bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
            (int32_t)(transaction->xid - horizon->next) < 0;
 }
 
+bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    const struct mr_key_facts *facts = facts_of(keys, oid);
+    return facts != NULL && facts->unsent != NULL;
+}
+
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
                       const struct mr_transaction *transaction)
 {
@@ -123,6 +133,8 @@ enum fact_column {
     FACT_DROPPED,
     FACT_KEY_BORN, /* null where there is no primary key */
     FACT_DEFERRABLE,
+    FACT_UNSENT, /* null: none */
+    FACT_UNSENT_BORN,
     FACT_NAME,
     FACT_TYPE,
     FACT_BORN,
@@ -158,23 +170,30 @@ static void add_born(struct mr_text *sql, const char *xmin, const char *name)
                    xmin, xmin, name);
 }
 
-/* Which tables: one, or those of the publication that the stream does not flag. */
-static void add_tables(struct mr_text *sql, const char *publication, uint32_t oid)
+/* Of the index that is the replica identity, or was before it became FULL. */
+#define GENERATED_OF_IDENTITY                                                                      \
+    " FROM pg_index i JOIN pg_attribute g ON g.attrelid = i.indrelid AND g.attgenerated <> ''"     \
+    " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
+    " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
+
+/* Which tables: one, or those of the publication whose key the stream does not flag, or not whole. */
+static void add_tables(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
     if (oid != 0) {
         mr_text_format(sql, "c.oid = %u", oid);
         return;
     }
-    mr_text_string(sql, "c.relreplident <> 'd' AND c.oid IN"
-                        " (SELECT relid FROM pg_get_publication_tables(");
-    mr_sql_add_literal(sql, publication);
-    mr_text_string(sql, "))");
+    mr_text_string(sql, "(c.relreplident <> 'd' OR EXISTS (SELECT" GENERATED_OF_IDENTITY
+                        ")) AND c.oid IN (WITH ");
+    mr_sql_add_sent(sql, publication, version);
+    mr_text_string(sql, " SELECT oid FROM sent)");
 }
 
 /* A row of pg_constraint and one of pg_index describe a primary key, and either may be written anew (RENAME CONSTRAINT,
  * CLUSTER ON) while it stays the same: it is as old as the older of them. The row of the column tableoid is written when the
  * table is made and never again. */
-static void add_query(struct mr_text *sql, const char *publication, uint32_t oid, uint32_t xid)
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
+                      uint32_t xid)
 {
     mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT ");
     add_done(sql, xid);
@@ -182,7 +201,9 @@ static void add_query(struct mr_text *sql, const char *publication, uint32_t oid
     add_born(sql, "o.xmin", "table_born");
     mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
     add_born(sql, "p.xmin", "key_born");
-    mr_text_string(sql, ", p.condeferrable, a.attname, a.atttypid, ");
+    mr_text_string(sql, ", p.condeferrable, u.attname AS unsent, ");
+    add_born(sql, "u.xmin", "unsent_born");
+    mr_text_string(sql, ", a.attname, a.atttypid, ");
     add_born(sql, "a.xmin", "born");
     mr_text_string(
         sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
@@ -193,6 +214,8 @@ static void add_query(struct mr_text *sql, const char *publication, uint32_t oid
              "  CASE WHEN age(k.xmin) > age(i.xmin) THEN k.xmin ELSE i.xmin END AS xmin"
              "  FROM pg_constraint k JOIN pg_index i ON i.indexrelid = k.conindid"
              "  WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+             " LEFT JOIN LATERAL (SELECT g.attname, i.xmin" GENERATED_OF_IDENTITY
+             "  ORDER BY g.attnum LIMIT 1) u ON true"
              " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
              " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
              "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
@@ -200,7 +223,7 @@ static void add_query(struct mr_text *sql, const char *publication, uint32_t oid
     mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
                         "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
                         "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
-    add_tables(sql, publication, oid);
+    add_tables(sql, publication, version, oid);
     mr_text_string(sql, ") t ON true ORDER BY t.oid, t.place");
 }
 
@@ -256,6 +279,9 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     facts->table_exists = true;
     facts->has_generated = flag(result, row, FACT_GENERATED);
     facts->is_deferrable = flag(result, row, FACT_DEFERRABLE);
+    const char *unsent = mr_pg_result_value(result, row, FACT_UNSENT);
+    facts->unsent = unsent == NULL ? NULL : MR_STRDUP(unsent);
+    facts->unsent_born = number(result, row, FACT_UNSENT_BORN);
     facts->table_born = number(result, row, FACT_TABLE_BORN);
     facts->dropped = number(result, row, FACT_DROPPED);
     facts->key_born = number(result, row, FACT_KEY_BORN);
@@ -297,7 +323,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
 }
 
 /* Columns as enum fact_column. */
-static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNNN", 1, UINT32_MAX};
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNSNNN", 1, UINT32_MAX};
 
 mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
@@ -322,7 +348,7 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
 {
     struct mr_pg_result *result;
     struct mr_text sql = {0};
-    add_query(&sql, publication, 0, 0);
+    add_query(&sql, publication, mr_pg_server_version(conn), 0, 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     mr_status status = take_facts(keys, result, horizon, 0, 0, ret_error);
     mr_pg_result_free(result);
@@ -335,7 +361,7 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
                          struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    add_query(&sql, NULL, oid, transaction->xid);
+    add_query(&sql, NULL, 0, oid, transaction->xid);
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
@@ -540,8 +566,8 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
         } else if (!has_name) {
             at_hand->view->key_count = 0;
             warn(at_hand, "key_not_published",
-                 "the publication's list of columns leaves out the primary key: the table's "
-                 "records have no key");
+                 "the stream lacks a column of the primary key, because the publication's list of "
+                 "columns leaves it out or it is generated: the table's records have no key");
             return MR_OK;
         }
         add_to_key(at_hand, found);
@@ -579,6 +605,30 @@ static mr_status judge(const struct case_at_hand *at_hand)
     return MR_OK;
 }
 
+/* A row's key without it would be that of other rows, too. An index that is younger than the row may not have been the identity
+ * then. (A stream of PostgreSQL 18 may have the column.) */
+static mr_status check_unsent(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    const struct mr_relation_view *view = at_hand->view;
+    bool by_index = view->identity == MR_IDENTITY_DEFAULT || view->identity == MR_IDENTITY_INDEX;
+    uint32_t column;
+    if (facts->unsent == NULL || !by_index || is_younger(facts->unsent_born, at_hand->xid) ||
+        find_name(view, facts->unsent, &column)) {
+        return MR_OK;
+    }
+    return mr_fail(
+        at_hand->ret_error, MR_ERR_POISON,
+        "the replica identity of table %.*s.%.*s holds column \"%s\", which is generated "
+        "and not in the stream, so several rows would have one key: give the table an "
+        "identity without it (REPLICA IDENTITY USING INDEX or FULL); for what is in the "
+        "stream already set key_columns = [\"%.*s.%.*s:column,…\"] with columns that "
+        "this identity holds",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data, facts->unsent, (int)view->schema.len,
+        (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+}
+
 static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
 {
     found_done(facts);
@@ -604,7 +654,10 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
                                    .columns = columns,
                                    .ret_error = ret_error};
     MR_ASSERT(at_hand.facts != NULL);
-    view->key_count = 0;
+    MR_TRY(check_unsent(&at_hand));
+    if (view->key_count > 0) {
+        return MR_OK;
+    }
     view->key_columns = columns;
     MR_TRY(judge(&at_hand));
     remember(at_hand.facts, view);

@@ -51,6 +51,10 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
                       const struct mr_transaction *transaction);
 
+/* True when the stream's flags may not be the whole key: a column of the replica identity is generated, which the server does
+ * not send (pgoutput.c, send_relation_and_attrs; manual, "Generated Columns"). mr_pg_keys_find says which. */
+bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid);
+
 /* Reads of one table, so that it covers the transaction. */
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                          uint32_t oid, const struct mr_transaction *transaction,
@@ -61,7 +65,8 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
 mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
                              struct mr_error *ret_error);
 
-/* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. MR_ERR_POISON: it can't be known. */
+/* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. A key that the view has by the stream's
+ * flags stays. MR_ERR_POISON: it can't be known, or the stream does not have it. */
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *columns,
                           struct mr_error *ret_error);

@@ -72,22 +72,33 @@ static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, 
     return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
 }
 
+/* All that is asked about tables before the stream, on another connection than its own. */
+static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk, bool is_known,
+                         int stop_fd, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    bool adopted = false;
+    MR_TRY(mr_pg_setup(source->conn, desk, options, is_known, stop_fd, &adopted, ret_error));
+    source->slot_is_known = true;
+    if (adopted) {
+        atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
+    }
+    MR_TRY(read_tables(source, desk, stop_fd, ret_error));
+    return mr_pg_types_read(&source->types, desk, stop_fd, options->publication, ret_error);
+}
+
 static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
                              mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_identify(source->conn, options, stored, start, stop_fd, ret_identity, ret_error));
-    bool adopted = false;
-    MR_TRY(mr_pg_setup(source->conn, options, stored != NULL || source->slot_is_known, stop_fd,
-                       &adopted, ret_error));
-    source->slot_is_known = true;
-    if (adopted) {
-        atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
-    }
-    MR_TRY(read_tables(source, source->conn, stop_fd, ret_error));
-    MR_TRY(
-        mr_pg_types_read(&source->types, source->conn, stop_fd, options->publication, ret_error));
+    struct mr_pg_conn *desk;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
+    mr_status status =
+        prepare(source, desk, stored != NULL || source->slot_is_known, stop_fd, ret_error);
+    mr_pg_close(desk);
+    MR_TRY(status);
     remember_database(source);
     return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
                                    options->messages, start, ret_error);
@@ -405,6 +416,9 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
                           struct mr_error *ret_error)
 {
     struct pg_source *source = context;
+    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
+    }
     MR_TRY(find_listed(source, transaction, view, ret_error));
     if (view->is_unlisted) {
         view->key_columns = columns;
@@ -413,7 +427,7 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
     mr_relation_flagged_key(view, columns);
     bool is_chosen;
     MR_TRY(mr_pg_chosen_key(&source->options, view, columns, &is_chosen, ret_error));
-    if (is_chosen || view->key_count > 0) {
+    if (is_chosen || (view->key_count > 0 && !mr_pg_keys_lack(&source->keys, view->oid))) {
         return MR_OK;
     }
     if (!mr_pg_keys_cover(&source->keys, view->oid, transaction)) {
@@ -448,12 +462,11 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
     int stop_fd;
     MR_TRY(begin_asking(source, &stop_fd, ret_error));
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_publication p"
-                         " CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) t"
-                         " JOIN pg_class c ON c.oid = t.relid"
-                         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = ");
-    mr_sql_add_literal(&sql, source->options.publication);
-    mr_text_string(&sql, " ORDER BY 2, 3");
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, source->options.publication, mr_pg_server_version(source->asked));
+    mr_text_string(&sql, " SELECT c.oid::bigint, n.nspname, c.relname FROM sent"
+                         " JOIN pg_class c USING (oid)"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(source->asked, stop_fd, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
@@ -507,6 +520,19 @@ static mr_status ask_type(struct pg_source *source, const struct mr_transaction 
     return status == MR_OK ? MR_OK : asked_in_vain(source, view, "types", status, ret_error);
 }
 
+/* Dropped behind the rows at hand: an enum that became text, say. */
+static void tell_gone(const struct mr_relation_view *view, const struct mr_column_view *column)
+{
+    char name[3 * MR_IDENTIFIER_MAX + 3];
+    snprintf(name, sizeof(name), "%.*s.%.*s.%.*s", (int)view->schema.len,
+             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data,
+             (int)column->name.len, (const char *)column->name.data);
+    mr_log(MR_LOG_WARN, "type_gone",
+           "the type that a column had at this place of the stream was dropped since; until then "
+           "its values are PostgreSQL's text",
+           MR_LOG_STR("column", name), MR_LOG_INT("type_oid", column->type_oid));
+}
+
 static mr_status find_types(void *context, const struct mr_transaction *transaction,
                             const struct mr_relation_view *view, struct mr_column_view *columns,
                             struct mr_error *ret_error)
@@ -520,7 +546,10 @@ static mr_status find_types(void *context, const struct mr_transaction *transact
             bool found = mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
                                           &column->type);
             if (!found) { /* it was dropped while it was read */
-                column->type = (struct mr_type){.kind = MR_TYPE_OPAQUE};
+                column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
+            }
+            if (!found || mr_pg_types_is_gone(&source->types, column->type_oid)) {
+                tell_gone(view, column);
             }
         }
     }
@@ -593,7 +622,12 @@ static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }
     MR_TRY(mr_pg_identify(source->conn, options, NULL, 0, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_setup_copy(source->conn, options, &state, stop_fd, &source->copy_slot, ret_error));
+    struct mr_pg_conn *desk;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
+    mr_status status = mr_pg_setup_copy(source->conn, desk, options, &state, stop_fd,
+                                        &source->copy_slot, ret_error);
+    mr_pg_close(desk);
+    MR_TRY(status);
     if (source->copy_slot.attempt == 0) {
         return MR_OK;
     }

@@ -18,12 +18,13 @@ struct mr_pg_type {
     int32_t modifier;     /* that a domain puts on its base */
     uint32_t element_oid; /* of an array, else 0 */
     enum mr_type_kind kind;
+    bool is_gone; /* the catalog did not have it when it was asked for */
 };
 
 enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
 
 /* What a type has come from: a column, the base of a domain, the element of an array. */
-static void add_query(struct mr_text *sql, const char *publication, uint32_t oid)
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
     mr_text_string(sql, "WITH RECURSIVE used(oid) AS (");
     if (oid != 0) {
@@ -31,11 +32,10 @@ static void add_query(struct mr_text *sql, const char *publication, uint32_t oid
     } else {
         mr_text_format(sql,
                        "SELECT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
-                       " AND atttypid >= %u AND attrelid IN"
-                       " (SELECT relid FROM pg_get_publication_tables(",
+                       " AND atttypid >= %u AND attrelid IN (WITH ",
                        MR_FIRST_USER_OID);
-        mr_sql_add_literal(sql, publication);
-        mr_text_string(sql, "))");
+        mr_sql_add_sent(sql, publication, version);
+        mr_text_string(sql, " SELECT oid FROM sent)");
     }
     mr_text_format(
         sql,
@@ -110,7 +110,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
                                       oid == 0 ? TYPES_MAX : ASKED_MAX};
     struct mr_text sql = {0};
-    add_query(&sql, publication, oid);
+    add_query(&sql, publication, mr_pg_server_version(conn), oid);
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     mr_status status = MR_OK;
@@ -150,9 +150,16 @@ mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, in
 {
     MR_TRY(read_types(types, conn, stop_fd, NULL, oid, ret_error));
     if (type_of(types, oid) == NULL) {
-        keep(types, (struct mr_pg_type){.oid = oid, .modifier = -1, .kind = MR_TYPE_OPAQUE});
+        keep(types, (struct mr_pg_type){
+                        .oid = oid, .modifier = -1, .kind = MR_TYPE_TEXT, .is_gone = true});
     }
     return MR_OK;
+}
+
+bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid)
+{
+    const struct mr_pg_type *known = type_of(types, oid);
+    return known != NULL && known->is_gone;
 }
 
 /* Domains followed to what they are over. False: something on the way was not read. */

@@ -24,9 +24,13 @@ mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, i
 mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
                           uint32_t oid, struct mr_error *ret_error);
 
-/* False: that type was not read. One that the catalog does not have (any more) is opaque. */
+/* False: that type was not read. One that the catalog does not have (any more) is text: what it was nobody knows, most are enums,
+ * and a value that is left out would be lost. */
 bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t modifier,
                       struct mr_type *ret_type);
+
+/* True when the catalog did not have the type. */
+bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid);
 
 void mr_pg_types_done(struct mr_pg_types *types);
 

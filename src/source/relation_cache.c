@@ -3,13 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int mr_oid_compare(const void *oid, const void *of)
-{
-    uint32_t one = *(const uint32_t *)oid;
-    uint32_t other = *(const uint32_t *)of;
-    return (one > other) - (one < other);
-}
-
 static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
 {
     uint32_t at = 0;

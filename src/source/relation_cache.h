@@ -63,9 +63,6 @@ void mr_relation_free(struct mr_relation *relation);
 /* True when the relation, found by the view's OID, is what the view says, to the last column. */
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view);
 
-/* For bsearch: an OID, and a structure that begins with one. */
-int mr_oid_compare(const void *oid, const void *of);
-
 /* All zero is an empty cache. */
 struct mr_relation_cache {
     struct mr_relation **relations; /* in the order in which they were announced first */

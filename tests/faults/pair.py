@@ -83,12 +83,16 @@ class Pair:
         self.primary = Server(os.path.join(self.folder, "primary"))
         self.standby = Server(os.path.join(self.folder, "standby"))
 
-    def start(self, standby_slots=STANDBY_SLOT):
-        """`standby_slots`: whose standbys must have what is delivered."""
+    def start_primary(self, standby_slots=""):
+        """Alone. `standby_slots`: whose standbys must have what is delivered."""
         self._run("initdb", "-D", self.primary.folder, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust",
                   "--no-sync")
         self.primary.configure(**SETTINGS, synchronized_standby_slots=f"'{standby_slots}'")
         self.primary.start()
+        return self
+
+    def start(self, standby_slots=STANDBY_SLOT):
+        self.start_primary(standby_slots)
         self.primary.run(f"SELECT pg_create_physical_replication_slot('{STANDBY_SLOT}', true)")
         self._run("pg_basebackup", "-d", f"host=127.0.0.1 port={self.primary.port} user=postgres dbname=postgres",
                   "-D", self.standby.folder, "-X", "stream", "-S", STANDBY_SLOT, "-R", "-c", "fast", "--no-sync")

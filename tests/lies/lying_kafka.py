@@ -12,11 +12,12 @@ import struct
 import threading
 
 from fields import Field, Message, garbage, number, turned
+from listener import Listener
 
 NODE = 1
-VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (1, 4), 10: (0, 2), 17: (0, 1), 18: (0, 3), 19: (0, 4), 22: (0, 1), 24: (0, 0),
+VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (1, 4), 8: (2, 2), 9: (1, 1), 10: (0, 2), 17: (0, 1), 18: (0, 3), 19: (0, 4), 22: (0, 1), 24: (0, 0),
             26: (0, 1), 32: (0, 1), 36: (0, 1)}
-STATE_TOPIC = "__millrace_state"
+STATE_TOPIC, SIGNAL_TOPIC = "__millrace_state", "asks"
 UNKNOWN_TOPIC, SEQUENCE, EXISTS, WRITTEN_BEFORE = 3, 45, 36, 46
 
 
@@ -127,10 +128,16 @@ def varint(value):
     return bytes([*out, value])
 
 
-def batch_of(key, value):
-    """One record, of a producer without a number."""
-    record = b"\0" + varint(0) + varint(0) + varint(len(key)) + key + varint(len(value)) + value + varint(0)
-    body = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + varint(len(record)) + record
+def batch_of(*records):
+    """Pairs of key and value, None for neither, of a producer without a number."""
+    def counted(data):
+        return varint(-1) if data is None else varint(len(data)) + data
+
+    def record(i, key, value):
+        data = b"\0" + varint(0) + varint(i) + counted(key) + counted(value) + varint(0)
+        return varint(len(data)) + data
+    body = struct.pack(">hiqqqhii", 0, len(records) - 1, 0, 0, -1, -1, -1, len(records)) + b"".join(
+        record(i, *pair) for i, pair in enumerate(records))
     behind_length = struct.pack(">ibI", -1, 2, crc32c(body)) + body
     return Batch(struct.pack(">qi", 0, len(behind_length)) + behind_length)
 
@@ -191,7 +198,7 @@ class Lie:
             " | always" if always else "")
 
 
-class LyingKafka:
+class LyingKafka(Listener):
     """`lie` None: an honest one. `acknowledged`: the records that the other side may count as safe: {name: [(key, value)]}
     by topic; what it can have read as an answer without an error counts, whatever else was wrong with it."""
 
@@ -204,36 +211,24 @@ class LyingKafka:
         self.said = 0          # messages of the lie's kind so far
         self.told = threading.Event()
         self.lock = threading.Lock()
-        self.stopped = False
         self.asked = {}        # name: how often
         self.users = []
         self.seen = {}         # name: the fullest message of it
-        self.servers = [socket.create_server(("127.0.0.1", 0), backlog=64) for _ in range(leaders)]
-        self.ports = [server.getsockname()[1] for server in self.servers]
-        for server in self.servers:
-            threading.Thread(target=self._accept, args=(server,), daemon=True).start()
+        self.listen(leaders)
 
     def has_state(self, key, value):
         """A position that was stored before."""
         self.topics[STATE_TOPIC] = [Partition()]
-        self.topics[STATE_TOPIC][0].append(batch_of(key, value))
+        self.topics[STATE_TOPIC][0].append(batch_of((key, value)))
+
+    def has_signals(self, records):
+        """In the topic of signals, each in a batch of its own, or all in one."""
+        self.topics[SIGNAL_TOPIC] = [Partition()]
+        for batch in [[record] for record in records] if len(records) < 100 else [records]:
+            self.topics[SIGNAL_TOPIC][0].append(batch_of(*batch))
 
     def address(self):
         return f"127.0.0.1:{self.ports[0]}"
-
-    def close(self):
-        self.stopped = True
-        for server in self.servers:
-            server.close()
-
-    def _accept(self, server):
-        while not self.stopped:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
         try:
@@ -262,7 +257,7 @@ class LyingKafka:
 
 
 def kind_of(topic):
-    return "state" if topic == STATE_TOPIC else "rows"
+    return {STATE_TOPIC: "state", SIGNAL_TOPIC: "signals"}.get(topic, "rows")
 
 
 class Session:
@@ -486,9 +481,9 @@ class Session:
             offset = reader.number(8)
             reader.take((8 if version >= 5 else 0) + 4)
             return i, offset
-        answers, any_records = [], False
+        answers, any_records, signals = [], False, False
         for topic, partitions in reader.list(lambda: (reader.text(), reader.list(one))):
-            described = []
+            described, signals = [], topic == SIGNAL_TOPIC
             for i, offset in partitions:
                 partition = self.server.topics[topic][i]
                 records = partition.since(offset)
@@ -502,7 +497,23 @@ class Session:
         if not any_records:
             select.select([self.connection], [], [], min(wait_ms, 50) / 1000)
         head = [Field("error", 0, "error of all"), Field("i32", 0, "session")] if version >= 7 else []
-        return "fetch", [THROTTLE, *head, *listed("topics", answers)], None
+        return "fetch signals" if signals else "fetch", [THROTTLE, *head, *listed("topics", answers)], None
+
+    def on_9(self, reader, _version):
+        reader.text()
+        asked = reader.list(lambda: (reader.text(), reader.list(lambda: reader.number(4))))
+        return "fetch offset", listed("topics", [[Field("text", topic, "topic"), *listed("partitions", [
+            [Field("i32", i, "partition"), Field("i64", -1, "offset"), text(None, "metadata"), Field("error", 0, "error")]
+            for i in partitions])] for topic, partitions in asked]), None
+
+    def on_8(self, reader, _version):
+        reader.text()
+        reader.take(4)
+        reader.text()
+        reader.take(8)
+        asked = reader.list(lambda: (reader.text(), reader.list(lambda: (reader.number(4), reader.number(8), reader.text())[0])))
+        return "commit offset", listed("topics", [[Field("text", topic, "topic"), *listed("partitions", [
+            [Field("i32", i, "partition"), Field("error", 0, "error")] for i in partitions])] for topic, partitions in asked]), None
 
     def on_32(self, reader, version):
         resources = reader.list(lambda: (reader.number(1), reader.text(), reader.list(reader.text)))
@@ -530,12 +541,12 @@ def reads_as_good(name, body):
             return reader.number(2) == 0
         if reader.number(4) < 1:
             return False
-        reader.text()
+        reader.take(max(0, reader.number(2)))  # the topic, which librdkafka does not look at
         if reader.number(4) < 1:
             return False
         reader.take(4)
         return reader.number(2) in (0, WRITTEN_BEFORE)
-    except (ValueError, UnicodeDecodeError):
+    except ValueError:
         return False
 
 

@@ -20,11 +20,12 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # pylint: disable=wrong-import-position
 from fake_postgres import PARAMETERS, QUESTIONS, TEXT, data_row, error  # noqa: E402
 from fields import Field, Message, garbage, number  # noqa: E402
+from listener import Listener  # noqa: E402
 
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 10]}
+FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 12]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
@@ -41,7 +42,7 @@ COPIED = {
     "rights": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f"]], 7),
     "copy slot": (r"^CREATE_REPLICATION_SLOT", [["shop_snapshot_1", "0/2000", "00000003-00000002-1", "pgoutput"]], 4),
     "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
-    "copy tables": (r"s\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
+    "copy tables": (r"c\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
                                                          "1", "t", "16400", "t"]], 14),
     "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]], 5),
     "copy file": (r"^SELECT coalesce\(pg_relation_filenode", [["16400"]], 1),
@@ -53,12 +54,12 @@ TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"],
 # What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
 XID = 100_000
 SIGNALLED = {
-    "names of tables": (r"c\.relname FROM pg_publication p CROSS", [["16385", "public", "t"]]),
-    "table found": (r"^WITH named AS", [["t", "16385", "public", "t", "2", "public", "t"]]),
+    "names of tables": (r"c\.relname FROM sent JOIN", [["16385", "public", "t"]]),
+    "table found": (r"named AS MATERIALIZED", [["t", "16385", "public", "t", "2", "public", "t"]]),
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", str(XID + 1), "77"]]),
-    "chunk table": (r"^SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
-    "chunk columns": (r"^SELECT a\.attname, a\.atttypid", [["id", "20", "-1", "t", "t"], ["name", "25", "-1", "f", "f"]]),
+    "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
+    "chunk columns": (r" SELECT a\.attname, a\.atttypid::bigint, a\.atttypmod, c", [["id", "20", "-1", "t", "t"], ["name", "25", "-1", "f", "f"]]),
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
 # What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
@@ -483,7 +484,7 @@ def all_lies():
             yield Lie(message.name, how, make, way_in, state, always=i % 5 == 4, skip=twice and i % 2)
 
 
-class LyingPostgres:
+class LyingPostgres(Listener):
     """`lie` None: an honest one. `told`: that it was told. `confirmed`: the highest position that the other side says is
     safe; `faults`: what it may not have said."""
 
@@ -502,29 +503,15 @@ class LyingPostgres:
         self.on_confirm = None
         self.connections = 0
         self.copied = False  # the stream's slot was made of the copy's
-        self.stopped = False
-        self.server = socket.create_server(("127.0.0.1", 0), backlog=16)
-        self.port = self.server.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.listen(backlog=16)
 
     def dsn(self):
-        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.port}/shop"
+        return f"postgresql://someone:{PASSWORD}@127.0.0.1:{self.ports[0]}/shop"
 
-    def close(self):
-        self.stopped = True
-        self.server.close()
-
-    def _accept(self):
-        while not self.stopped:
-            try:
-                connection, _ = self.server.accept()
-            except OSError:
-                return
-            if self.told.is_set():
-                self.gone.set()
-            self.connections += 1
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+    def _accepted(self):
+        if self.told.is_set():
+            self.gone.set()
+        self.connections += 1
 
     def _serve(self, connection):
         try:
@@ -671,7 +658,7 @@ class Session:
 
     def answer(self, text):
         state = self.server.state
-        other = {"signals": TWO_TABLES, "fresh": FRESH, "copy": {} if self.server.copied else FRESH,
+        other = {"signals": TWO_TABLES if self.server.stream is SIGNAL_STREAM else {}, "fresh": FRESH, "copy": {} if self.server.copied else FRESH,
                  "copy again": {} if self.server.copied else FRESH, "resumed": RESUMED}.get(state, {})
         if text.startswith("START_REPLICATION"):
             self.replicate(text)
@@ -708,8 +695,10 @@ class Session:
                 until = time.monotonic() + self.server.patience_s
                 while self.server.confirmed < end and time.monotonic() < until:
                     self.hear(0.01)
+        asks = 1  # once: who asks again and again, and is answered, shuts down
         while self.hear(0.02):
-            self.send(keepalive("end", self.server.end, 1).encode())
+            self.send(keepalive("end", self.server.end, asks).encode())
+            asks = 0
 
     def hear(self, limit_s):
         """What the other side says meanwhile. False once the stream has ended."""

@@ -3,11 +3,11 @@ is none. An honest one numbers schemas by their texts, as Confluent's does ("Sch
 
 import gzip
 import json
-import socket
 import threading
 import time
 
 from fields import garbage
+from listener import Listener
 
 FLOOD = 40_000_000
 PIECE = b"x" * 65536
@@ -72,6 +72,8 @@ ANSWERS = {
     "itself": lambda number: said(b"", "307 Again", "Location: /subjects/x/versions"),
     **{f"status {status}": lambda number, status=status: said({"error_code": status, "message": "no"}, f"{status} No")
        for status in (100, 101, 204, 304, 400, 401, 404, 407, 409, 418, 422, 429, 500, 503, 999)},
+    **{f"redirect {status}": lambda number, status=status: said(b"", f"{status} Gone", "Location: http://127.0.0.1:ELSEWHERE/x")
+       for status in (301, 302, 303, 307, 308)},
     "asks who": lambda number: said(b"", "401 Who", "WWW-Authenticate: Negotiate", 'WWW-Authenticate: Digest realm="r", nonce="n"'),
     "no HTTP": lambda number: garbage(50_000), "HTTP of old": lambda number: b'{"id":1}\n', "HTTP/2": lambda number: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "closed": lambda number: None, "half": lambda number: said({"id": number})[:40],
@@ -92,30 +94,18 @@ def all_lies():
             yield Lie(how, always)
 
 
-class LyingRegistry:
+class LyingRegistry(Listener):
     """`texts`: what each number was told for."""
 
     def __init__(self, lie=None):
         self.lie, self.texts, self.known = lie, {}, {}
         self.told, self.lock = threading.Event(), threading.Lock()
-        self.stopped = False
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self):
-        self.stopped = True
-        self.server.close()
-
-    def _accept(self):
-        while not self.stopped:
-            try:
-                connection, _ = self.server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        self.logins, self.visited = 0, False
+        self.listen(2)  # the second is where redirects lead
+        self.url = f"http://127.0.0.1:{self.ports[0]}"
 
     def _serve(self, connection):
+        self.visited = self.visited or connection.getsockname()[1] == self.ports[1]
         try:
             with connection, connection.makefile("rb") as asked:
                 while asked.readline():
@@ -123,12 +113,12 @@ class LyingRegistry:
         except (OSError, EOFError):
             pass
 
-    @staticmethod
-    def _body(asked):
+    def _body(self, asked):
         length = 0
         while (line := asked.readline().strip()):
             name, _, value = line.partition(b":")
             length = int(value) if name.lower() == b"content-length" else length
+            self.logins += name.lower() == b"authorization"
         return json.loads(asked.read(length) or b"{}").get("schema")
 
     def _number(self, text):
@@ -161,6 +151,7 @@ class LyingRegistry:
             raise EOFError
         made = ANSWERS[self.lie.how](number)
         if isinstance(made, bytes):
+            made = made.replace(b"ELSEWHERE", str(self.ports[1]).encode())
             self._note(made, text)
         try:
             for piece in [made] if isinstance(made, bytes) else made or ():

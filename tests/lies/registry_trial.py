@@ -31,11 +31,15 @@ def attempt(lie):
     try:
         wait_until(lambda: tried.ended() or registry.told.is_set() or source.finished.is_set(), WAIT_S)
         wait_until(lambda: tried.ended() or source.finished.is_set(), QUIET_S)
+        if lie and lie.how.startswith("redirect"):
+            wait_until(lambda: "it redirects to http" in tried.text(tried.said), WAIT_S)
+            tried.verdict.faults += ["does not tell of the redirect"] * ("it redirects to http" not in tried.text(tried.said))
         tried.stop()
         tried.verdict.faults += source.faults + witness.faults[:3]
         tried.verdict.faults += [f"records name schema {number}, which is two" for number in confused(kafka, registry)]
         tried.verdict.told = lie is None or registry.told.is_set()
         tried.verdict.finished = source.finished.is_set()
+        tried.verdict.faults += ["went where a redirect leads"] * registry.visited + ["no login"] * (registry.logins == 0)
         return tried.judge()
     finally:
         for server in (registry, kafka, source):

@@ -1,9 +1,11 @@
-"""Many lies, each told to a millrace of its own: python lies/run.py postgres|kafka|registry [--lies N|all] [--only TEXT] [--seed N]
+"""Many lies, each told to a millrace of its own: python lies/run.py postgres|kafka|registry [--lies N|all] [--part I/N] [--only TEXT]
 
-Prints one line a lie that was not borne, and sums up. Exit status 1: there were some, or a lie was never told."""
+Prints one line a lie that was not borne, and sums up: a line for a person, and one of JSON. Exit status 1: there were some, or a lie
+was never told."""
 
 import argparse
 import collections
+import json
 import multiprocessing
 import os
 import random
@@ -68,6 +70,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("side", choices=SIDES)
     parser.add_argument("--lies", default="500")
+    parser.add_argument("--part", default="1/1", help="I/N: every N-th of them, from the I-th on; N such runs are one whole")
     parser.add_argument("--only", default="", help="lies with this text in their name")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=8)
@@ -81,16 +84,19 @@ def main():
     known = len(lies)
     if options.lies != "all":
         lies = choose(lies, int(options.lies), options.seed)
+    part, parts = map(int, options.part.split("/"))
+    lies = lies[part - 1::parts]
     if options.list:
         print(*(lie.name for lie in lies), sep="\n")
         return 0
     began = time.monotonic()
-    codes, bad, untold, left_behind, longest, largest = collections.Counter(), 0, 0, 0, 0, 0
+    codes, bad, untold, left_behind, of_library, longest, largest = collections.Counter(), 0, 0, 0, 0, 0, 0
     with multiprocessing.get_context("fork").Pool(options.jobs, work, (options.side, lies, launchers)) as pool:
         for verdict in pool.imap_unordered(attempt, range(len(lies))):
             codes[verdict.code] += 1
             longest, largest = max(longest, verdict.stop_s), max(largest, verdict.peak_kib)
             untold += not verdict.told
+            of_library += verdict.good and bool(verdict.faults)
             left_behind += "left behind" in verdict.said
             if options.text and "left behind" in verdict.said:
                 print(f"LEFT BEHIND {verdict.lie}", flush=True)
@@ -102,8 +108,10 @@ def main():
             if options.text and not (verdict.good and verdict.told):
                 print(verdict.said, flush=True)
     print(f"{options.side}: {len(lies)} of {known} lies in {time.monotonic() - began:.0f} s, {bad} not borne, "
-          f"{untold} not told, {left_behind} left a thread behind; exit codes {dict(sorted(codes.items(), key=str))}, longest stop {longest:.1f} s, "
-          f"largest {largest >> 10} MiB")
+          f"{of_library} ended by a library's known fault, {untold} not told, "
+          f"{left_behind} left a thread behind; exit codes {dict(sorted(codes.items(), key=str))}, longest stop {longest:.1f} s, largest {largest >> 10} MiB")
+    print(json.dumps({"side": options.side, "sanitized": trial.SANITIZED, "known": known, "told": len(lies) - untold, "not_told": untold,
+                      "faults": bad, "of_libraries": of_library, "left_behind": left_behind}))
     return 1 if bad or untold or not lies else 0
 
 

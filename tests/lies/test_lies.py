@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+import kafka_trial
 import postgres_trial
 import registry_trial
 import trial
 from launcher import Launcher
+from lying_kafka import WHOLE, Lie
 
 LIES = os.environ.get("MILLRACE_TEST_LIES", "500")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -66,12 +68,19 @@ def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
     assert verdict.code == 0 and verdict.told, verdict.said
 
 
+def test_a_broken_frame_in_place_of_a_groups_offset(monkeypatch):
+    """librdkafka's own search for it ends the process (kafka_signals.c)."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    verdict = kafka_trial.attempt(Lie("fetch offset", "zeros", WHOLE["zeros"], "signals"))
+    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
+
+
 @pytest.mark.parametrize("name", [
     "copies row | value 0: ones", "copy ready | length: 3", "chunk order row | column 0: letter",
-    "table found row | column 2: empty | always"])
+    "table found row | column 2: empty | always", "copy tables row | column 0: 0"])
 def test_lies_that_ended_it_once(monkeypatch, name):
     """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position; the order
-    of a key by a column that the table does not have; a partition without a schema."""
+    of a key by a column that the table does not have; a partition without a schema; a table without an OID."""
     monkeypatch.setattr(trial, "LAUNCHER", Launcher())
     verdict = postgres_trial.attempt(next(lie for lie in postgres_trial.all_lies() if lie.name == name))
     assert verdict.good and verdict.told, (verdict.faults, verdict.said)
@@ -86,6 +95,28 @@ def test_honest_servers_of_other_states(monkeypatch, state, said):
         trial.wait_until(lambda: said in self.text(self.said), trial.WAIT_S), stop(self)))
     verdict = postgres_trial.attempt(None, state)
     assert verdict.good and verdict.code == 0 and said in verdict.said, (verdict.faults, verdict.said)
+
+
+def test_a_stop_does_not_wait_for_the_offset_of_a_signal(monkeypatch):
+    """A broker that never answers its commit: librdkafka's client is not closed before the request has timed out."""
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    for _ in range(3):  # as run.py does, for a starved machine
+        verdict = kafka_trial.attempt(Lie("commit offset", "withheld", WHOLE["withheld, goes on"], "signals"))
+        if verdict.good:
+            break
+    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
+
+
+def test_a_stored_position_with_a_turned_bit(monkeypatch):
+    """Behind which the server's WAL ends: it is read again, since the batch's sum is wrong."""
+    def turn(message):
+        data = message.encode()
+        return data.replace(b'"0/1000"', b'"0/5000"') if b'"0/1000"' in data else None
+    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
+    monkeypatch.setattr(trial.Trial, "stop", lambda self, stop=trial.Trial.stop: (
+        trial.wait_until(lambda: self.ended() or "failed CRC32C check" in self.text(self.said), trial.WAIT_S), stop(self)))
+    verdict = kafka_trial.attempt(Lie("fetch", "a bit of the position", turn, "exactly once"))
+    assert verdict.good and verdict.told and verdict.code != 10 and "failed CRC32C check" in verdict.said, (verdict.faults, verdict.said)
 
 
 def test_an_honest_registry(monkeypatch):

@@ -208,7 +208,15 @@ static void test_stage_is_the_deepest_that_is_named(void **state)
          MR_STAGE_ENCODE},
         {"mr-source;mr_encode_change;malloc [libjemalloc.so.2]", MR_STAGE_MALLOC},
         {"mr-sink;kafka_send;rd_kafka_produceva [librdkafka.so.1]", MR_STAGE_PRODUCE},
-        {"mr-sink;kafka_poll;on_report", MR_STAGE_ACKNOWLEDGE},
+        {"mr-sink;kafka_poll;take_events;report_of", MR_STAGE_ACKNOWLEDGE},
+        /* What waited for room or for an answer is handed over when the sink is polled. */
+        {"mr-sink;kafka_poll;hand_over;produce;rd_kafka_produceva [librdkafka.so.1]",
+         MR_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;hand_over;produce", MR_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;hand_over;rd_kafka_header_add;rd_list_add", MR_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;hand_over;produce;take_events", MR_STAGE_ACKNOWLEDGE},
+        {"mr-sink;kafka_poll;take_events;rd_kafka_msg_destroy;rd_kafka_headers_destroy",
+         MR_STAGE_ACKNOWLEDGE},
         {"rdk:broker1;start_thread;[librdkafka.so.1];writev", MR_STAGE_FLUSH},
         {"x;[encode];y", MR_STAGE_ENCODE},
     };

@@ -67,11 +67,14 @@ static const struct {
 
     {"mr_ack*", MR_STAGE_ACKNOWLEDGE},
     {"kafka_poll", MR_STAGE_ACKNOWLEDGE},
-    {"on_delivery*", MR_STAGE_ACKNOWLEDGE},
+    {"take_events", MR_STAGE_ACKNOWLEDGE},
     {"rd_kafka_poll*", MR_STAGE_ACKNOWLEDGE},
-    {"rd_kafka_consume*", MR_STAGE_ACKNOWLEDGE},
 
+    /* Records are handed over while the sink is polled, too. */
     {"kafka_send", MR_STAGE_PRODUCE},
+    {"produce", MR_STAGE_PRODUCE},
+    {"rd_kafka_header_add", MR_STAGE_PRODUCE},
+    {"rd_kafka_headers_new", MR_STAGE_PRODUCE},
     {"file_send", MR_STAGE_PRODUCE},
     {"discard_send", MR_STAGE_PRODUCE},
     {"rd_kafka_produce*", MR_STAGE_PRODUCE},
@@ -80,7 +83,6 @@ static const struct {
     {"rd_kafka_broker*", MR_STAGE_FLUSH},
     {"rd_kafka_transport*", MR_STAGE_FLUSH},
     {"rd_kafka_flush", MR_STAGE_FLUSH},
-    {"kafka_flush", MR_STAGE_FLUSH},
     {"file_flush", MR_STAGE_FLUSH},
     {"LZ4*", MR_STAGE_FLUSH},
     {"ZSTD*", MR_STAGE_FLUSH},

@@ -80,25 +80,48 @@ static void answer_folded(struct mr_http_request *request, const struct mr_profi
     write_bytes(request, "text/plain; charset=utf-8", text, len);
 }
 
-static void answer_flamegraph(struct mr_http_request *request, const struct mr_profile *profile,
-                              uint32_t value)
+/* ?inverted, alone or with true or false; false: it is something else. */
+static bool wanted_inverted(struct mr_http_request *request, bool *ret)
+{
+    const char *word = mr_http_parameter(request, "inverted");
+    *ret = word != NULL && (*word == '\0' || strcmp(word, "true") == 0 || strcmp(word, "1") == 0);
+    if (*ret || word == NULL || strcmp(word, "false") == 0 || strcmp(word, "0") == 0) {
+        return true;
+    }
+    mr_http_fail(request, 400, "parameter inverted must be true or false");
+    return false;
+}
+
+/* How a flame graph is wanted; false: a parameter is wrong. */
+static bool wanted_drawing(struct mr_http_request *request, struct mr_flame_drawing *ret)
 {
     int64_t width;
     int64_t min_width;
-    enum mr_profile_root root;
+    bool inverted;
     if (!mr_http_number(request, "image_width", WIDTH_DEFAULT, 300, 20000, &width) ||
         !mr_http_number(request, "min_width", 0, 0, 100, &min_width) ||
-        !wanted_root(request, &root)) {
-        return;
+        !wanted_inverted(request, &inverted)) {
+        return false;
     }
     const char *title = mr_http_parameter(request, "title");
-    struct mr_flame_drawing drawing = {
+    *ret = (struct mr_flame_drawing){
         .title = title != NULL ? title : graph_title,
         .search = mr_http_parameter(request, "search"),
         .width = (unsigned)width,
         .min_width = (double)min_width,
-        .inverted = mr_http_parameter(request, "inverted") != NULL,
+        .inverted = inverted,
     };
+    return true;
+}
+
+static void answer_flamegraph(struct mr_http_request *request, const struct mr_profile *profile,
+                              uint32_t value)
+{
+    enum mr_profile_root root;
+    struct mr_flame_drawing drawing;
+    if (!wanted_drawing(request, &drawing) || !wanted_root(request, &root)) {
+        return;
+    }
     size_t len;
     char *picture = mr_output_flamegraph(profile, value, root, &drawing, &len);
     mr_http_header(request, "Vary", "Accept-Encoding");
@@ -323,6 +346,7 @@ static void answer_page(void *context, struct mr_http_request *request)
     uint32_t value;
     enum mr_profile_root root;
     enum mr_stage stage;
+    struct mr_flame_drawing drawing;
     struct mr_profile profile;
     /* What is wrong is said before the seconds it takes. */
     if (!are_names_good(request, pages[page].own)) {
@@ -331,7 +355,7 @@ static void answer_page(void *context, struct mr_http_request *request)
     answer_fn form = wanted_form(request, pages[page].answer);
     if (form == NULL || !wanted_value(request, pages[page].kind, &value) ||
         !wanted_stage(request, &stage) || !wanted_root(request, &root) ||
-        !pages[page].collect(request, &profile)) {
+        !wanted_drawing(request, &drawing) || !pages[page].collect(request, &profile)) {
         return;
     }
     mr_profiler_name_all();
