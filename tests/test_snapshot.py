@@ -490,6 +490,27 @@ def test_a_connection_that_is_cut_within_a_copy(database, millrace, topic, mode)
     assert process.stop() == 0
 
 
+OWNERS = ("walsender", "client backend")  # which makes the slot, and the keeper of the snapshot
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_snapshot_that_goes_before_it_is_taken(database, millrace, topic, owner):
+    """It goes with its owner's session, here while the connection that is to take it is being made: the server lets each wait."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10)")
+    process = snapshot(millrace, ("t",))
+    process.environment["TEST_URL"] += "?options=-c%20post_auth_delay%3D1"
+    process.start()
+    if owner != "walsender":
+        process.wait_for("snapshot_begun")
+    eventually(lambda: database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND"
+                                    f" backend_type = '{owner}' AND state = 'idle in transaction'"), what="the snapshot's owner")
+    process.streaming()
+    assert any("is gone with the connection that had it" in line for line in process.lines)
+    assert len(process.log("snapshot_begun")) == (1 if owner == "walsender" else 2)
+    assert [r.json["after"]["id"] for r in folded(topic(database.topic("t")).take(10))[1]] == list(range(1, 11))
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
     """At a growing share of the rows. With exactly-once no row of a table that nobody changes comes twice; with at-least-once

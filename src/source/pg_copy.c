@@ -262,6 +262,38 @@ static mr_status take_tables(struct reading *reading, struct mr_error *ret_error
 
 /* ---- the snapshot ---- */
 
+/* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
+ * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
+static bool is_snapshot_gone(const char *text)
+{
+    return strstr(text, "(22023)") != NULL || strstr(text, "(42704)") != NULL ||
+           strstr(text, "(55000)") != NULL;
+}
+
+mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
+                                  struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    if (snapshot[0] != '\0') {
+        mr_text_string(&sql, "; SET TRANSACTION SNAPSHOT ");
+        mr_sql_add_literal(&sql, snapshot);
+    }
+    struct mr_error reason = {0};
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, &reason);
+    mr_text_done(&sql);
+    if (status == MR_ERR_CONFIG && is_snapshot_gone(reason.text)) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the snapshot of the rows to copy is gone with the connection that had it; "
+                       "the next attempt has a new one: %s",
+                       reason.text);
+    }
+    if (status != MR_OK) {
+        *ret_error = reason;
+    }
+    return status;
+}
+
 static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
                                  struct mr_error *ret_error)
 {
@@ -454,20 +486,16 @@ struct mr_copy_reader {
 
 static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    /* A policy must not hide rows without a word: with row_security off the server refuses instead. */
-    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
-                         " SET TRANSACTION SNAPSHOT ");
-    mr_sql_add_literal(&sql, reader->copy->snapshot);
-    /* Rows come in the order of their places: from the first page on, and through no index. */
-    mr_text_string(&sql, "; SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
+    MR_TRY(mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot,
+                                   ret_error));
+    /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
+     * order of their places: from the first page on, and through no index. */
+    return mr_pg_command(reader->conn, reader->stop_fd,
+                         "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
                          " SET LOCAL max_parallel_workers_per_gather = 0;"
                          " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
-                         " SET LOCAL enable_bitmapscan = off");
-    mr_status status =
-        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+                         " SET LOCAL enable_bitmapscan = off",
+                         MR_PG_ANSWER_MS, ret_error);
 }
 
 mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,

@@ -14,6 +14,11 @@
 
 struct mr_pg_copy;
 
+/* Begins a transaction that reads and changes nothing, in the snapshot of that name ("": in one of its own). MR_ERR_TRANSIENT:
+ * the snapshot is not there any more, for it goes with the transaction, or with the walsender, that has it. */
+mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
+                                  struct mr_error *ret_error);
+
 /* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. Tables of which `resumed` (NULL: it
  * begins anew) tells places can't be written anew as long as the keeper is there. Source thread. */
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,

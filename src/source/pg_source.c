@@ -561,15 +561,7 @@ static mr_status find_types(void *context, const struct mr_transaction *transact
 static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_error *ret_error)
 {
     MR_TRY(mr_pg_connect(&source->options.connection, false, stop_fd, &source->keeper, ret_error));
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-    if (source->copy_slot.snapshot[0] != '\0') {
-        mr_text_string(&sql, "; SET TRANSACTION SNAPSHOT ");
-        mr_sql_add_literal(&sql, source->copy_slot.snapshot);
-    }
-    mr_status status = mr_pg_command(source->keeper, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_begin_in_snapshot(source->keeper, stop_fd, source->copy_slot.snapshot, ret_error);
 }
 
 /* How far an earlier attempt at this very copy was. On another timeline rows may be at other places. */
