@@ -142,8 +142,26 @@ def machine(bench):
 
 
 @contextlib.contextmanager
+def reading(bench, peer):
+    """The same for a program that writes to no topic, once it holds its slot."""
+    slot = bench.make_slot()
+    with peer.running(bench, slot) as process:
+        deadline = time.monotonic() + LIMIT_S
+        while not bench.sql("SELECT active FROM pg_replication_slots WHERE slot_name = %s", [slot])[0][0]:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("it does not read its slot")
+            time.sleep(0.01)
+        yield process, None
+    bench.drop_slot(slot)
+
+
+@contextlib.contextmanager
 def streaming(bench, peer):
     """The program on a slot and a topic of its own, once a first row has come through: its process and the topic."""
+    if peer.writes_no_topic:
+        with reading(bench, peer) as found:
+            yield found
+        return
     slot = bench.make_slot()
     topic = bench.make_topic(slot)
     watermark = Watermark(topic)
@@ -157,12 +175,14 @@ def streaming(bench, peer):
 
 
 def at_rate(bench, peer, rate, seconds, size, watch=None):
-    """Rows at a fixed rate through that program, in transactions of `size` rows: the sorted waits in ms. `watch(process,
-    writer)` is called once the writer has begun, and gives back what it saw when the writer has ended."""
+    """Rows at a fixed rate through that program, in transactions of `size` rows: the sorted waits in ms, none where it writes to
+    no topic. `watch(process, writer)` is called once the writer has begun, and gives back what it saw when the writer has ended."""
     with streaming(bench, peer) as (process, topic):
         before = bench.sql("SELECT max(id) FROM benchmark_records")[0][0]
         writer = Writer(bench, rate, seconds, size)
         writer.start()
+        if topic is None:
+            return [], watch(process, writer)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             seen = pool.submit(watch, process, writer) if watch else None
             arrivals = follow_ids(topic, before, before + writer.rows, seconds + 60)

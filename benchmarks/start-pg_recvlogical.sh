@@ -3,10 +3,10 @@
 #
 # One of the programs that compare-peers.sh compares: PostgreSQL's own reader of a slot, which
 # writes the undecoded stream to /dev/null: as little work as a reader can do. It writes to no
-# topic and ends by itself at PEER_END_LSN. Variables: see benchmarks/start-millrace.sh.
+# topic and ends by itself at PEER_END_LSN, if that is given. Variables: see benchmarks/start-millrace.sh.
 set -euo pipefail
 case "${1:-}" in
     -h | --help) awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0" && exit 0 ;;
 esac
 exec "${MILLRACE_PG_BIN:?}/pg_recvlogical" -d "$PEER_PG_URL" --slot "$PEER_SLOT" --start -f /dev/null \
-    --no-loop -o proto_version=1 -o publication_names="$PEER_PUBLICATION" --endpos "$PEER_END_LSN"
+    --no-loop -o proto_version=1 -o publication_names="$PEER_PUBLICATION" ${PEER_END_LSN:+--endpos "$PEER_END_LSN"}

@@ -54,6 +54,8 @@ def measure(bench, peer, rate, seconds):
                 "late_transactions": writer.late}
 
     waits, seen = at_rate(bench, peer, rate, seconds + WARM_UP_S, max(1, rate // TRANSACTIONS_PER_S), look)
+    if not waits:
+        return seen
     return {**seen, **{f"p{name}_ms": percentile(waits, share) for name, share in SHARES}, "max_ms": waits[-1]}
 
 
@@ -119,7 +121,7 @@ def parse():
 def main():
     arguments = parse()
     obey_sigterm()
-    peers = [Peer(text) for text in arguments.peer or ("millrace", "millrace-exactly-once")]
+    peers = [Peer(text) for text in arguments.peer or ("pg_recvlogical", "millrace", "millrace-exactly-once")]
     for text in arguments.beside:
         name, _, path = text.rpartition("=")
         peers.append(Peer(name or "beside", program(path)))

@@ -9,8 +9,8 @@
 #   --rates N,N  rows a second (default 0,100,1000,10000,40000; 0 is a table that nobody writes to)
 #   --rounds N   rounds of all programs, in rotation (default 3)
 #   --seconds N  of each run, behind a warm-up of two seconds (default 10)
-#   --peer P     millrace, millrace-exactly-once (the default is these two), debezium, or NAME=SCRIPT for a program
-#                of your own (benchmarks/README.md)
+#   --peer P     pg_recvlogical, which writes to no topic: the floor; millrace, millrace-exactly-once (the default is these
+#                three); debezium, or NAME=SCRIPT for a program of your own (benchmarks/README.md)
 #   --beside B   another build of millrace
 #   --out FILE   the table (Markdown)
 #   --json FILE  all figures of all rounds
