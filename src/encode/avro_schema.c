@@ -439,17 +439,23 @@ static void write_type(struct builder *to, const struct mr_encode_options *optio
 /* ---- names ---- */
 
 /* What Avro takes in a name (specification, "Names"): other characters become underscores, as with Debezium's adjustment
- * mode avro; one is put before a digit that begins a part. */
+ * mode avro, where one beyond the basic plane counts as two (Java's char); one is put before a digit that begins a part. */
 static void adjust(char *to, const char *from, bool dots)
 {
     bool begins = true;
     for (; *from != '\0'; from++) {
+        if (((unsigned char)*from & 0xC0) == 0x80) {
+            continue; /* of a character that has its underscore */
+        }
         bool digit = *from >= '0' && *from <= '9';
         bool letter = (*from >= 'a' && *from <= 'z') || (*from >= 'A' && *from <= 'Z');
         if (digit && begins) {
             *to++ = '_';
         }
         *to++ = letter || digit || (dots && *from == '.' && !begins) ? *from : '_';
+        if ((unsigned char)*from >= 0xF0) {
+            *to++ = '_';
+        }
         begins = dots && to[-1] == '.';
     }
     *to = '\0';

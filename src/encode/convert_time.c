@@ -183,6 +183,11 @@ static void write_infinite(struct mr_buffer *out, int sign, int32_t digits)
     }
 }
 
+/* What a timestamp may be (manual, 8.5: 4713 BC, whose November it is in the Julian calendar, to 294276). */
+enum { YEAR_FIRST = -4713, YEAR_LAST = 294276 };
+
+/* Microseconds since 1970 end in the January of 294247. What is behind has the largest number, as in Debezium
+ * (TimeUnit.toMicros), which is what it has for the infinity. */
 MR_CONVERT(epoch)
 {
     (void)scratch;
@@ -191,16 +196,25 @@ MR_CONVERT(epoch)
     if (!parse_stamp(text, &moment, &zoned) || zoned) {
         return false;
     }
-    int64_t micros;
     if (moment.infinite != 0) {
         write_infinite(out, moment.infinite, how->detail);
         return true;
     }
-    if (__builtin_mul_overflow(days_since_1970(moment.day), MICROS_A_DAY, &micros) ||
-        __builtin_add_overflow(micros, moment.micros, &micros)) {
+    if (moment.day.year > YEAR_LAST || moment.day.year < YEAR_FIRST) {
         return false;
     }
-    write_micros(out, micros, how->detail);
+    int64_t days = days_since_1970(moment.day);
+    int64_t micros;
+    if (how->detail == 3) {
+        mr_json_i64(out, days * (MICROS_A_DAY / 1000) + moment.micros / 1000);
+    } else if (!__builtin_mul_overflow(days, MICROS_A_DAY, &micros) &&
+               !__builtin_add_overflow(micros, moment.micros, &micros)) {
+        write_micros(out, micros, how->detail);
+    } else if (how->detail == 9) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else {
+        mr_json_i64(out, INT64_MAX);
+    }
     return true;
 }
 
@@ -517,6 +531,10 @@ MR_CONVERT(interval_text)
     (void)how;
     (void)scratch;
     struct span span;
+    if (infinity_of(text) != 0) { /* PostgreSQL 17 and later */
+        mr_json_string(out, text.data, text.len);
+        return true;
+    }
     if (!parse_span(text, &span)) {
         return false;
     }
