@@ -125,7 +125,8 @@ struct mr_added *mr_added_new(const struct mr_config *config, struct mr_pipeline
 void mr_added_change(struct mr_added *added, const struct mr_config *config)
 {
     pthread_mutex_lock(&added->lock);
-    if (config->values.snapshot_added && !added->config->values.snapshot_added) {
+    if (config->values.snapshot_added) {
+        /* What is known is what was streamed before: where the thread has not looked yet, the new tables would be. */
         mr_pipeline_copy_follow(added->pipeline, true);
         look(added);
     }

@@ -51,6 +51,7 @@ struct reading {
     struct mr_config *wanted;
     struct mr_error error;                 /* why nothing was done */
     struct mr_text changed, needs_restart; /* options, "a, b" */
+    struct mr_text rules;                  /* of needs_restart those about tables' rows */
     struct mr_text added, removed;         /* tables */
     struct mr_text problems;               /* a line each */
     bool patterns;                         /* of tables are different */
@@ -83,6 +84,9 @@ static void take_difference(void *context, const char *path, bool live)
 {
     struct reading *reading = context;
     add_item(live ? &reading->changed : &reading->needs_restart, path);
+    if (!live && mr_config_is_rule(path)) {
+        add_item(&reading->rules, path);
+    }
     reading->patterns |= strcmp(path, "tables") == 0 || strcmp(path, "excluded_tables") == 0;
     reading->publication |= live && strncmp(path, "publication.", strlen("publication.")) == 0;
 }
@@ -165,21 +169,42 @@ static void take_error(void *context, enum mr_finding_level level, mr_status sta
     }
 }
 
-/* Tables that are new must be there and published: their rows would be missing without a word. */
+/* Tables that are new must be there and published: their rows would be missing without a word. And whatever would end the stream when
+ * it is opened with them must be told now. */
 static mr_status check_tables(struct reading *reading, const struct mr_config *newest,
-                              const struct mr_table_name *tables, uint32_t count)
+                              const struct mr_table_name *added, uint32_t count)
 {
-    struct mr_pg_source_options added = newest->source;
-    added.tables = tables;
-    added.table_count = count;
-    added.pattern_count = 0;
-    added.key_count = 0; /* those are no reload's matter */
-    added.alter_publication = reading->wanted->source.alter_publication;
-    struct mr_pg_source_options running = reading->reload->config->source;
-    running.pipeline = newest->source.pipeline;
-    MR_TRY(mr_pg_check_change(&running, &added, reading->reload->stop_fd, take_finding, reading,
-                              &reading->error));
+    const struct mr_pg_source_options *wanted = &reading->wanted->source;
+    struct mr_pg_source_options options = reading->reload->config->source;
+    options.tables = wanted->tables;
+    options.table_count = wanted->table_count;
+    options.patterns = wanted->patterns;
+    options.pattern_count = wanted->pattern_count;
+    options.excluded = wanted->excluded;
+    options.excluded_count = wanted->excluded_count;
+    options.held = wanted->held; /* of streams, which may change */
+    options.held_count = wanted->held_count;
+    options.named = wanted->named;
+    options.named_count = wanted->named_count;
+    options.alter_publication = wanted->alter_publication;
+    options.pipeline = newest->source.pipeline;
+    MR_TRY(mr_pg_check_change(&options, added, count, reading->reload->stop_fd, take_finding,
+                              reading, &reading->error));
     return reading->error.text[0] == '\0' ? MR_OK : reading->error.status;
+}
+
+/* Until the restart rows of such a table would go out as nobody wants them: in the clear, by another key, to another topic. */
+static mr_status check_rules(struct reading *reading)
+{
+    if (reading->rules.data == NULL || (reading->added.data == NULL && !reading->patterns)) {
+        return MR_OK;
+    }
+    return mr_fail(&reading->error, MR_ERR_CONFIG,
+                   "tables come to the stream (%s), and %s, which may say what becomes of their "
+                   "rows, needs a restart: restart millrace with this file; nothing was changed",
+                   reading->added.data == NULL ? "patterns of tables are different"
+                                               : reading->added.data,
+                   reading->rules.data);
 }
 
 /* Looks, or does what it takes. */
@@ -212,8 +237,8 @@ static mr_status compare(struct reading *reading)
     struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, wanted->source.table_count);
     uint32_t count = beyond(&wanted->source, &newest->source, &reading->added, added);
     beyond(&newest->source, &wanted->source, &reading->removed, NULL);
-    mr_status status = MR_OK;
-    if (has_tables(reading)) {
+    mr_status status = check_rules(reading);
+    if (status == MR_OK && has_tables(reading)) {
         status = check_tables(reading, newest, added, count);
     }
     free(added);
@@ -327,6 +352,7 @@ static char *run_once(struct mr_reload *reload, bool applies)
     mr_config_free(reading.wanted);
     mr_text_done(&reading.changed);
     mr_text_done(&reading.needs_restart);
+    mr_text_done(&reading.rules);
     mr_text_done(&reading.added);
     mr_text_done(&reading.removed);
     mr_text_done(&reading.problems);

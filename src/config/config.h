@@ -90,6 +90,9 @@ mr_status mr_config_reload(const struct mr_config *running, struct mr_config **r
 /* Whether the option, by its place in options.def, may change while the stream runs. */
 bool mr_config_is_live(uint32_t index);
 
+/* Whether the option says what becomes of the rows of some tables: which columns they have, how, by which key, in which topic. */
+bool mr_config_is_rule(const char *path);
+
 /* One option that differs; `live`: it may change now, else with a restart. "streams" and "sink.kafka.properties" stand
  * for all they hold. */
 typedef void (*mr_config_difference_fn)(void *context, const char *path, bool live);

@@ -33,6 +33,20 @@ bool mr_config_is_live(uint32_t index)
     return false;
 }
 
+bool mr_config_is_rule(const char *path)
+{
+    static const char *const rules[] = {
+        "columns.", "key_columns",    "outbox.", "publication.via_partition_root",
+        "routing.", "snapshot.where",
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(rules); i++) {
+        if (strncmp(path, rules[i], strlen(rules[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool texts_equal(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);

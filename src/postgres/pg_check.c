@@ -385,7 +385,7 @@ void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn repor
 }
 
 static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_pg_source_options *added, int stop_fd,
+                              const struct mr_table_name *added, uint32_t added_count, int stop_fd,
                               mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     bool standby;
@@ -395,12 +395,9 @@ static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source
                        "another instance stands by, and could take the stream over with the old "
                        "tables: stop that one, reload, and start it again");
     }
-    if (added->table_count == 0) {
-        return MR_OK;
-    }
     struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(conn, added, stop_fd, &facts, ret_error));
-    mr_pg_rules_of_tables(&facts, report, context);
+    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    mr_pg_rules_of_change(&facts, added, added_count, report, context);
     mr_pg_facts_done(&facts);
     return MR_OK;
 }
@@ -431,12 +428,13 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
 }
 
 mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
-                             const struct mr_pg_source_options *added, int stop_fd,
+                             const struct mr_table_name *added, uint32_t added_count, int stop_fd,
                              mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
-    mr_status status = check_change(conn, options, added, stop_fd, report, context, ret_error);
+    mr_status status =
+        check_change(conn, options, added, added_count, stop_fd, report, context, ret_error);
     mr_pg_close(conn);
     return status;
 }

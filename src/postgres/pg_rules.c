@@ -19,6 +19,8 @@ struct rules {
     const struct mr_pg_facts *facts;
     const struct mr_pg_source_options *options;
     bool goes_on; /* the slot exists: a backlog may wait, and a start that refuses helps nobody */
+    const struct mr_table_name *added; /* which no backlog has to do with */
+    uint32_t added_count;
 };
 
 /* ---- facts ---- */
@@ -91,6 +93,16 @@ void mr_pg_found(const struct mr_pg_reporter *reporter, enum mr_finding_level le
 static enum mr_finding_level stops_a_new_stream(const struct rules *rules)
 {
     return rules->goes_on ? MR_FINDING_WARNING : MR_FINDING_ERROR;
+}
+
+/* What holds for that table. */
+static struct rules rules_for(const struct rules *rules, const struct mr_table_name *table)
+{
+    struct rules own = *rules;
+    for (uint32_t i = 0; i < rules->added_count; i++) {
+        own.goes_on &= !mr_table_name_equal(&rules->added[i], table);
+    }
+    return own;
 }
 
 /* ---- the server ---- */
@@ -439,34 +451,41 @@ static void rule_keys(const struct rules *rules)
     uint32_t row = 0;
     for (uint32_t i = 0; i < options->key_count; i++) {
         const struct mr_table_key *key = &options->keys[i];
+        const struct rules own = rules_for(rules, &key->table);
         for (uint32_t k = 0; k < key->column_count && row < mr_pg_result_rows(rules->facts->keys);
              k++) {
-            rule_key_column(rules, "deletes would have no key", key, key->columns[k], row++);
+            rule_key_column(&own, "deletes would have no key", key, key->columns[k], row++);
         }
     }
     for (uint32_t i = 0; i < options->held_count && row < mr_pg_result_rows(rules->facts->keys);
          i++) {
         const struct mr_table_key *held = &options->held[i];
-        rule_key_column(rules,
-                        "an update or a delete would not tell which key or topic the row had", held,
-                        held->columns[0], row++);
+        const struct rules own = rules_for(rules, &held->table);
+        rule_key_column(&own, "an update or a delete would not tell which key or topic the row had",
+                        held, held->columns[0], row++);
     }
     for (uint32_t i = 0; i < options->named_count && row < mr_pg_result_rows(rules->facts->keys);
          i++) {
-        rule_named_column(rules, &options->named[i], row++);
+        const struct rules own = rules_for(rules, &options->named[i].table);
+        rule_named_column(&own, &options->named[i], row++);
     }
+}
+
+static void rule_one_table(const struct rules *rules, uint32_t row)
+{
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, &rules->options->tables[row]);
+    char subject[600];
+    snprintf(subject, sizeof(subject), "table %s", name.data);
+    rule_table(rules, row, name.data, subject);
+    rule_partitions(rules, row, subject);
+    mr_text_done(&name);
 }
 
 static void rule_tables(const struct rules *rules)
 {
     for (uint32_t i = 0; i < rules->options->table_count; i++) {
-        struct mr_text name = {0};
-        mr_sql_add_table(&name, &rules->options->tables[i]);
-        char subject[600];
-        snprintf(subject, sizeof(subject), "table %s", name.data);
-        rule_table(rules, i, name.data, subject);
-        rule_partitions(rules, i, subject);
-        mr_text_done(&name);
+        rule_one_table(rules, i);
     }
 }
 
@@ -583,9 +602,22 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
     rule_left_copy(&rules);
 }
 
-void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context)
+void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
+                           uint32_t added_count, mr_finding_fn report, void *context)
 {
     const struct rules rules = {
-        .to = {.report = report, .context = context}, .facts = facts, .options = facts->options};
-    rule_tables(&rules);
+        .to = {.report = report, .context = context},
+        .facts = facts,
+        .options = facts->options,
+        .goes_on = true,
+        .added = added,
+        .added_count = added_count,
+    };
+    for (uint32_t i = 0; i < facts->options->table_count; i++) {
+        const struct rules own = rules_for(&rules, &facts->options->tables[i]);
+        if (!own.goes_on) {
+            rule_one_table(&own, i);
+        }
+    }
+    rule_keys(&rules);
 }

@@ -47,8 +47,10 @@ bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts);
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
 
-/* The rules of tables alone, as for a stream that is to begin. */
-void mr_pg_rules_of_tables(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
+/* The rules of a stream that goes on with other tables: those of tables for the `added` ones, as for a stream that is to begin, and
+ * for all what options say of their columns. */
+void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
+                           uint32_t added_count, mr_finding_fn report, void *context);
 
 /* Before existing rows are copied: whether they may be read, and the conditions on them. Asks `conn`; an error is one of
  * the asking. */

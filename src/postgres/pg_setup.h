@@ -64,11 +64,11 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                          const struct mr_pg_copy_slot *slot, int stop_fd,
                          struct mr_error *ret_error);
 
-/* Asks PostgreSQL, by a connection of its own, whether the tables of a stream that runs as `options` say may change.
- * Reports what the rules find of those that are `added`, as for a new stream. MR_AGAIN: not while another instance stands
- * by; other errors: it could not be asked. Any thread. */
+/* Asks PostgreSQL, by a connection of its own, whether a stream may go on as `options` say, which have tables that it does not have
+ * yet, `added`. Reports what the rules find of those, as for a new stream, and what would end the stream when it goes on. MR_AGAIN:
+ * not while another instance stands by; other errors: it could not be asked. Any thread. */
 mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
-                             const struct mr_pg_source_options *added, int stop_fd,
+                             const struct mr_table_name *added, uint32_t added_count, int stop_fd,
                              mr_finding_fn report, void *context, struct mr_error *ret_error);
 
 /* What mr_pg_publication_follow says of tables that are to be `options`', by a connection of its own; with `change` the
