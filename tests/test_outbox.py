@@ -5,14 +5,16 @@ column says it."""
 import json
 import os
 import re
+import subprocess
 import sys
+import tomllib
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import connect  # noqa: E402
 from test_debezium import normal  # noqa: E402
-from kit import BOOTSTRAP, Database, Millrace, Topic, eventually  # noqa: E402
+from kit import BINARY, BOOTSTRAP, Database, Millrace, Topic, eventually  # noqa: E402
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -76,6 +78,23 @@ VARIANTS |= {
 }
 OTHERS = ("regex", "logical")
 
+# An outbox beside another table, by a predicate. What millrace is told of tables is what `millrace convert` makes of it.
+VARIANTS["predicate"] = (
+    {"table.include.list": "public.outbox,shard_1.t", "transforms.o.predicate": "outboxes", "predicates": "outboxes",
+     "predicates.outboxes.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+     "predicates.outboxes.pattern": r"{}\.public\.out[a-z\-]+", "transforms.o.route.topic.replacement": "{}.${routedByValue}"},
+    {"topic_prefix": "{}", "outbox__key_format": "json", "outbox__value_format": "json", "outbox__topic": "{}.$1"})
+
+
+def converted_tables(options, prefix):
+    """`tables` and `outbox.tables` of the connector's options."""
+    done = subprocess.run([BINARY, "convert", "-"], capture_output=True, text=True, check=True, input=json.dumps({
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "topic.prefix": prefix, "transforms": "o",
+        "transforms.o.type": "io.debezium.transforms.outbox.EventRouter",
+        **{name: value.replace("{}", prefix) for name, value in options.items()}}))
+    made = tomllib.loads(done.stdout)
+    return made["tables"], made["outbox"]["tables"]
+
 DOCUMENTS = [
     '{"a": 1, "b": "x", "c": null, "d": [], "e": {}, "f": [1, 2], "g": {"h": null, "i": [{"j": 1.50}]}, "k": true}',
     r'{"s": "q\"u\\o\/v \u00e9 \ud83d\ude00 \t", "é😀": "🐎"}',
@@ -134,12 +153,15 @@ class Run:
                 "extended.headers.enabled": "false", **told}))
         self.connect = connect.Connect(self.database, folder, *theirs[0], more=theirs[1:])
         self.ours = []
-        for name, (_, options) in VARIANTS.items():
+        for name, (theirs, options) in VARIANTS.items():
             place = folder / name
             place.mkdir()
             told = {key: json.dumps(value).replace("{}", begin[name][1]) for key, value in options.items()}
-            tables = {"outbox__tables": None} if name in OTHERS else {"outbox__tables": '["outbox"]'}
-            self.ours.append(Millrace(self.database, place, TABLES if name in OTHERS else ["outbox"], types='"debezium"', **tables, **{
+            tables, outboxes = (TABLES, None) if name in OTHERS else (["outbox"], ["outbox"])
+            if name == "predicate":
+                tables, outboxes = converted_tables(theirs, begin[name][1])
+                assert outboxes == ["public.outbox"] and "shard_1.t" in tables
+            self.ours.append(Millrace(self.database, place, tables, types='"debezium"', outbox__tables=outboxes and json.dumps(outboxes), **{
                 "source__postgres__slot_name": json.dumps(f"{self.database.slot}_{name}"), **told}))
         self.begin = begin
 

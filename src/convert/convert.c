@@ -282,6 +282,7 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
     }
     mr_convert_list_done(&convert.tables);
     mr_convert_list_done(&convert.patterns);
+    mr_convert_list_done(&convert.outboxes);
     mr_convert_lines_done(&convert.lines);
     mr_text_done(&convert.properties);
     mr_text_done(&convert.notes);

@@ -37,10 +37,14 @@ struct mr_convert {
     struct mr_text notes;            /* as comments */
     struct mr_convert_list tables;   /* "schema.table", whatever is known of them */
     struct mr_convert_list patterns; /* of tables that are not named one by one */
+    struct mr_convert_list outboxes; /* of both those whose rows an EventRouter is for */
     bool tables_known;               /* all of them */
+    bool only_outboxes;              /* no table is something else */
     bool brokers_known;
-    bool has_router; /* a router is [routing] */
-    bool has_outbox; /* an EventRouter is carried over */
+    bool has_router;       /* a router is [routing] */
+    bool has_outbox;       /* an EventRouter is carried over */
+    const char *unwraps;   /* the option with which ExtractNewRecordState is; NULL: it is not */
+    bool unwraps_outboxes; /* before an EventRouter would see them */
 };
 
 /* Adds an option; a later one of the same name takes the earlier one's place. */
@@ -68,6 +72,14 @@ void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, cons
 /* The option of a transformation, "transforms.<alias>.<option>"; as mr_convert_take. */
 struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const char *alias,
                                                const char *option);
+
+/* What a transformation is for: the events of all tables, or, by its predicate, of some. */
+enum mr_convert_scope { MR_SCOPE_ALL, MR_SCOPE_TABLES, MR_SCOPE_UNKNOWN };
+
+/* Looks at the predicate of that alias. With MR_SCOPE_TABLES `ret` gets the tables, which are among those that are known or that a
+ * pattern may mean. `takes` marks its options as done, and tells MR_SCOPE_UNKNOWN. */
+enum mr_convert_scope mr_convert_scope(struct mr_convert *convert, const char *alias, bool takes,
+                                       struct mr_convert_list *ret);
 
 /* ExtractNewRecordState under that alias. */
 void mr_convert_unwrap(struct mr_convert *convert, const char *alias);

@@ -171,8 +171,12 @@ static void test_convert_passes_no_option_over(void **state)
 #define AVRO                                                                                       \
     "key.converter=x.AvroConverter\nvalue.converter=x.AvroConverter\n"                             \
     "value.converter.schema.registry.url=http://a:1,http://b:2\n"
-#define UNWRAP "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
-#define TABLES "table.include.list=public.a,s.b\n"
+#define OUTBOX(type, pattern)                                                                      \
+    "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\npredicates=p\n"      \
+    "predicates.p.type=x." type "\npredicates.p.pattern=" pattern "\n"
+#define UNWRAP_TOO "transforms=o,u\ntransforms.u.type=x.ExtractNewRecordState\n"
+#define UNWRAP     "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
+#define TABLES     "table.include.list=public.a,s.b\n"
 
 static const struct {
     const char *lines;
@@ -322,6 +326,54 @@ static const struct {
     {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\n"
             "transforms.o.table.field.event.id=x\n",
      "tables = [\"public.a\", \"s.b\"]", "transforms.o.table.field.event.id: not carried over"},
+    {TABLES OUTBOX("TopicNameMatches", "p\\\\.public\\\\.a"), "[outbox]\ntables = [\"public.a\"]",
+     NULL},
+    {TABLES OUTBOX("TopicNameMatches", "p.s.(b|c)"), "[outbox]\ntables = [\"s.b\"]", NULL},
+    {TABLES OUTBOX("TopicNameMatches", ".*\\\\.[ab]"), "[outbox]\ntables = [\"public.a\", \"s.b\"]",
+     NULL},
+    {TABLES OUTBOX("TopicNameMatches", "p\\\\.s\\\\.b\ntransforms.o.negate=true"),
+     "[outbox]\ntables = [\"public.a\"]", NULL},
+    {TABLES OUTBOX("TopicNameMatches", "public.a"), "tables = [\"public.a\", \"s.b\"]",
+     "means none of the tables"},
+    {TABLES OUTBOX("TopicNameMatches", "(?i)p.public.a"), "tables = [\"public.a\", \"s.b\"]",
+     "predicates.p.pattern: not carried over"},
+    {TABLES OUTBOX("RecordIsTombstone", "p.public.a"), "tables = [\"public.a\", \"s.b\"]",
+     "transforms.o.predicate: not carried over"},
+    {TABLES "topic.delimiter=-\n" OUTBOX("TopicNameMatches", "p-public-a"),
+     "[outbox]\ntables = [\"public.a\"]", NULL},
+    {"table.include.list=public.t.*,s.b\n" OUTBOX("TopicNameMatches", "p.public.(tx|ty)"),
+     "[outbox]\ntables = [\"public.tx\", \"public.ty\"]", NULL},
+    {"table.include.list=public.t.*\n" OUTBOX("TopicNameMatches", ".*tx"),
+     "tables = [\"public.(t.*)\"]", "can't be told from it"},
+    {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO, "format = \"row\"", NULL},
+    {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO
+     "transforms.u.predicate=p\n"
+     "transforms.u.negate=true\ntransforms=u,o\n",
+     "[outbox]\ntables = [\"public.a\"]", NULL},
+    {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO "transforms.u.predicate=p\n",
+     "[outbox]\ntables = [\"public.a\"]", "means some of the tables"},
+    {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO "transforms=u,o\n",
+     "format = \"row\"", "finds no events to route"},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(.*)\n"
+            "transforms.r.replacement=$1\ntransforms.r.predicate=p\n"
+            "predicates.p.type=x.TopicNameMatches\npredicates.p.pattern=p\\\\..*\npredicates=p\n",
+     "topic_regex = \"(.*)\"", NULL},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=$1\n"
+            "transforms.r.regex=([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\n",
+     "topic_regex = \"([^.]+)[A-Za-z0-9_-]+[]x^]\"", NULL},
+    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=z\n"
+            "transforms.r.regex=[a-z&&[^b]]+\n",
+     NULL, "beyond POSIX"},
+    {TABLES AVRO UNWRAP "transforms.u.add.fields=op\n", "format = \"avro\"",
+     "transforms.u.type: not carried over: with value.converter's format"},
+    {TABLES AVRO, "format = \"avro\"", NULL},
+    {TABLES "value.converter=x.StringConverter\n" OUTBOX("TopicNameMatches", "p.public.a"),
+     "value_format = \"text\"", "those of other tables are JSON"},
+    {"table.include.list=public.a\nvalue.converter=x.StringConverter\n"
+     "value.converter.schemas.enable=\n" OUTBOX("TopicNameMatches", "p.public.a"),
+     "value_format = \"text\"", NULL},
+    {TABLES "transforms=u\ntransforms.u.type=com.example.Extract\n", NULL,
+     "Extract is a Java class"},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
      "include = [\"public.a:(x|y)\", \"s.b:z\"]", "keep all their columns"},
     {TABLES "column.exclude.list=s.b.x|y\n", "tables", "pattern 1 is none of three parts"},

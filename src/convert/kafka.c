@@ -241,7 +241,11 @@ static void convert_converter(struct mr_convert *convert, const char *side)
             mr_convert_note(convert, MR_NOTE_LOST, part->given, "see %s.converter", side);
         }
     }
-    if (is_bare) {
+    if (is_bare && convert->outboxes.count > 0 && !convert->only_outboxes) {
+        mr_convert_note(convert, MR_NOTE_LOST, line->given,
+                        "holds for events of the outbox; those of other tables are JSON, which "
+                        "this converter does not write");
+    } else if (is_bare) {
         /* what an outbox with "text" writes */
     } else if (!is_json) {
         mr_convert_note(
@@ -268,6 +272,24 @@ static void convert_converter(struct mr_convert *convert, const char *side)
     mr_text_done(&name);
 }
 
+/* Rows without an envelope are JSON: another converter's format has taken the place of that. */
+static void tell_unwrapped(struct mr_convert *convert)
+{
+    const char *format = convert->options[MR_INDEX_format];
+    if (convert->unwraps == NULL || strcmp(format, "\"row\"") == 0) {
+        return;
+    }
+    mr_convert_note(convert, MR_NOTE_LOST, convert->unwraps,
+                    "with value.converter's format events keep their envelope; take the row from "
+                    "\"after\" where they are read, or set format = \"row\", which is JSON");
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (strncmp(mr_option_at(i)->path, "row.", 4) == 0) {
+            free(convert->options[i]);
+            convert->options[i] = NULL;
+        }
+    }
+}
+
 void mr_convert_kafka(struct mr_convert *convert)
 {
     convert_brokers(convert);
@@ -280,4 +302,5 @@ void mr_convert_kafka(struct mr_convert *convert)
             convert_converter(convert, sides[i]);
         }
     }
+    tell_unwrapped(convert);
 }

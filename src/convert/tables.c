@@ -210,11 +210,91 @@ void mr_convert_tables(struct mr_convert *convert)
 
 /* ---- topics ---- */
 
+/* What a set of characters has that POSIX wants at a place of its own: ] first, ^ not first, - last. */
+struct set {
+    struct mr_text rest;
+    bool closes, negates, has_caret, has_minus;
+};
+
+/* One character or class of a set, behind which `*at` comes to stand; '\0' in `ret_single`: no range can begin with it. */
+static bool take_of_set(const char **at, struct set *set, char *ret_single)
+{
+    const char *c = *at;
+    bool escaped = *c == '\\';
+    c += escaped;
+    *at = c + 1;
+    *ret_single = '\0';
+    bool is_letter =
+        (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+    if (escaped && (*c == 'd' || *c == 'w')) {
+        mr_text_string(&set->rest, *c == 'd' ? "0-9" : "A-Za-z0-9_");
+        return true;
+    }
+    if (*c == '\0' || (escaped && is_letter) || (!escaped && (*c == '[' || *c == '&'))) {
+        return false; /* a set in a set, an intersection, or what only Java knows */
+    }
+    set->closes |= *c == ']';
+    set->has_caret |= *c == '^';
+    set->has_minus |= *c == '-';
+    *ret_single = strchr("]^-", *c) == NULL ? *c : '\0';
+    return true;
+}
+
+/* [...] of Java's, where a backslash escapes, as POSIX writes it, where it does not; NULL: it can't. `*at` comes to stand on the
+ * last bracket. */
+static char *posix_set(const char **at)
+{
+    struct set set = {0};
+    mr_text_string(&set.rest, "");
+    const char *c = *at + 1;
+    set.negates = *c == '^';
+    c += set.negates;
+    bool good = *c != ']';
+    while (good && *c != ']') {
+        char single, last;
+        good = take_of_set(&c, &set, &single);
+        if (!good || single == '\0') {
+            continue;
+        }
+        mr_text_add(&set.rest, &single, 1);
+        if (*c == '-' && c[1] != ']' && c[1] != '\0') {
+            c++;
+            mr_text_string(&set.rest, "-");
+            good = take_of_set(&c, &set, &last) && last != '\0';
+            if (good) {
+                mr_text_add(&set.rest, &last, 1);
+            }
+        }
+    }
+    good &= *c == ']' && strpbrk(set.rest.data, "[") == NULL;
+    *at = c;
+    struct mr_text out = {0};
+    bool only_caret = set.has_caret && !set.closes && set.rest.len == 0 && !set.negates;
+    mr_text_format(&out, "[%s%s%s%s%s]", set.negates ? "^" : "", set.closes ? "]" : "",
+                   set.rest.data, set.has_caret ? "^" : "", set.has_minus ? "-" : "");
+    mr_text_done(&set.rest);
+    if (!good || only_caret) {
+        mr_text_done(&out);
+        return NULL;
+    }
+    return out.data;
+}
+
 char *mr_convert_posix(const char *java)
 {
     struct mr_text out = {0};
     mr_text_string(&out, "");
     for (const char *at = java; *at != '\0'; at++) {
+        if (*at == '[') {
+            char *set = posix_set(&at);
+            if (set == NULL) {
+                mr_text_done(&out);
+                return NULL;
+            }
+            mr_text_string(&out, set);
+            free(set);
+            continue;
+        }
         bool lazy = (*at == '?' || *at == '+') && at > java && strchr("*+?}", at[-1]) != NULL &&
                     (at < java + 2 || at[-2] != '\\');
         if (lazy || (*at == '(' && at[1] == '?')) {
@@ -332,28 +412,56 @@ static void unknown_transform(struct mr_convert *convert, const char *given, con
                            : "do what it does where events are read");
 }
 
-static void convert_transform(struct mr_convert *convert, const char *alias)
+/* Whether the transformation is for all tables whose rows are no events of an outbox: what it becomes is. `in` says which it is for. */
+static bool is_for_others(const struct mr_convert *convert, const struct mr_convert_list *in)
 {
-    const struct mr_convert_line *type = mr_convert_take_option(convert, alias, "type");
-    if (type == NULL) {
-        return;
+    bool all = convert->patterns.count == 0;
+    for (uint32_t i = 0; i < convert->tables.count; i++) {
+        const char *table = convert->tables.items[i];
+        all &= holds(in, table) != holds(&convert->outboxes, table);
     }
+    return all;
+}
+
+/* Behind ExtractNewRecordState no event has the envelope that EventRouter looks for (both: SmtManager.isValidEnvelope). */
+static void convert_event_router(struct mr_convert *convert, const char *alias, const char *given,
+                                 const struct mr_convert_list *in)
+{
+    if (in != NULL && in->count == 0) {
+        mr_convert_note(convert, MR_NOTE_IDLE, given, "its predicate means none of the tables");
+    } else if (convert->unwraps_outboxes) {
+        mr_convert_note(convert, MR_NOTE_LOST, given,
+                        "behind ExtractNewRecordState it finds no events to route; put it before");
+    } else {
+        mr_convert_outbox(convert, alias, given);
+    }
+}
+
+/* A transformation for the tables of `in`; NULL: for all. */
+static void convert_known(struct mr_convert *convert, const char *alias,
+                          const struct mr_convert_line *type, const struct mr_convert_list *in)
+{
     const char *dot = strrchr(type->value, '.');
     const char *class = dot == NULL ? type->value : dot + 1;
     size_t len = strcspn(class, "$");
     bool logical = strcmp(class, "ByLogicalTableRouter") == 0;
-    const struct mr_convert_line *predicate = mr_convert_take_option(convert, alias, "predicate");
-    if (predicate != NULL) {
-        mr_convert_note(convert, MR_NOTE_LOST, predicate->given,
-                        "predicates are not known, so the transformation is left out");
-        mr_convert_note(convert, MR_NOTE_LOST, type->given, "see its predicate");
-        return;
-    }
     if (strcmp(class, "EventRouter") == 0) {
-        mr_convert_outbox(convert, alias, type->given);
+        convert_event_router(convert, alias, type->given, in);
         return;
     }
-    if (convert->has_outbox) {
+    bool unwraps = strcmp(class, "ExtractNewRecordState") == 0;
+    if (in != NULL && !is_for_others(convert, in)) {
+        mr_convert_note(convert, MR_NOTE_LOST, type->given,
+                        "its predicate means some of the tables, and %s would hold for all; make "
+                        "it a pipeline of its own",
+                        unwraps ? "format" : "what it does");
+        return;
+    }
+    if (convert->has_outbox && unwraps && convert->outboxes.count == 0) {
+        mr_convert_note(convert, MR_NOTE_IDLE, type->given, "events of an outbox have no envelope");
+        return;
+    }
+    if (convert->has_outbox && !unwraps) {
         mr_convert_note(convert, MR_NOTE_LOST, type->given,
                         "it works on the topics that values name; say it in outbox.topic_regex "
                         "and outbox.topic");
@@ -363,11 +471,56 @@ static void convert_transform(struct mr_convert *convert, const char *alias)
         convert_router(convert, alias, type->given, logical);
         return;
     }
-    if (strncmp(class, "ExtractNewRecordState", len) == 0) {
+    if (unwraps) {
+        convert->unwraps = type->given;
+        convert->unwraps_outboxes = in == NULL || convert->outboxes.count == 0;
         mr_convert_unwrap(convert, alias);
         return;
     }
     unknown_transform(convert, type->given, class, len);
+}
+
+static void convert_transform(struct mr_convert *convert, const char *alias)
+{
+    const struct mr_convert_line *type = mr_convert_take_option(convert, alias, "type");
+    if (type == NULL) {
+        return;
+    }
+    struct mr_convert_list in = {0};
+    switch (mr_convert_scope(convert, alias, true, &in)) {
+    case MR_SCOPE_ALL:
+        convert_known(convert, alias, type, NULL);
+        break;
+    case MR_SCOPE_TABLES:
+        convert_known(convert, alias, type, &in);
+        break;
+    case MR_SCOPE_UNKNOWN:
+        mr_convert_note(convert, MR_NOTE_LOST, type->given, "see its predicate");
+        break;
+    }
+    mr_convert_list_done(&in);
+}
+
+/* Which tables are outboxes, if the first EventRouter has a predicate that says so. What stands before it needs to know. */
+static void find_outboxes(struct mr_convert *convert, const struct mr_convert_list *aliases)
+{
+    for (uint32_t i = 0; i < aliases->count; i++) {
+        struct mr_text name = {0};
+        mr_text_format(&name, "transforms.%s.type", aliases->items[i]);
+        const struct mr_convert_line *type = mr_convert_find(convert, name.data);
+        mr_text_done(&name);
+        const char *dot = type == NULL ? NULL : strrchr(type->value, '.');
+        if (dot == NULL || strcmp(dot, ".EventRouter") != 0) {
+            continue;
+        }
+        struct mr_convert_list in = {0};
+        if (mr_convert_scope(convert, aliases->items[i], false, &in) == MR_SCOPE_TABLES) {
+            convert->outboxes = in;
+        } else {
+            mr_convert_list_done(&in);
+        }
+        return;
+    }
 }
 
 void mr_convert_transforms(struct mr_convert *convert)
@@ -376,6 +529,7 @@ void mr_convert_transforms(struct mr_convert *convert)
     const struct mr_convert_line *prefix = mr_convert_take(convert, "topic.prefix");
     struct mr_convert_list aliases = {0};
     mr_convert_split(line == NULL ? "" : line->value, ',', &aliases);
+    find_outboxes(convert, &aliases);
     for (uint32_t i = 0; i < aliases.count; i++) {
         convert_transform(convert, aliases.items[i]);
     }
@@ -386,8 +540,11 @@ void mr_convert_transforms(struct mr_convert *convert)
         mr_convert_list_add(&convert->tables, MR_STRDUP(PLACEHOLDER));
     }
     mr_convert_set_list(convert, "tables", &convert->tables);
+    convert->only_outboxes =
+        convert->patterns.count == 0 && convert->outboxes.count == convert->tables.count;
     if (convert->has_outbox) {
-        mr_convert_set_list(convert, "outbox.tables", &convert->tables);
+        mr_convert_set_list(convert, "outbox.tables",
+                            convert->outboxes.count > 0 ? &convert->outboxes : &convert->tables);
     }
     if (prefix != NULL) {
         if (mr_convert_is_expression(prefix->value)) {
