@@ -59,7 +59,7 @@ void mr_pg_close(struct mr_pg_conn *conn);
 struct mr_pg_shape {
     const char *about; /* for errors: "the slot" */
     const char *
-        columns; /* a letter each: s text, b boolean, n whole number, l LSN; a capital may be NULL */
+        columns; /* a letter each: s text, i identifier, b boolean, n whole number, l LSN; a capital may be NULL */
     uint32_t rows_min;
     uint32_t rows_max;
 };

@@ -105,6 +105,8 @@ static bool value_fits(char kind, const char *text)
         return strcmp(text, "t") == 0 || strcmp(text, "f") == 0;
     case 'n':
         return is_number(text);
+    case 'i':
+        return text[0] != '\0' && strlen(text) <= MR_IDENTIFIER_MAX;
     case 'l':
         return mr_lsn_parse(text, &lsn, NULL);
     default:

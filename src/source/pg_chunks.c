@@ -161,7 +161,7 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
                              struct mr_chunk_table **ret_tables, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table to copy", "bnsssSS", 0, TABLES_MAX};
+    static const struct mr_pg_shape shape = {"a table to copy", "bniisII", 0, TABLES_MAX};
     MR_TRY(open_reader(reader, ret_error));
     struct mr_text sql = {0};
     add_sent(reader, &sql);
@@ -224,7 +224,7 @@ struct description {
 static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns to copy", "snnbb", 0, MR_COLUMNS_MAX};
+    static const struct mr_pg_shape shape = {"the columns to copy", "innbb", 0, MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     add_sent(reader, &sql);
     mr_text_format(

@@ -45,7 +45,7 @@ enum table_column {
     LEAF_FILENODE,
     LEAF_MAY_RESUME,
 };
-static const struct mr_pg_shape tables_shape = {"the tables to copy", "nsssnssSNnnbnb", 0,
+static const struct mr_pg_shape tables_shape = {"the tables to copy", "niisniiSNnnbnb", 0,
                                                 UINT32_MAX};
 
 static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
@@ -85,7 +85,7 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
 }
 
 enum part_column { PART_TABLE, PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
-static const struct mr_pg_shape parts_shape = {"the columns to copy", "nsnnb", 0, UINT32_MAX};
+static const struct mr_pg_shape parts_shape = {"the columns to copy", "ninnb", 0, UINT32_MAX};
 
 /* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/
  * proto.c, RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */

@@ -458,7 +458,7 @@ void mr_pg_tables_done(struct mr_pg_tables *tables)
 static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *tables,
                             struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the published tables", "nss", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"the published tables", "nii", 0, UINT32_MAX};
     int stop_fd;
     MR_TRY(begin_asking(source, &stop_fd, ret_error));
     struct mr_text sql = {0};
