@@ -62,13 +62,16 @@ enum {
     MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
 };
 
+/* Events tell times in nanoseconds since 1970, so these are the last that they can tell, and with a minus the first. */
+#define MR_EVENT_TIME_US_MAX (INT64_MAX / 1000)
+
 /* The transaction a change belongs to. */
 struct mr_transaction {
     mr_lsn begin_lsn;       /* of the Begin message itself */
     mr_lsn commit_lsn;      /* from Begin: the commit record's LSN */
     mr_lsn end_lsn;         /* from Commit: where the next record begins; 0 before it is known */
     mr_lsn last_commit_lsn; /* end LSN of the transaction before; 0 when none was seen yet */
-    int64_t commit_time_us; /* since 1970 */
+    int64_t commit_time_us; /* since 1970, at most MR_EVENT_TIME_US_MAX on either side */
     uint32_t xid;
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;

@@ -82,8 +82,8 @@ static void check_room(const struct pg_check *check, const char *subject, int64_
                        int64_t most, bool needs_one)
 {
     char remedy[128];
-    snprintf(remedy, sizeof(remedy), "ALTER SYSTEM SET %s = %lld; then restart PostgreSQL", subject,
-             (long long)most + 5);
+    snprintf(remedy, sizeof(remedy), "ALTER SYSTEM SET %s = %llu; then restart PostgreSQL", subject,
+             (unsigned long long)most + 5);
     if (used >= most && needs_one) {
         BAD(check, MR_ERR_CONFIG, subject, remedy, "all %lld are in use", (long long)most);
     } else {

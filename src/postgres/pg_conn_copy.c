@@ -3,6 +3,13 @@
 
 #include "postgres/pg_conn_internal.h"
 
+static mr_status fail_answer(struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "the server was asked to copy rows and does something else; this is no "
+                   "PostgreSQL, or one that this version does not know");
+}
+
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error)
 {
@@ -14,34 +21,51 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *com
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
         status = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
     } else if (PQresultStatus(result) != PGRES_COPY_OUT) {
-        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
-                         "the server was asked to copy rows and does something else; this is no "
-                         "PostgreSQL, or one that this version does not know");
+        status = fail_answer(ret_error);
     }
     conn->broken = conn->broken || status != MR_OK;
     PQclear(result);
     return status;
 }
 
-/* The rows are at their end, or the server has broken off. */
+/* What the server says next behind the rows; NULL: nothing, it is ready for another question. */
+static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+                             PGresult **ret_result, struct mr_error *ret_error)
+{
+    while (PQisBusy(conn->libpq)) {
+        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
+        MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
+    }
+    *ret_result = PQgetResult(conn->libpq);
+    return MR_OK;
+}
+
+/* The rows are at their end, or the server has broken off. One that says more than that (a copy within the copy, of which libpq
+ * tells again and again) is none that can be asked again. */
 static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                           struct mr_error *ret_error)
 {
+    PGresult *result;
+    MR_TRY(next_result(conn, limit, &result, ret_error));
     mr_status answer = MR_END;
-    for (;;) {
-        while (PQisBusy(conn->libpq)) {
-            MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
-            MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
-        }
-        PGresult *result = PQgetResult(conn->libpq);
-        if (result == NULL) {
-            return answer;
-        }
-        if (answer == MR_END && PQresultStatus(result) != PGRES_COMMAND_OK) {
-            answer = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
-        }
+    if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR) {
+        answer = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
+    } else if (result != NULL && PQresultStatus(result) != PGRES_COMMAND_OK) {
+        answer = fail_answer(ret_error);
+    }
+    PQclear(result);
+    struct mr_error error = {0};
+    mr_status more = next_result(conn, limit, &result, &error);
+    if (more == MR_OK && result != NULL) {
+        more = fail_answer(&error);
         PQclear(result);
     }
+    conn->broken = conn->broken || more != MR_OK;
+    if (answer == MR_END && more != MR_OK) { /* what was said first counts */
+        *ret_error = error;
+        answer = more;
+    }
+    return answer;
 }
 
 mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,

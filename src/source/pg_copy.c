@@ -305,14 +305,17 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
                          "::bigint, (extract(epoch FROM now()) * 1000000)::bigint");
     MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
     const char *name = mr_pg_result_value(result, 0, 0);
+    int64_t time_us = mr_pg_result_number(result, 0, 2);
     mr_status status = MR_OK;
     if (strspn(name, "0123456789ABCDEFabcdef-") != strlen(name) ||
-        strlen(name) >= sizeof(copy->snapshot)) {
-        status = mr_fail(ret_error, MR_ERR_PROTOCOL, "the server's snapshot has no such name");
+        strlen(name) >= sizeof(copy->snapshot) || time_us < -MR_EVENT_TIME_US_MAX ||
+        time_us > MR_EVENT_TIME_US_MAX) {
+        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "the server's snapshot has a name or a time that none has");
     } else {
         memcpy(copy->snapshot, name, strlen(name) + 1);
         copy->view.transaction.xid = (uint32_t)mr_pg_result_number(result, 0, 1);
-        copy->view.transaction.commit_time_us = mr_pg_result_number(result, 0, 2);
+        copy->view.transaction.commit_time_us = time_us;
     }
     mr_pg_result_free(result);
     return status;

@@ -191,7 +191,7 @@ static mr_slice read_identifier(struct decoding *decoding)
  * (the ends of int64, DT_NOBEGIN and DT_NOEND of utils/timestamp.h). */
 static int64_t commit_time_of(int64_t since_2000_us, mr_lsn commit_lsn)
 {
-    const int64_t most = INT64_MAX / 1000;
+    const int64_t most = MR_EVENT_TIME_US_MAX;
     if (MR_LIKELY(since_2000_us >= -most - MR_PG_EPOCH_US &&
                   since_2000_us <= most - MR_PG_EPOCH_US)) {
         return since_2000_us + MR_PG_EPOCH_US;

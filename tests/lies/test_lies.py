@@ -77,10 +77,12 @@ def test_a_broken_frame_in_place_of_a_groups_offset(monkeypatch):
 
 @pytest.mark.parametrize("name", [
     "copies row | value 0: ones", "copy ready | length: 3", "chunk order row | column 0: letter",
-    "table found row | column 2: empty | always", "copy tables row | column 0: 0", "copy columns row | column 1: 100 KB"])
+    "table found row | column 2: empty | always", "copy tables row | column 0: 0", "copy columns row | column 1: 100 KB",
+    "limits row | column 3: highest", "snapshot row | column 2: highest", "copy out | twice", "chunk copy out | twice | always"])
 def test_lies_that_ended_it_once(monkeypatch, name):
     """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position; the order
-    of a key by a column that the table does not have; a partition without a schema; a table without an OID; the name of a column that no identifier can be."""
+    of a key by a column that the table does not have; a partition without a schema; a table without an OID; the name of a column that no identifier can be; limits and
+    a time at the end of all numbers; a copy within the copy."""
     monkeypatch.setattr(trial, "LAUNCHER", Launcher())
     verdict = postgres_trial.attempt(next(lie for lie in postgres_trial.all_lies() if lie.name == name))
     assert verdict.good and verdict.told, (verdict.faults, verdict.said)
