@@ -369,7 +369,10 @@ static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_err
         status = hand_over_state(kafka, ret_error);
         any |= status == MR_OK;
     }
-    if (any) {
+    /* The first records of a transaction wait for the broker's word as it is (kafka_conf.c). */
+    bool sets_out = any && (!kafka->options.exactly_once || kafka->transaction.begun);
+    kafka->transaction.begun |= any;
+    if (sets_out) {
         rd_kafka_flush(kafka->producer, SET_OUT_MS);
     }
     return status == MR_FULL ? MR_OK : status;

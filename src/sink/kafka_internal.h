@@ -22,6 +22,7 @@ enum {
 /* The open transaction (exactly once). */
 struct mr_kafka_transaction {
     bool open;
+    bool begun;           /* records of it are handed over */
     bool ending;          /* its state record is sent; it ends once all is reported */
     int64_t commit_ns;    /* since when its commit is tried; 0: it is not */
     int64_t committed_ns; /* when the one before was; 0: none of this session */

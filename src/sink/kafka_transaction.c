@@ -48,6 +48,7 @@ mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_erro
         return MR_FULL;
     }
     kafka->transaction.open = true;
+    kafka->transaction.begun = false;
     return MR_OK;
 }
 
