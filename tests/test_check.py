@@ -1,5 +1,6 @@
 """`millrace check`: every finding at once, remedies, exit codes, and nothing changed."""
 
+import pytest
 from confluent_kafka.admin import NewTopic
 
 from kit import check, dsn, eventually, is_linked_with
@@ -56,6 +57,71 @@ def test_identities_that_are_none_or_hold_less(database, millrace):
         process.configure(publication__via_partition_root=via_root)
         code, text = check(process)
         assert code == 0 and (cure or "run ALTER TABLE") in text + "\n" if cure else "run ALTER TABLE" not in text, (statement, text)
+
+
+RULES = {
+    "columns__mask": r'["public.user.*:emial=5", "public.(user|order)s:email=5", "sales.*:email=5"]',
+    "columns__exclude": '["public.users:se.*", "public.users:no.*", "*.*:email"]',
+    "outbox__tables": '["public.out.*", "public.users", "public.autbox"]', "outbox__key": '"email"', "outbox__payload": '"email"',
+    "outbox__route_by": '"email"', "outbox__id": '"id"',
+    "routing__by_column": r'["public.(orders):email", "public.order_.*:email"]',
+    "snapshot__where": '["public.users: id > 1", "public.usrs: id > 1"]',
+    "excluded_tables": '["public.tpm_.*", "public.tmp_.*", "public.temp"]', "key_columns": None,
+}
+IN_VAIN = [
+    ('columns.mask "public.user.*:emial=5"', 'names column "emial", which none of the tables has that it matches'),
+    ('columns.mask "sales.*:email=5"', "matches none of the tables that are streamed now"),
+    ('columns.exclude "public.users:no.*"', 'names column "no.*", which none of the tables has that it matches'),
+    ('outbox.tables "public.out.*"', "matches none of the tables that are streamed now"),
+    ('outbox.tables "public.autbox"', "matches none of the tables that are streamed now"),
+    ('routing.by_column "public.order_.*:email"', "matches none of the tables that are streamed now"),
+    ('snapshot.where "public.usrs: id > 1"', "matches none of the tables that are streamed now"),
+    ('excluded_tables "public.tpm_.*"', "matches no table that is there now"),
+    ('excluded_tables "public.temp"', "matches no table that is there now"),
+]
+
+
+@pytest.mark.parametrize("published", ["not yet", "all", "altered"])
+def test_rules_that_fit_nothing(database, millrace, published):
+    """A mistyped pattern hides nothing, and takes nothing away: `check` and the start say so, each once, and of no other."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, secret text); CREATE TABLE orders (id int PRIMARY KEY, email text);"
+                 "CREATE TABLE tmp_1 (id int PRIMARY KEY); CREATE SCHEMA sales; CREATE TABLE sales.t (id int PRIMARY KEY, email text);"
+                 "ALTER TABLE users REPLICA IDENTITY FULL; ALTER TABLE orders REPLICA IDENTITY FULL")
+    options = dict(RULES)
+    if published == "all":
+        database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    if published == "altered":
+        database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE orders")
+        options["publication__alter"] = "true"
+    tables = ("public.users", "public.order.*", "public.tmp.*") if published != "altered" else ("users", "orders")
+    wanted = IN_VAIN
+    if published == "altered":  # what is wrong without a look at the server is refused
+        options |= {"excluded_tables": None, "outbox__tables": '["public.users"]'}
+        wanted = [pair for pair in IN_VAIN if not pair[0].startswith(("excluded", "outbox"))]
+    process = millrace(tables=tables, **options)
+    code, text = check(process)
+    assert code == 0, text
+    found = [line for line in text.splitlines() if "none of the tables" in line or "no table that is there" in line]
+    assert sorted(found) == sorted(line for line in found if any(f"{subject}: {finding}" in line for subject, finding in wanted)), text
+    assert len(found) == len(wanted), text
+    process.start().streaming()
+    told = [(record["subject"], record["message"]) for record in process.log("setup_warning")]
+    assert set(wanted) <= set(told), told
+    assert process.stop() == 0
+
+
+def test_a_pattern_for_a_table_whose_rows_come_by_other_names(database, millrace):
+    """A mask that matches a partitioned table alone means no row, unless rows come by its root."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    for via_root, rule, finds in (("false", "p.{0}", True), ("false", "p_[0-9]", False), ("true", "p.{0}", False), ("true", "p_[0-9]", True)):
+        code, text = check(millrace(tables=("p",), columns__mask=f'["public.{rule}:v=5"]', publication__via_partition_root=via_root))
+        assert code == 0 and ("none of the tables" in text) == finds, (via_root, rule, text)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE p")
+    process = millrace(tables=("p",), columns__mask='["public.p.{0}:v=5"]').start().streaming()
+    assert any(record["subject"].startswith("columns.mask") for record in process.log("setup_warning"))
+    process.configure(columns__mask='["public.p.{0}:v=5"]', publication__alter="true")
+    assert process.stop() == 0
 
 
 def test_heap_profiles_that_this_build_has_not(database, millrace):

@@ -77,9 +77,15 @@ static void build_patterns(struct mr_config *config)
         }
     }
     for (uint32_t i = 0; i < excluded->count; i++) {
-        config->source.excluded_count +=
-            mr_config_take_table(config, "excluded_tables", LINE(config, excluded_tables),
-                                 excluded->items[i], &less[config->source.excluded_count]);
+        struct mr_table_pattern *one = &less[config->source.excluded_count];
+        if (mr_config_take_table(config, "excluded_tables", LINE(config, excluded_tables),
+                                 excluded->items[i], one)) {
+            config->source.excluded_count++;
+            mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "excluded_tables",
+                                                                 .text = excluded->items[i],
+                                                                 .table = *one,
+                                                                 .takes_away = true});
+        }
     }
     config->source.patterns = patterns;
     config->source.excluded = less;

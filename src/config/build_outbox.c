@@ -38,6 +38,9 @@ static void build_outbox_tables(struct mr_config *config)
             continue;
         }
         config->outbox.table_count++;
+        mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "outbox.tables",
+                                                             .text = names->items[i],
+                                                             .table = *table});
         bool streamed = config->source.pattern_count > 0;
         for (uint32_t k = 0; k < config->source.table_count && !streamed; k++) {
             streamed = mr_table_pattern_matches(table, mr_slice_of(config->source.tables[k].schema),

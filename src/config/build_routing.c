@@ -97,6 +97,13 @@ static void build_by_column(struct mr_config *config)
         if (mr_pattern_is_name(&route->table.schema) && mr_pattern_is_name(&route->table.table)) {
             mr_config_check_streamed(config, "routing.by_column", LINE(config, routing_by_column),
                                      route->table.schema.text, route->table.table.text);
+        } else {
+            struct mr_pattern *column = mr_config_keep(config, MR_NEW(struct mr_pattern));
+            *column = (struct mr_pattern){.text = route->column};
+            mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "routing.by_column",
+                                                                 .text = texts->items[i],
+                                                                 .table = route->table,
+                                                                 .column = column});
         }
         count++;
     }

@@ -117,6 +117,18 @@ bool mr_config_is_pattern(const char *text)
     return false;
 }
 
+void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule)
+{
+    struct mr_pg_source_options *source = &config->source;
+    struct mr_pattern_rule *rules =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_pattern_rule, source->rule_count + 1));
+    for (uint32_t i = 0; i < source->rule_count; i++) {
+        rules[i] = source->rules[i];
+    }
+    rules[source->rule_count++] = *rule;
+    source->rules = rules;
+}
+
 bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
                           const char *text, struct mr_table_pattern *ret)
 {
@@ -173,6 +185,12 @@ static bool take_columns(struct mr_config *config, const struct columns *columns
     }
 }
 
+static bool names_one(const struct mr_column_rule *rule)
+{
+    return mr_pattern_is_name(&rule->table.schema) && mr_pattern_is_name(&rule->table.table) &&
+           mr_pattern_is_name(&rule->column);
+}
+
 static void build_columns(struct mr_config *config, const struct columns *columns,
                           struct mr_column_rule *rules, uint32_t *count)
 {
@@ -185,6 +203,7 @@ static void build_columns(struct mr_config *config, const struct columns *column
                    sizeof("write \"schema.table:column=8\""));
         }
         struct mr_table_pattern table;
+        uint32_t before = *count;
         bool good = columns->stream != NULL;
         if (good) {
             table = (struct mr_table_pattern){.schema = {.text = columns->stream->schema},
@@ -198,6 +217,15 @@ static void build_columns(struct mr_config *config, const struct columns *column
             PROBLEM(config, columns->line, "%s: \"%s\" names no columns: %s", columns->option, text,
                     reason);
         }
+        for (uint32_t k = before; k < *count; k++) {
+            if (names_one(&rules[k])) {
+                continue; /* name_columns */
+            }
+            mr_config_add_rule(config, &(struct mr_pattern_rule){.option = columns->option,
+                                                                 .text = text,
+                                                                 .table = rules[k].table,
+                                                                 .column = &rules[k].column});
+        }
     }
 }
 
@@ -207,8 +235,9 @@ static void build_stream_columns(struct mr_config *config, const struct mr_strea
                                  uint32_t *count)
 {
     for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
-        char option[32];
-        snprintf(option, sizeof(option), "streams.columns.%s", mr_stream_column_keys[i]);
+        enum { OPTION_SIZE = 32 };
+        char *option = mr_config_keep(config, MR_ALLOC(OPTION_SIZE));
+        snprintf(option, OPTION_SIZE, "streams.columns.%s", mr_stream_column_keys[i]);
         const struct columns columns = {option, (enum mr_column_action)i, &stream->columns[i],
                                         stream->line, route};
         build_columns(config, &columns, rules, count);
@@ -358,6 +387,9 @@ void mr_config_build_wheres(struct mr_config *config)
                     "snapshot.where: \"%s\" is no condition on a table's rows: %s", text, reason);
         }
         wheres[i].condition = condition;
+        mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "snapshot.where",
+                                                             .text = text,
+                                                             .table = wheres[i].table});
     }
     config->source.wheres = wheres;
     config->source.where_count = texts->count;

@@ -30,6 +30,7 @@ char *mr_config_keep_secret(struct mr_config *config, char *secret);
 bool mr_config_is_pattern(const char *text);
 
 /* "schema.table", either part a name, an expression or *. False: the problem is told. */
+void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule);
 bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
                           const char *text, struct mr_table_pattern *ret);
 

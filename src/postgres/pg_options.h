@@ -34,6 +34,15 @@ struct mr_named_column {
     bool must_fit; /* else values go out that nobody is to see, or no rows at all */
 };
 
+/* What an option says of tables and columns by patterns; nobody notices where a mistyped one fits none. */
+struct mr_pattern_rule {
+    const char *option;
+    const char *text; /* as it is written */
+    struct mr_table_pattern table;
+    const struct mr_pattern *column; /* NULL: it is about tables alone */
+    bool takes_away;                 /* tables from those that are streamed */
+};
+
 /* What the publication is to send of a table. */
 struct mr_published {
     struct mr_table_name table;
@@ -87,6 +96,8 @@ struct mr_pg_source_options {
     uint32_t held_count;
     const struct mr_named_column *named; /* in vain, where the table has none of that name */
     uint32_t named_count;
+    const struct mr_pattern_rule *rules;
+    uint32_t rule_count;
     size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
     const struct mr_published *published;
     uint32_t published_count;

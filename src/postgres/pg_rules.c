@@ -43,6 +43,12 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
         mr_sql_add_key_columns(&sql, facts->options);
         MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
     }
+    if (facts->options->rule_count > 0) {
+        const struct mr_pg_shape rule = {"what rules mean", MR_RULE_SHAPE,
+                                         facts->options->rule_count, facts->options->rule_count};
+        mr_sql_add_rules(&sql, facts->options, facts->version);
+        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &rule, &facts->rules, ret_error));
+    }
     mr_sql_add_unlisted(&sql, facts->options, facts->version);
     return mr_pg_query(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
 }
@@ -71,6 +77,7 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
     mr_pg_result_free(facts->server);
     mr_pg_result_free(facts->tables);
     mr_pg_result_free(facts->keys);
+    mr_pg_result_free(facts->rules);
     mr_pg_result_free(facts->unlisted);
     free(facts->database);
     *facts = (struct mr_pg_facts){0};
@@ -471,6 +478,30 @@ static void rule_keys(const struct rules *rules)
     }
 }
 
+/* Tables that it is about may be yet to come, so it is no error; but a mask that means nothing hides nothing. */
+static void rule_patterns(const struct rules *rules)
+{
+    for (uint32_t i = 0; i < rules->options->rule_count; i++) {
+        const struct mr_pattern_rule *rule = &rules->options->rules[i];
+        bool has_table = mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_TABLE);
+        if (has_table && mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_COLUMN)) {
+            continue;
+        }
+        char subject[600];
+        snprintf(subject, sizeof(subject), "%s \"%s\"", rule->option, rule->text);
+        if (has_table) {
+            MR_FOUND_WARNING(&rules->to, subject, "correct it, unless such a column is yet to come",
+                             "names column \"%s\", which none of the tables has that it matches",
+                             rule->column->text == NULL ? "*" : rule->column->text);
+        } else {
+            MR_FOUND_WARNING(&rules->to, subject,
+                             "correct it, unless such tables are yet to be made",
+                             rule->takes_away ? "matches no table that is there now"
+                                              : "matches none of the tables that are streamed now");
+        }
+    }
+}
+
 static void rule_one_table(const struct rules *rules, uint32_t row)
 {
     struct mr_text name = {0};
@@ -598,6 +629,7 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
     rule_publication(&rules);
     rule_tables(&rules);
     rule_keys(&rules);
+    rule_patterns(&rules);
     rule_slot(&rules);
     rule_left_copy(&rules);
 }
@@ -620,4 +652,5 @@ void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_tabl
         }
     }
     rule_keys(&rules);
+    rule_patterns(&rules);
 }

@@ -19,6 +19,7 @@ struct mr_pg_facts {
     struct mr_pg_result *server;   /* enum mr_server_column */
     struct mr_pg_result *tables;   /* enum mr_table_column */
     struct mr_pg_result *keys;     /* enum mr_key_column; NULL: none is configured */
+    struct mr_pg_result *rules;    /* enum mr_rule_column; NULL: none is configured */
     struct mr_pg_result *unlisted; /* enum mr_unlisted_column */
 };
 

@@ -276,6 +276,52 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
     ", captured AS MATERIALIZED (SELECT oid FROM listed UNION"                                     \
     " SELECT t.oid FROM listed JOIN tree t ON t.root = listed.oid)"
 
+static void add_fit(struct mr_text *sql, const struct mr_pattern_rule *rule, bool column)
+{
+    if (column && rule->column == NULL) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql, "EXISTS (SELECT FROM %s f WHERE ", rule->takes_away ? "every" : "shown");
+    add_pattern(sql, "f.schema", &rule->table.schema);
+    mr_text_string(sql, " AND ");
+    add_pattern(sql, "f.name", &rule->table.table);
+    if (column) {
+        mr_text_string(sql, " AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = f.oid"
+                            " AND a.attnum > 0 AND NOT a.attisdropped AND ");
+        add_pattern(sql, "a.attname", rule->column);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+}
+
+void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(sql, CAPTURED ", every AS MATERIALIZED (SELECT c.oid, s.nspname AS schema,"
+                                 " c.relname AS name, c.relkind FROM pg_class c JOIN pg_namespace s"
+                                 " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')),"
+                                 " shown AS MATERIALIZED (SELECT e.* FROM every e JOIN captured"
+                                 " USING (oid) WHERE e.oid IN (SELECT oid FROM sent)");
+    mr_text_string(sql, options->via_root ? " OR e.oid IN (SELECT oid FROM listed)"
+                                          : " OR e.relkind = 'r'");
+    if (!options->alter_publication) {
+        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+        mr_sql_add_literal(sql, options->publication);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+    for (uint32_t i = 0; i < options->rule_count; i++) {
+        mr_text_format(sql, "%s SELECT %u AS n, ", i == 0 ? " SELECT a, b FROM (" : " UNION ALL",
+                       i);
+        add_fit(sql, &options->rules[i], false);
+        mr_text_string(sql, " AS a, ");
+        add_fit(sql, &options->rules[i], true);
+        mr_text_string(sql, " AS b");
+    }
+    mr_text_string(sql, ") r ORDER BY n");
+}
+
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version)
 {

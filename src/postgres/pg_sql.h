@@ -110,6 +110,16 @@ enum mr_key_column {
 };
 #define MR_KEY_SHAPE "bbb"
 
+/* One row a pattern_rule, in their order, columns as enum mr_rule_column: what there is now under the names that rows have, or will have
+ * with the publication that is to be made or altered. */
+void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
+
+enum mr_rule_column {
+    MR_RULE_HAS_TABLE,
+    MR_RULE_HAS_COLUMN, /* in one of the tables; true where it is about tables alone */
+};
+#define MR_RULE_SHAPE "bb"
+
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
  * their names; row changes that the server has counted in them, and in all that is sent. */
 void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,

@@ -63,7 +63,9 @@ SIGNALLED = {
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
 # What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
-DRAFTED = {"draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
+# And rules for columns by patterns are compared with what there is.
+DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
+           "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {

@@ -9,7 +9,8 @@ OPTIONS = {"sink.type": '"stdout"'}
 BY_STATE = {
     "copy": {"snapshot.mode": '"initial"'}, "copy again": {"snapshot.mode": '"initial"'},
     "signals": {"snapshot.signal_table": '"public.signals"'},
-    "drafted": {"publication.where": '["public.t: id > 0"]', "publication.columns": '["public.t:id,name"]', "publication.alter": "true"},
+    "drafted": {"publication.where": '["public.t: id > 0"]', "publication.columns": '["public.t:id,name"]', "publication.alter": "true",
+                "columns.mask": '["public.*:other.*=5"]'},
     "heartbeat": {"heartbeat.interval": '"20ms"', "heartbeat.query": '"SELECT heartbeat"'},
 }
 TOLD_ON_STDOUT = ("", "fresh", "signals", "drafted", "heartbeat")
