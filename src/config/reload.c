@@ -139,8 +139,8 @@ const char *mr_config_reload_fault(const struct mr_config *running, const struct
         return "streams with rules for columns ([streams.columns]) need a restart to change";
     }
     if (running->source.messages != wanted->source.messages) {
-        return "whether logical messages are passed on (messages.prefixes, skipped_operations) "
-               "needs a restart";
+        return "whether logical messages are passed on (messages.prefixes, outbox.messages, "
+               "skipped_operations) needs a restart";
     }
     return NULL;
 }
