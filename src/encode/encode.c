@@ -386,7 +386,8 @@ static mr_status encode_avro(struct mr_encoder *encoder, struct mr_plan *plan,
     return mr_fail(
         ret_error, MR_ERR_POISON,
         "column \"%.*s\" of table %s.%s has a value that does not fit its Avro schema (a "
-        "key that is not UTF-8 has none); leave the column out with columns.exclude, or "
+        "key that is not UTF-8, or is NaN or infinite, has none); leave the column out with "
+        "columns.exclude, or "
         "out of the key with key_columns",
         (int)wrong.len, (const char *)wrong.data, change->relation->schema,
         change->relation->table);
