@@ -5,9 +5,9 @@
 # address and undefined-behaviour sanitizers, unit tests under the thread sanitizer, a
 # build with Clang, the checks of style (clang-format, clang-tidy, shellcheck, the direction
 # of the includes), instructions per event against the committed baseline, a short run of
-# the fuzzers, and the system tests on a private PostgreSQL and
-# a private Kafka. Warnings are errors. A test that fails is run once more; one that passes then is
-# named in red at the end as flaky, and three of those fail the run (tests/README.md;
+# the fuzzers, and the system tests on a private PostgreSQL 15 and
+# a private Kafka, some of them on PostgreSQL 18, too. Warnings are errors. A test
+# that fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run (tests/README.md;
 # MILLRACE_TEST_RERUN=0 fails at once).
 #
 #   --quick   unit tests under the sanitizers only
@@ -21,6 +21,7 @@ set -euo pipefail
 cd "$REPO_ROOT"
 
 MODE=normal
+NEWEST_PG=
 
 build() {
     say "build: $1"
@@ -40,6 +41,15 @@ unit_tests() {
     say "once more: ${failed[*]}"
     ctest --preset "$1" --rerun-failed || return 1
     printf "%s (preset $1)\n" "${failed[@]}" >> "$MILLRACE_TEST_FLAKY"
+}
+
+# On the newest PostgreSQL: what only it has, what the server does otherwise there, and a workload that is as wide as its SQL.
+newest_postgres() {
+    [ -n "$NEWEST_PG" ] || return 0
+    say "system tests with PostgreSQL $NEWEST_PG"
+    MILLRACE_TEST_PG=$NEWEST_PG tests/run.sh test_version_18.py test_publication.py test_schema_changes.py \
+        test_keys.py::test_stop_while_a_key_is_asked_for \
+        test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload
 }
 
 # The last word of a run that is good but for these.
@@ -72,7 +82,9 @@ main() {
         *) die "unknown option $1; try --help" ;;
     esac
     export MILLRACE_TEST_RERUN=${MILLRACE_TEST_RERUN:-1} MILLRACE_TEST_FLAKY=$REPO_ROOT/build/flaky.txt
-    scripts/setup.sh --all
+    # It comes as a package for this machine only.
+    case "$MODE $(uname -m)" in normal\ x86_64 | full\ x86_64) NEWEST_PG=18 ;; esac
+    scripts/setup.sh --all ${NEWEST_PG:+--pg "$NEWEST_PG"}
     mkdir -p build
     : > "$MILLRACE_TEST_FLAKY"
     if [ "$MODE" = sanitized ]; then
@@ -98,7 +110,9 @@ main() {
         export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
         export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
     fi
-    MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-2} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace tests/run.sh
+    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-2} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
+    tests/run.sh
+    newest_postgres
     report
 }
 

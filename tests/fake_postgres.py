@@ -22,7 +22,7 @@ QUESTIONS = {
     "state": (r"current_setting\('wal_level'\)",
               [["logical", "UTF8", None, None, "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
                 None, None, None, None, "t", "t", "t", "f"]]),
-    "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None]]),
+    "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 12]),

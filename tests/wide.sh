@@ -41,5 +41,6 @@ export MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_PROXIED_PORT=$((port + 3)) MILLRA
 trap '"$REPO_ROOT/scripts/stand.sh" wipe > /dev/null 2>&1 || true' EXIT
 "$REPO_ROOT/scripts/stand.sh" wipe > /dev/null 2>&1 || true
 "$REPO_ROOT/scripts/stand.sh" up --pg "$pg"
+export MILLRACE_TEST_PG=$pg
 eval "$("$REPO_ROOT/scripts/stand.sh" env)"
 "$MILLRACE_PYTHON" "$REPO_ROOT/tests/wide/wide.py" "${arguments[@]}"

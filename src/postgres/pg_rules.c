@@ -293,6 +293,26 @@ static void rule_partitions(const struct rules *rules, uint32_t row, const char 
                      (long long)count, count == 1 ? "partition" : "partitions");
 }
 
+/* A list of ours that the publication is to have, and names what is generated: then it is sent (logicalproto.c, logicalrep_should_publish_column). */
+static bool will_be_listed(const struct rules *rules, uint32_t row, const char *column)
+{
+    const struct mr_pg_source_options *options = rules->options;
+    if (rules->facts->version < GENERATED_VERSION_MIN ||
+        (mr_pg_publication_exists(rules->facts) && !options->alter_publication)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < options->published_count; i++) {
+        const struct mr_published *one = &options->published[i];
+        for (uint32_t k = 0; k < one->column_count; k++) {
+            if (mr_table_name_equal(&one->table, &options->tables[row]) &&
+                strcmp(one->columns[k], column) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* A generated column that the stream lacks: rows that differ in it alone would have one key, unless another is chosen. From 18 on
  * the server refuses updates of such a table (execReplication.c, CheckCmdReplicaIdentity). */
 static bool lacks_identity(const struct rules *rules, uint32_t row)
@@ -302,8 +322,9 @@ static bool lacks_identity(const struct rules *rules, uint32_t row)
     for (uint32_t i = 0; i < options->key_count; i++) {
         is_chosen |= mr_table_name_equal(&options->keys[i].table, &options->tables[row]);
     }
-    return (!is_chosen || rules->facts->version >= GENERATED_VERSION_MIN) &&
-           mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT) != NULL;
+    const char *unsent = mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT);
+    return unsent != NULL && (!is_chosen || rules->facts->version >= GENERATED_VERSION_MIN) &&
+           !will_be_listed(rules, row, unsent);
 }
 
 static void rule_unsent(const struct rules *rules, uint32_t row, const char *name,
@@ -330,6 +351,24 @@ static void rule_unsent(const struct rules *rules, uint32_t row, const char *nam
                 mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT),
                 refused ? "the application's own UPDATE and DELETE fail once it is published"
                         : "several rows would have one key");
+}
+
+static void rule_unproven(const struct rules *rules, uint32_t row, const char *name,
+                          const char *subject)
+{
+    const char *column = mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNPROVEN);
+    struct mr_text remedy = {0};
+    mr_text_format(&remedy, "see that no row has null there, and run ALTER TABLE %s ALTER COLUMN ",
+                   name);
+    mr_sql_add_identifier(&remedy, column);
+    mr_text_string(&remedy, " SET NOT NULL");
+    MR_FOUND_WARNING(
+        &rules->to, subject, remedy.data,
+        "has a replica identity with column \"%s\", whose NOT NULL is NOT VALID: a row "
+        "from before that has null there ends the stream when it is copied, deleted "
+        "or updated",
+        column);
+    mr_text_done(&remedy);
 }
 
 static void rule_table(const struct rules *rules, uint32_t row, const char *name,
@@ -363,6 +402,8 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
         rule_identity(rules, name, subject, mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
     } else if (lacks_identity(rules, row)) {
         rule_unsent(rules, row, name, subject);
+    } else if (mr_pg_result_value(tables, row, MR_TABLE_UNPROVEN) != NULL) {
+        rule_unproven(rules, row, name, subject);
     } else if (!mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY)) {
         MR_FOUND_WARNING(&rules->to, subject, "add a primary key",
                          "has no primary key; docs/events.md says what its records' keys are");

@@ -219,6 +219,12 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " WHERE (a.attnum = ANY (h.columns) OR v.chooses AND c.relreplident = 'f')"
         " AND NOT EXISTS (SELECT FROM sent s WHERE s.oid = c.oid AND " MR_SQL_IS_SENT
         ") GROUP BY c.oid),"
+        /* From 18 on NOT NULL … NOT VALID sets attnotnull, too, and such a column may be in an identity
+         * (tablecmds.c, ATExecReplicaIdentity). */
+        " unproven AS MATERIALIZED (SELECT h.oid, min(a.attname::text) AS name FROM listed"
+        " JOIN held h ON h.oid = listed.oid JOIN pg_constraint k ON k.conrelid = h.oid"
+        " AND k.contype = 'n' AND NOT k.convalidated AND k.conkey[1] = ANY (h.columns)"
+        " JOIN pg_attribute a ON a.attrelid = h.oid AND a.attnum = k.conkey[1] GROUP BY h.oid),"
         " published AS MATERIALIZED (SELECT oid FROM sent UNION"
         " SELECT t.root FROM sent JOIN tree t ON t.oid = sent.oid),"
         " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
@@ -226,10 +232,11 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " SELECT c.relkind, c.relpersistence, CASE WHEN c.relreplident IN ('d', 'i')"
         " AND c.oid NOT IN (SELECT oid FROM held) THEN 'n' ELSE c.relreplident END,"
         " k.oid IS NOT NULL, p.oid IS NOT NULL, coalesce(lesser.count, 0), lesser.cure,"
-        " u.name"
+        " u.name, o.name"
         " FROM wanted w LEFT JOIN listed l ON l.n = w.n LEFT JOIN lesser ON lesser.root = l.oid"
         " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
-        " LEFT JOIN published p ON p.oid = c.oid LEFT JOIN unsent u ON u.oid = c.oid ORDER BY w.n");
+        " LEFT JOIN published p ON p.oid = c.oid LEFT JOIN unsent u ON u.oid = c.oid"
+        " LEFT JOIN unproven o ON o.oid = c.oid ORDER BY w.n");
 }
 
 static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,

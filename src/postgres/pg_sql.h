@@ -70,8 +70,9 @@ enum mr_table_column {
     MR_TABLE_LESSER,      /* how many of its partitions have less of an identity than it takes */
     MR_TABLE_LESSER_CURE, /* statements that mend the first of them, or NULL */
     MR_TABLE_UNSENT, /* a generated column of its identity that the stream does not have, or NULL */
+    MR_TABLE_UNPROVEN, /* a column of its identity that old rows may have null in, or NULL */
 };
-#define MR_TABLE_SHAPE "SSSbbnSS"
+#define MR_TABLE_SHAPE "SSSbbnSSS"
 
 /* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
 void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,

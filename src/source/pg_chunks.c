@@ -368,7 +368,8 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
 
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
  * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
- * comparison of rows (parse_expr.c, make_row_comparison_op). */
+ * comparison of rows (parse_expr.c, make_row_comparison_op). From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order,
+ * and NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. */
 static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
                             const struct mr_chunk_table *table, const uint32_t *columns,
                             uint32_t count, struct mr_error *ret_error)
@@ -379,6 +380,8 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
     mr_text_format(&sql,
                    "WITH wanted AS (SELECT a.attnum, a.attname, a.attcollation FROM pg_attribute a"
                    " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
+                   " AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid"
+                   " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
                    " AND a.attname = ANY (ARRAY[",
                    table->oid);
     for (uint32_t i = 0; i < count; i++) {
@@ -397,6 +400,7 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         " ln.nspname AS ls, l.oprname AS l FROM pg_index i CROSS JOIN LATERAL"
         " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
         " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
+        " JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'"
         " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
         " AND ga.amoprighttype = o.opcintype AND ga.amopstrategy = 5"
         " JOIN pg_operator g ON g.oid = ga.amopopr JOIN pg_namespace gn ON gn.oid = g.oprnamespace"
@@ -418,11 +422,12 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         return no_key(
             table,
             columns != view->key_columns
-                ? "the columns that it is to be read by can hold nulls, or have no unique "
-                  "index of these columns alone that is not deferrable, in the columns' "
-                  "collation"
-                : "its key can hold nulls, or has no unique index of its columns alone "
-                  "that is not deferrable, in the columns' collation",
+                ? "the columns that it is to be read by can hold nulls (also where NOT NULL is NOT "
+                  "VALID), or have no unique B-tree index of these columns alone that is not "
+                  "deferrable, in the columns' collation"
+                : "its key can hold nulls (also where NOT NULL is NOT VALID), or has no unique "
+                  "B-tree index of its columns alone that is not deferrable, in the columns' "
+                  "collation",
             ret_error);
     }
     mr_status status = take_order(reader, view, result, ret_error);

@@ -31,12 +31,22 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relreplident::text, c.
              WHERE i.indrelid = c.oid AND i.indisreplident AND k.place <= i.indnkeyatts AND a.attrelid = c.oid
                AND a.attnum = k.number ORDER BY k.place),
        ARRAY(SELECT ARRAY[a.attname::text, a.atttypid::text] FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-             AND NOT a.attisdropped AND a.attgenerated = '' AND (p.attnames IS NULL OR a.attname = ANY (p.attnames))
-             ORDER BY a.attnum)
+             AND NOT a.attisdropped AND {sent} ORDER BY a.attnum),
+       -- From 18 on rows can't be updated whose identity has a generated column that the publication does not send; before, it is told by
+       -- nobody (docs/events.md, "The key").
+       NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped AND NOT {sent}
+                   AND (c.relreplident = 'f' AND {chooses} OR EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
+                        AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+                        AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      LEFT JOIN pg_publication_tables p ON p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname
 WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
 """
+# Before 16 the names of a publication's columns have the generated ones, too; from 18 on those that are sent.
+SENT = "CASE WHEN {chooses} THEN p.attnames IS NULL AND a.attgenerated = '' OR coalesce(a.attname = ANY (p.attnames), false) " \
+       "ELSE a.attgenerated = '' AND (p.attnames IS NULL OR a.attname = ANY (p.attnames)) END"
+CHOOSES = "current_setting('server_version_num')::int >= 180000"
+CATALOG = CATALOG.replace("{sent}", SENT).replace("{chooses}", CHOOSES)
 
 
 PARENTS = """
@@ -61,6 +71,7 @@ class Info:
     key: list
     index: list
     columns: list   # [name, type's oid as text]
+    complete: bool  # the identity is sent whole
     rows: list = None
 
     @property
@@ -176,7 +187,7 @@ class Executor:
         """Names for millrace's option `tables`, which refuses those whose rows can't be updated. Of partitioned ones the root or,
         where the partitions are published, those."""
         names = [(info.schema, info.name) for info in self.moments[0].infos
-                 if info.identity in "fi" or info.identity == "d" and info.key and info.key_immediate]
+                 if info.complete and (info.identity in "fi" or info.identity == "d" and info.key and info.key_immediate)]
         if self.plan.options["name_roots"]:
             names = [self.parents.get(name, name) for name in names]
         return list(dict.fromkeys(names))

@@ -298,7 +298,8 @@ class Judge:
             return
         row = {column: folded(as_text(value)) for column, value in event.value["after"].items()}
         while state is not None:
-            key = tuple(row.get(column) for column in self.wanted_keys(state.info))
+            values = dict(event.key or ()) if self.promise["replaced_bytes"] else row
+            key = tuple(as_text(values.get(column)) for column in self.wanted_keys(state.info))
             there = state.rows.get(key)
             if there is not None and {column: folded(value) for column, value in there.items()} == row:
                 self.key_of(state, event)

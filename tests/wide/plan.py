@@ -9,13 +9,14 @@ that moment make of them, also inside its transactions. That is why it may take 
 
 import copy
 import dataclasses
+import os
 import random
 
 import values
 
 FEATURES = ("messages", "origin", "ddl", "key-ddl", "identity-ddl", "publication-ddl", "rename", "drop", "drop-full", "prepared", "toast-key",
             "composite-order", "index-with-key", "swap", "encoding", "settings", "full", "no-key", "nothing", "truncate", "partitions",
-            "names", "large", "filter")
+            "names", "large", "filter", "schemas", "generated", "virtual", "temporal", "not-valid", "nulls-not-distinct")
 UNPUBLISHED_SCHEMAS = ("w",)  # markers and types; the marker table is published all the same
 
 SETUP = """
@@ -69,8 +70,9 @@ class Plan:
 class Column:
     name: str
     type: str
-    generated: bool = False
+    generated: str = ""    # s: stored; v: virtual
     required: bool = False
+    unvalidated: bool = False  # NOT NULL … NOT VALID, given when an index needs it
 
     @property
     def sql(self):
@@ -93,6 +95,9 @@ class Table:
     filter: str = ""          # row filter
     listed: tuple = ()        # column list
     had_hidden_key: bool = False  # under an identity that it had before
+    temporal: bool = False    # the key's last column WITHOUT OVERLAPS
+    chooses: bool = False     # PostgreSQL 18: publications choose whether they send generated columns, and an identity must be sent
+    sent: str = ""            # which of them this one sends
 
     @property
     def key_is_streamed(self):
@@ -114,22 +119,33 @@ class Table:
         """What tells rows apart: key or unique index."""
         return self.key or self.index
 
+    def is_sent(self, column):
+        return column.name in self.listed if self.listed else not column.generated or column.generated in self.sent
+
     def changeable(self):
         """Whether PostgreSQL lets rows be updated and deleted while the table is published."""
-        return not self.published or self.identity == "FULL" or (self.identity == "DEFAULT" and bool(self.key) and not self.deferrable) \
-            or self.identity == "INDEX"
+        held = {"FULL": [column.name for column in self.columns], "INDEX": self.index, "NOTHING": []}.get(
+            self.identity, [] if self.deferrable else self.key)
+        if not self.published or not held:
+            return not self.published or self.identity == "FULL"
+        if self.identity == "FULL" and self.listed:
+            return False
+        return not self.chooses or all(self.is_sent(column) for column in self.columns if column.name in held)
 
     def writable(self):
         return [column for column in self.columns if not column.generated]
 
     def others(self):
-        return [column for column in self.writable() if column.name not in self.key and column.name not in self.index]
+        return [column for column in self.writable() if column.name not in self.key and column.name not in self.index
+                and not column.name.startswith("base")]
 
 
 class Generator:
-    """`scale`: about how many units a writer has. `without`: names of FEATURES that are left out."""
+    """`scale`: about how many units a writer has. `without`: names of FEATURES that are left out. `version`: PostgreSQL's, of which
+    some features are new."""
 
-    def __init__(self, seed, scale=14, without=()):
+    def __init__(self, seed, scale=14, without=(), version=None):
+        self.version = version or int(os.environ.get("MILLRACE_TEST_PG", "15"))
         self.chance = random.Random(f"wide {seed}")
         self.seed, self.scale, self.without = seed, scale, set(without)
         assert self.without <= set(FEATURES), f"features: {', '.join(FEATURES)}"
@@ -139,6 +155,8 @@ class Generator:
         self.setup = [SETUP]
         self.tables = {}  # writer -> tables
         self.open_prepared = []
+        self.bases = set()  # of generated columns of a key
+        self.schemas = []   # published whole
         self.left = {}    # writer -> (schema, name) that its tables had
         self.options = {}
         self.enum_values = 0
@@ -201,6 +219,9 @@ class Generator:
         # Which of them millrace is to pass on: all, some, none.
         self.options["prefixes"] = self.pick((3, ["*"]), (1, ["x", "\u00fc \"q\""]), (1, [])) if self.options["messages"] else []
         self.options["small_batches"] = self.maybe(0.5)
+        self.options["generated"] = self.chooses and self.has("generated") and self.maybe(0.5)
+        # Schemas that are published whole, those that tables come to later among them; tables of the others are named.
+        self.schemas = self.some(["public", *SCHEMAS[1:]]) if self.has("schemas") and self.maybe(0.15) else []
         writers = chance.choice([1, 2, 3])
         for number in range(1, writers + 1):
             writer = f"w{number}"
@@ -218,11 +239,21 @@ class Generator:
         name = self.new_name(part)
         if self.has("names") and self.maybe(0.15):
             name = self.names_63(name)
-        return Table(self.schema(), name, columns, list(key), **fields)
+        return Table(self.schema(), name, columns, list(key), chooses=self.chooses, sent="s" if self.options["generated"] else "", **fields)
+
+    @property
+    def chooses(self):
+        return self.version >= 18
 
     def make_table(self, writer):
         shapes = [(4, self.shape_simple), (3, self.shape_composite), (2, self.shape_wide), (2, self.shape_generated), (1, self.shape_parent),
                   (1, self.shape_audit), (1, self.shape_inherits), (0.5, self.shape_bare)]
+        if self.has("filter"):
+            shapes += [(0.7, self.shape_filtered), (0.7, self.shape_listed)]
+        if self.has("generated") and self.chooses and (self.options["generated"] or not self.schemas):
+            shapes.append((1, self.shape_generated_key))
+        if self.has("temporal") and self.version >= 18:
+            shapes.append((2, self.shape_temporal))
         if self.has("no-key"):
             shapes.append((2, self.shape_no_key))
         if self.has("full"):
@@ -261,12 +292,13 @@ class Generator:
         for column in table.columns:
             text = f"{column.sql} {column.type}"
             if column.generated:
-                text += " GENERATED ALWAYS AS (n * 2) STORED"
-            if column.required and column.name not in table.key:
+                text += " " + self.generation(table, column)
+            if column.required and column.name not in table.key and not column.unvalidated:
                 text += " NOT NULL"
             parts.append(text)
         if table.key:
-            parts.append(f"PRIMARY KEY ({table.names(table.key)})" + (" DEFERRABLE INITIALLY IMMEDIATE" if table.deferrable else ""))
+            parts.append(f"PRIMARY KEY ({table.names(table.key)}{' WITHOUT OVERLAPS' if table.temporal else ''})"
+                         + (" DEFERRABLE INITIALLY IMMEDIATE" if table.deferrable else ""))
         text = f"CREATE TABLE {table.sql} ({', '.join(parts)})"
         if table.identity in ("FULL", "NOTHING"):
             text += f"; ALTER TABLE {table.sql} REPLICA IDENTITY {table.identity}"
@@ -274,9 +306,24 @@ class Generator:
             text += self.identity_by_index(table)
         return text
 
+    def generation(self, table, column):
+        """Of what a number makes too; of a key by what tells rows apart."""
+        of = "n * 2" if column.name not in table.key + table.index else f"{next(c.sql for c in table.columns if c.name in self.bases)} + 1"
+        return f"GENERATED ALWAYS AS ({of}) {'VIRTUAL' if column.generated == 'v' else 'STORED'}"
+
+    def kind_of_generated(self):
+        return "v" if self.version >= 18 and self.has("virtual") and self.maybe(0.4) else "s"
+
     def identity_by_index(self, table):
         self.number += 1
-        return (f"; CREATE UNIQUE INDEX ident{self.number} ON {table.sql} ({table.names(table.index)});"
+        free = [column for column in table.columns if column.name == "n" and "n" not in table.index]
+        also = ' INCLUDE ("n")' if free and self.maybe(0.3) else ""
+        also += " NULLS NOT DISTINCT" if self.has("nulls-not-distinct") and self.maybe(0.3) else ""
+        text = "".join(f"; ALTER TABLE {table.sql} ADD CONSTRAINT {quote(f'given{self.number} {at}')} NOT NULL {column.sql} NOT VALID"
+                       for at, column in enumerate(table.columns) if column.name in table.index and column.unvalidated)
+        for column in table.columns:
+            column.unvalidated = column.unvalidated and column.name not in table.index
+        return (f"{text}; CREATE UNIQUE INDEX ident{self.number} ON {table.sql} ({table.names(table.index)}){also};"
                 f" ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX ident{self.number}")
 
     def shape_simple(self, writer):
@@ -330,6 +377,8 @@ class Generator:
         columns = self.other_columns()
         code = [self.key_column() for _ in range(self.chance.choice([1, 1, 2]))]
         columns += code
+        if self.version >= 18 and self.has("not-valid") and self.maybe(0.3):
+            code[0].unvalidated = True
         key = []
         if self.maybe(0.6):
             key = [self.key_column()]
@@ -356,13 +405,60 @@ class Generator:
 
     def shape_generated(self, writer):
         key = self.key_column()
-        columns = [key, *self.other_columns(), Column("twice", "int8", generated=True), Column("behind", "text")]
+        columns = [key, *self.other_columns(), Column("twice", "int8", generated=self.kind_of_generated()), Column("behind", "text")]
+        if self.version >= 18 and self.maybe(0.3):
+            columns.append(Column("more twice", "int8", generated=self.kind_of_generated()))
         table = self.plain_table("gen", columns, [key.name])
-        if self.has("filter") and self.maybe(0.3):
-            table.filter, table.identity, table.fixed = "n > 5", "FULL" if self.has("full") else "DEFAULT", True
-            if not self.has("full"):
-                table.filter = ""
+        if self.has("filter") and self.has("full") and self.maybe(0.3) and (not self.chooses or all(map(table.is_sent, columns))):
+            table.filter, table.identity, table.fixed = "n > 5", "FULL", True
+        elif self.has("filter") and self.chooses and self.maybe(0.3):  # listed, it is sent whatever the publication says
+            table.listed, table.fixed = tuple([key.name, "n", "behind", *(c.name for c in columns if c.generated == "s")]), True
         self.add(writer, table)
+
+    def shape_generated_key(self, writer):
+        """A generated column in the key, or in the index that is the identity, and sent."""
+        base = Column(f"base{self.number}", "int4", required=True)
+        made = Column(f"made{self.number}", "int4", generated="s", required=True)
+        self.bases.add(base.name)
+        columns = [made, *self.other_columns(1, 3), base]
+        self.chance.shuffle(columns)
+        by_index = self.has("index-with-key") and self.maybe(0.5)
+        names = [made.name, base.name] if self.maybe(0.4) else [made.name]
+        table = self.plain_table("genkey", columns, () if by_index else names, identity="INDEX" if by_index else "DEFAULT",
+                                 index=names if by_index else [])
+        table.listed = () if self.options["generated"] else tuple(column.name for column in columns)
+        table.fixed = True
+        self.add(writer, table)
+
+    def shape_filtered(self, writer):
+        """Rows that come and go as they begin and cease to fit; by the key alone where no more is known of old rows."""
+        key = self.key_column(["int4", "int8", "text"])
+        columns = [key, *self.other_columns(), Column("flag", "bool")]
+        table = self.plain_table("filtered", columns, [key.name], identity="FULL" if self.has("full") and self.maybe(0.7) else "DEFAULT")
+        one = values.key(key.type, 5)
+        table.filter = self.chance.choice(["n % 2 = 0", "flag", "flag IS NOT TRUE AND n < 8", f"{key.sql} < {one} OR n IS NULL"]) \
+            if table.identity == "FULL" else f"{key.sql} <> {one}"
+        table.fixed = True
+        self.add(writer, table)
+
+    def shape_listed(self, writer):
+        """Some columns only; with FULL no row of it can be updated."""
+        key = self.key_column()
+        columns = [key, *self.other_columns(2)]
+        self.chance.shuffle(columns)
+        table = self.plain_table("listed", columns, [key.name], identity="FULL" if self.has("full") and self.maybe(0.2) else "DEFAULT")
+        table.listed = tuple([key.name, "n", *(column.name for column in self.some(columns) if column.name not in (key.name, "n"))])
+        table.fixed = True
+        self.add(writer, table)
+
+    def shape_temporal(self, writer):
+        """A key of which a part is a time: two rows' may not overlap."""
+        columns = self.other_columns()
+        keys = [Column(self.new_name("k"), "int4range", required=True) for _ in range(self.chance.choice([2, 2, 3]))]
+        for key in keys:
+            columns.insert(self.chance.randint(0, len(columns)), key)
+        self.add(writer, self.plain_table("temporal", columns, [key.name for key in keys], temporal=True,
+                                          identity="FULL" if self.has("full") and self.maybe(0.3) else "DEFAULT"))
 
     def shape_parent(self, writer):
         """A table and its child, whose rows go with it."""
@@ -479,6 +575,8 @@ class Generator:
                 text = str(self.chance.randint(0, 9))
             elif column.name == "parent":
                 text = str(self.key_number())
+            elif column.name in self.bases:
+                text = str(numbers[0])
             elif self.maybe(0.15) and not column.required:
                 continue  # its default
             else:
@@ -506,7 +604,7 @@ class Generator:
         return self.insert(table, self.chance.randint(2, 6))
 
     def upsert(self, table):
-        if not table.key or table.deferrable or not table.changeable():
+        if not table.key or table.deferrable or table.temporal or not table.changeable():
             return None
         columns, texts = self.row(table)
         sets = [f"{column.sql} = excluded.{column.sql}" for column in table.others() if column.sql in columns]
@@ -516,7 +614,7 @@ class Generator:
                 f"DO UPDATE SET {', '.join(self.some(sets))}")
 
     def merge(self, table):
-        if not table.key or not table.changeable() or table.key[0] == "part":
+        if not table.key or not table.changeable() or table.key[0] == "part" or any(table.column(name).generated for name in table.key):
             return None
         columns, texts = self.row(table)
         sets = [f"{column.sql} = s.{column.sql}" for column in table.others() if column.sql in columns]
@@ -524,6 +622,8 @@ class Generator:
             return None
         join = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in table.key)
         delete = "WHEN MATCHED AND t.n = 3 THEN DELETE " if table.column("n") else ""
+        if self.version >= 17 and self.maybe(0.3):
+            delete += self.chance.choice(["WHEN NOT MATCHED BY SOURCE AND t.n = 4 THEN DELETE ", "WHEN NOT MATCHED BY SOURCE AND t.n = 6 THEN UPDATE SET n = 7 "])
         return (f"MERGE INTO {table.sql} t USING (SELECT {', '.join(f'{text} AS {name}' for name, text in zip(columns, texts))}) s ON {join} "
                 f"{delete}WHEN MATCHED THEN UPDATE SET {', '.join(sets)} "
                 f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({', '.join('s.' + name for name in columns)})")
@@ -557,6 +657,8 @@ class Generator:
         if not table.changeable() or not table.row_key:
             return None
         column = table.column(self.chance.choice(table.row_key))
+        if column.generated:
+            column = next(c for c in table.columns if c.name in self.bases)
         new = self.key_value(table, column, self.key_number())
         old = self.key_value(table, column, self.key_number())
         also = f", {table.others()[0].sql} = {table.others()[0].sql}" if table.others() and self.maybe(0.3) else ""
@@ -568,7 +670,7 @@ class Generator:
         if not self.has("swap") or not table.changeable() or len(table.row_key) != 1:
             return None
         column = table.column(table.row_key[0])
-        if column.type not in ("int4", "int8", "numeric", "float8"):
+        if column.generated or column.type not in ("int4", "int8", "numeric", "float8"):
             return None
         if table.deferrable and self.maybe(0.7):
             a, b = self.key_number(), self.key_number()
@@ -587,7 +689,8 @@ class Generator:
         count = self.chance.choice([50, 200, 1000])
         parts = []
         free = False
-        for name in table.key + table.index:
+        for name in dict.fromkeys(table.column(name).generated and next(c.name for c in table.columns if c.name in self.bases) or name
+                                  for name in table.key + table.index):
             column = table.column(name)
             if column.name == "part":
                 parts.append((column.sql, "g % 10"))
@@ -780,6 +883,8 @@ class Generator:
         kinds = [(1, self.ddl_new_table), (0.4, self.ddl_enum)]
         if candidates:
             kinds += [(4, self.ddl_add), (3, self.ddl_drop), (2, self.ddl_rename_column), (2, self.ddl_type)]
+            if self.has("generated"):
+                kinds += [(1, self.ddl_generated)]
             if self.has("rename"):
                 kinds += [(1.5, self.ddl_rename), (0.7, self.ddl_schema)]
             if self.has("key-ddl"):
@@ -811,6 +916,21 @@ class Generator:
         if column.type == "text" and self.maybe(0.3):
             default = " DEFAULT clock_timestamp()::text"  # rewrites the table
         return f"ALTER TABLE {table.sql} ADD COLUMN {column.sql} {column.type}{default}", [table.sql]
+
+    def ddl_generated(self, table, _writer):
+        """A generated column more; or one gets another expression, or becomes one of its own. Their values change without events."""
+        if all(column.name != "n" for column in table.columns):
+            return None
+        made = [column for column in table.columns if column.generated and column.name not in table.row_key]
+        if made and self.maybe(0.6):
+            column = self.chance.choice(made)
+            change = "DROP EXPRESSION" if self.version < 17 or self.maybe(0.5) else f"SET EXPRESSION AS (n + {self.chance.randint(1, 9)})"
+            if change == "DROP EXPRESSION" and column.generated == "s":  # of virtual ones it is refused
+                column.generated = ""
+            return f"ALTER TABLE {table.sql} ALTER {column.sql} {change}", [table.sql]
+        column = Column(self.new_name("made"), "int8", generated=self.kind_of_generated())
+        table.columns.append(column)
+        return f"ALTER TABLE {table.sql} ADD COLUMN {column.sql} int8 {self.generation(table, column)}", [table.sql]
 
     def ddl_drop(self, table, _writer):
         columns = [column for column in table.others() if column.name != "n"]
@@ -880,7 +1000,10 @@ class Generator:
 
     def ddl_schema(self, table, _writer):
         old = table.sql
+        named = table.published and table.schema not in self.schemas
         table.schema = self.chance.choice([schema for schema in SCHEMAS if schema != table.schema])
+        if self.publication_kind == "schemas":
+            table.published = named or table.schema in self.schemas
         return f"ALTER TABLE {old} SET SCHEMA {quote(table.schema)}", [table.sql]
 
     def ddl_identity(self, table, _writer):
@@ -923,7 +1046,7 @@ class Generator:
             statements = [statement.replace(old, table.sql) for statement in statements]
         if table.listed or table.filter:
             table.listed, table.filter = (), ""
-        if self.publication_kind == "tables":
+        if self.publication_kind == "tables" or self.publication_kind == "schemas" and table.schema not in self.schemas:
             statements.append(f"ALTER PUBLICATION {{publication}} ADD TABLE {table.sql}")
         return "; ".join(statements), [table.sql]
 
@@ -937,9 +1060,10 @@ class Generator:
         if self.maybe(0.6):
             again = Table(table.schema, table.name, [*self.other_columns(), self.key_column(["int8", "text"])], [])
             again.key = [again.columns[-1].name]
+            again.chooses, again.sent = table.chooses, table.sent
             self.tables[writer].append(again)
             text += "; " + self.create(again)
-            if self.publication_kind == "tables":
+            if self.publication_kind == "tables" or self.publication_kind == "schemas" and again.schema not in self.schemas:
                 text += f"; ALTER PUBLICATION {{publication}} ADD TABLE {again.sql}"
         return text, [table.sql]
 
@@ -953,15 +1077,25 @@ class Generator:
     def make_publication(self):
         tables = [table for found in self.tables.values() for table in found] + [self.shared]
         plain = not any(table.filter or table.listed for table in tables)
-        self.publication_kind = "all" if plain and self.maybe(0.15) else "tables"
-        root = f" WITH (publish_via_partition_root = {'true' if self.options['via_root'] else 'false'})"
+        self.publication_kind = "schemas" if self.schemas else "all" if plain and self.maybe(0.15) else "tables"
         if self.publication_kind == "all":
-            return "CREATE PUBLICATION {publication} FOR ALL TABLES" + root
+            return "CREATE PUBLICATION {publication} FOR ALL TABLES" + self.publication_options()
         parts = ["w.marker"]
+        if self.schemas:
+            # PostgreSQL takes no column lists beside schemas, and conditions of tables whose schema is there do not count.
+            for table in tables:
+                table.listed = ()
+                table.filter = "" if table.schema in self.schemas else table.filter
+            tables = [table for table in tables if table.schema not in self.schemas]
         for table in tables:
             listed = f" ({table.names(table.listed)})" if table.listed else ""
             parts.append(f"ONLY {table.sql}{listed}" + (f" WHERE ({table.filter})" if table.filter else "") if not table.leaves else table.sql)
-        return f"CREATE PUBLICATION {{publication}} FOR TABLE {', '.join(parts)}" + root
+        schemas = f", TABLES IN SCHEMA {', '.join(map(quote, self.schemas))}" if self.schemas else ""
+        return f"CREATE PUBLICATION {{publication}} FOR TABLE {', '.join(parts)}{schemas}" + self.publication_options()
+
+    def publication_options(self):
+        generated = ", publish_generated_columns = stored" if self.options["generated"] else ""
+        return f" WITH (publish_via_partition_root = {'true' if self.options['via_root'] else 'false'}{generated})"
 
     def interleave(self, queues):
         """The steps of all sessions in one order; each keeps its own."""

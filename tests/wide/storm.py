@@ -15,7 +15,7 @@ from topics import read
 
 # What would end millrace at its next start, which says so ("nothing", "publication-ddl"); keys that nobody can know ("key-ddl",
 # "drop-full"); and what is left to the runs of tests/wide.sh.
-WITHOUT = ("nothing", "publication-ddl", "key-ddl", "drop-full", "encoding", "settings", "messages", "origin", "no-key")
+WITHOUT = ("nothing", "publication-ddl", "key-ddl", "drop-full", "encoding", "settings", "messages", "origin", "no-key", "schemas")
 
 
 class WideLoad:
@@ -36,9 +36,8 @@ class WideLoad:
     def prepare(self, others):
         """Tables, and the publication with them and `others`."""
         tables = [table.sql for found in self.generator.tables.values() for table in found] + [self.generator.shared.sql, "w.marker"]
-        root = "true" if self.generator.options["via_root"] else "false"
-        self.executor.plan.publication = (f"CREATE PUBLICATION {{publication}} FOR TABLE {', '.join([*others, *tables])} "
-                                          f"WITH (publish_via_partition_root = {root})")
+        self.executor.plan.publication = (f"CREATE PUBLICATION {{publication}} FOR TABLE {', '.join([*others, *tables])}"
+                                          f"{self.generator.publication_options()}")
         self.executor.foreign = {("public", table) for table in others}
         self.executor.prepare()
 
