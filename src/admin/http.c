@@ -103,6 +103,15 @@ static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
     return queued;
 }
 
+/* What stands behind a zero byte would go unseen: a path or a value that has one stays as it is sent, and is none that is
+ * known. */
+static size_t unescape(void *context, struct MHD_Connection *of, char *text)
+{
+    (void)context;
+    (void)of;
+    return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
+}
+
 /* MHD_KeyValueIterator */
 static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, const char *name,
                                       const char *value)
@@ -285,8 +294,9 @@ static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(MR_HTTP_IDLE_MS / 1000),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
-        http, MHD_OPTION_NOTIFY_CONNECTION, mr_http_connection_changed, &http->connections,
-        MHD_OPTION_ARRAY, tls ? tls_options : &tls_options[3], MHD_OPTION_END);
+        http, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+        mr_http_connection_changed, &http->connections, MHD_OPTION_ARRAY,
+        tls ? tls_options : &tls_options[3], MHD_OPTION_END);
     if (http->daemon == NULL) {
         mr_listen_close(&http->options.address, http->listen_fd);
         http->listen_fd = -1;

@@ -104,6 +104,35 @@ static bool is_host_good(const struct mr_http_options *options, struct MHD_Conne
            mr_http_host_is_ours(options, host);
 }
 
+struct headers {
+    uint32_t hosts, lengths, encodings;
+    bool is_malformed;
+};
+
+/* MHD_KeyValueIterator */
+static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    (void)kind;
+    struct headers *headers = context;
+    bool is_encoding = strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
+    headers->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    headers->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    headers->encodings += is_encoding;
+    headers->is_malformed |= strpbrk(name, " \t") != NULL ||
+                             (is_encoding && (value == NULL || strcasecmp(value, "chunked") != 0));
+    return MHD_YES;
+}
+
+/* What a proxy may read in one way and we in another: RFC 9112, 3.2 (Host), 5.1 (no space before the colon), 6.1 and 6.3 (length
+ * and encoding). libmicrohttpd 0.9.75 takes all of these. What stands behind a zero byte in a header it does not tell. */
+static bool is_ambiguous(struct MHD_Connection *of)
+{
+    struct headers headers = {0};
+    MHD_get_connection_values(of, MHD_HEADER_KIND, take_header, &headers);
+    return headers.is_malformed || headers.hosts > 1 || headers.lengths + headers.encodings > 1;
+}
+
 /* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
 static bool is_origin_good(struct MHD_Connection *of)
 {
@@ -131,7 +160,13 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
                    struct mr_http_request *request)
 {
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
-    if (request->route != NULL && request->route->post != is_post) {
+    if (is_ambiguous(from)) {
+        mr_http_fail(
+            request, MHD_HTTP_BAD_REQUEST,
+            "a request has one Host, one length or the encoding \"chunked\", and no header "
+            "with a space in its name");
+        mr_http_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
+    } else if (request->route != NULL && request->route->post != is_post) {
         mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
                      request->route->post ? "this changes something: ask with POST"
                                           : "only GET and HEAD are served");

@@ -1,0 +1,115 @@
+"""Each address of the HTTP server, asked in each odd way: what RFC 9112 has a server refuse is refused, and nothing crashes. Run it with a
+build that has sanitizers to see more (scripts/test.sh --sanitized)."""
+
+import pathlib
+import re
+import socket
+
+import pytest
+
+from kit import eventually, http_get
+
+SOURCES = pathlib.Path(__file__).parent.parent / "src"
+HOST = b"Host: localhost\r\n"
+REFUSED = range(400, 600)
+ANY = (*range(100, 600), None)  # None: the connection is closed without an answer
+
+
+def addresses():
+    """Those that the sources name, so that a new one is asked, too."""
+    found = set()
+    for name in ("admin/pages.c", "profiler/http/routes.c", "profiler/http/commands.c", "cli/reload.c", "cli/snapshot.c"):
+        text = (SOURCES / name).read_text(encoding="utf-8")
+        found.update(re.findall(r'(?:\{|\.path = |LAST_MINUTE )"(/[^" %]*)"', text))
+    assert {"/", "/metrics", "/pprof/profile/report", "/api/reload", "/pprof/heap/reset", "/pprof/last-minute/flamegraph"} <= found, found
+    return sorted(found)
+
+
+def requests(path):
+    """Names, requests, and the statuses that are right for them, whatever the address."""
+    line, post = b"GET " + path + b" HTTP/1.1\r\n", b"POST " + path + b" HTTP/1.1\r\n"
+    yield "two hosts", line + HOST + HOST + b"\r\n", [400]
+    yield "a host of others behind ours", line + HOST + b"Host: evil.example\r\n\r\n", [400]
+    yield "no host", line + b"\r\n", [400]
+    yield "an empty host", line + b"Host:\r\n\r\n", REFUSED
+    yield "a list of hosts", line + b"Host: localhost, evil.example\r\n\r\n", REFUSED
+    yield "a host with a user", line + b"Host: localhost@evil.example\r\n\r\n", REFUSED
+    yield "a host of others", line + b"Host: evil.example\r\n\r\n", REFUSED
+    yield "a folded host", line + b"Host: localhost\r\n .evil.example\r\n\r\n", REFUSED
+    yield "a space before the colon", line + HOST + b"Host : evil.example\r\n\r\n", [400]
+    yield "a space before the first header", line + b" Host: evil.example\r\n" + HOST + b"\r\n", REFUSED
+    yield "another server's whole address", b"GET http://evil.example" + path + b" HTTP/1.1\r\n" + HOST + b"\r\n", REFUSED
+    for length in (b"+2", b"0x2", b"-2", b"9" * 30, b"2 2", b""):
+        yield f"length {length}", post + HOST + b"Content-Length: " + length + b"\r\n\r\n{}", REFUSED
+    yield "two lengths", post + HOST + b"Content-Length: 2\r\nContent-Length: 0\r\n\r\n{}", [400]
+    yield "length and chunks", post + HOST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400]
+    yield "length and chunks of a GET", line + HOST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400]
+    for encoding in (b"gzip, chunked", b"identity", b"chunked, chunked", b"xchunked"):
+        yield f"encoding {encoding}", post + HOST + b"Transfer-Encoding: " + encoding + b"\r\n\r\n0\r\n\r\n", [400]
+    for chunk in (b"zz\r\n", b"-1\r\nab\r\n", b"f" * 18 + b"\r\n", b"2\r\nab", b";\r\n"):
+        yield f"chunk {chunk}", post + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + chunk, ANY
+    for method in (b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"TRACE", b"CONNECT", b"get", b"G\xffT", b"X" * 3000):
+        yield f"method {method[:9]}", method + b" " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n", (*REFUSED, None)
+    for version in (b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1.1 x", b"", b"ICY"):
+        yield f"version {version}", b"GET " + path + b" " + version + b"\r\n" + HOST + b"\r\n", (*REFUSED, None)
+    for tail in (b"%00", b"%00.css", b"\0x", b"/..", b"/%2e%2e/", b"\\", b"%", b"%zz", b"\xc3\x28"):
+        yield f"path and {tail}", b"GET " + path + tail + b" HTTP/1.1\r\n" + HOST + b"\r\n", ANY if tail == b"\0x" else (*REFUSED, None)
+    for query in (b"a" * 8000, b"a=1&" * 900, b"tables=1e9&seconds=-1&after=x&frequency=0&lg_sample=99", b"seconds=99999999999999999999", b"seconds=1%00",
+                  b"seconds=0&seconds=1", b"&&&=&=&", b"filter=" + b"%41" * 300, b"request=nan&tables=-0x1"):
+        yield f"query {query[:12]}", b"GET " + path + b"?" + query + b" HTTP/1.1\r\n" + HOST + b"\r\n", ANY
+    yield "a header of 8 kB", line + HOST + b"X: " + b"a" * 8000 + b"\r\n\r\n", ANY
+    yield "a header of 20 kB", line + HOST + b"X: " + b"a" * 20000 + b"\r\n\r\n", (*REFUSED, None)
+    yield "5000 headers", line + HOST + b"X: a\r\n" * 5000 + b"\r\n", (*REFUSED, None)
+    for header in (b"Range: bytes=0-1,5-,-9", b"Expect: 100-continue", b"Expect: 1", b"Upgrade: websocket\r\nConnection: Upgrade", b"Connection: Host",
+                   b"Accept-Encoding: gzip;q=;;,,q=1e999", b"Authorization: Basic " + b"=" * 500, b"Authorization: Basic", b"Cookie: a=\";;;=,\\",
+                   b"Authorization: Digest username=\"", b"Content-Type: multipart/form-data; boundary=", b": empty", b"no colon", b"X: a\0b",
+                   b"Origin: null", b"Sec-Fetch-Site: cross-site", b"Trailer: Host"):
+        yield f"header {header[:20]}", line + HOST + header + b"\r\n\r\n", ANY
+        yield f"POST, header {header[:20]}", post + HOST + header + b"\r\nContent-Length: 2\r\n\r\n{}", ANY
+    yield "pipelined", (line + HOST + b"\r\n") * 20, ANY
+    yield "ends of lines", line.replace(b"\r", b"") + HOST.replace(b"\r", b"") + b"\n", ANY
+    yield "cut", line[:-4], ANY
+
+
+def ask(address, request, waits=True):
+    """The status, or None: the connection was closed without one. The client sends nothing more, or is gone at once."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        said = b""
+        try:
+            client.sendall(request)
+            if not waits:
+                return None
+            client.shutdown(socket.SHUT_WR)
+            while len(said) < 12 and (part := client.recv(4096)):
+                said += part
+        except OSError:
+            pass  # put out while it was still sending
+        found = re.match(rb"HTTP/1\.[01] (\d{3})", said)
+        assert found or not said, said
+        return int(found[1]) if found else None
+
+
+@pytest.mark.parametrize("options", [{}, {"http__username": '"ann"'}], ids=["open", "password"])
+def test_each_address_is_asked_in_each_odd_way(database, millrace, tmp_path, options):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    secret = tmp_path / "password"
+    secret.write_text("open sesame\n")
+    secret.chmod(0o600)
+    if options:
+        options = {**options, "http__password_file": f'"{secret}"'}
+    process = millrace(profiling__endpoints="true", **options).start().streaming()
+    address = process.address()
+    wrong = []
+    for path in addresses() if not options else ["/healthz", "/metrics", "/api/snapshot"]:
+        for name, request, good in requests(path.encode()):
+            if options and good is REFUSED and b"\r\nHost" in request and request.count(b"Host") == 1:
+                good = ANY  # with a password any host will do, and probes are open
+            status = ask(address, request, waits=good is not ANY or "pprof" not in path)  # a profile takes seconds
+            if status not in good:
+                wrong.append(f"{path}, {name}: {status}")
+            assert process.process.poll() is None, f"{path}, {name}: {''.join(process.lines[-40:])}"
+    assert not wrong, "\n".join(wrong)
+    assert eventually(lambda: http_get(address, "/healthz").status == 200)
+    assert process.stop() == 0, "".join(process.lines[-40:])
+    assert "anitizer" not in "".join(process.lines) and "runtime error" not in "".join(process.lines)
