@@ -335,6 +335,13 @@ static void check_owner(const struct pg_check *check)
     struct mr_error error;
     if (mr_pg_find_owner(check->conn, check->options, -1, &owner, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
+    } else if (owner.exists && !owner.may_replicate) {
+        char remedy[64];
+        snprintf(remedy, sizeof(remedy), "SELECT pg_terminate_backend(%u)", (unsigned)owner.pid);
+        WARN(check, subject, remedy,
+             "role \"%s\" holds the advisory lock that says who streams, and may not replicate: "
+             "millrace would wait for it",
+             owner.role);
     } else if (owner.exists && owner.is_same_pipeline) {
         OK(check, subject, "is in use by this pipeline (%s); another instance stands by",
            owner.who);

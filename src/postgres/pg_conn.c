@@ -182,6 +182,18 @@ int mr_pg_server_version(const struct mr_pg_conn *conn)
     return PQserverVersion(conn->libpq);
 }
 
+/* The release notes of 14.13, 15.8, 16.4 and 17 (CVE-2024-7348: what pg_dump reads by name). */
+const char *mr_pg_without_views(const struct mr_pg_conn *conn)
+{
+    static const int since[] = {140013, 150008, 160004};
+    int version = mr_pg_server_version(conn);
+    bool knows = version >= 170000;
+    for (size_t i = 0; i < MR_ARRAY_LEN(since); i++) {
+        knows |= version / 10000 == since[i] / 10000 && version >= since[i];
+    }
+    return knows ? "SET restrict_nonsystem_relation_kind = 'view'; " : "";
+}
+
 const char *mr_pg_database(const struct mr_pg_conn *conn)
 {
     return PQdb(conn->libpq);

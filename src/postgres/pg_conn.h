@@ -94,6 +94,11 @@ mr_status mr_pg_command(struct mr_pg_conn *conn, int stop_fd, const char *comman
 
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
+
+/* What goes before a command so that from then on the session reads no view but the system's; "" where the server can't. A view
+ * calls its functions with the rights of whoever reads it, and may come to stand where a table was. */
+const char *mr_pg_without_views(const struct mr_pg_conn *conn);
+
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);

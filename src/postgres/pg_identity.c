@@ -12,7 +12,11 @@
 
 /* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock would hold back its
  * vacuum for as long. */
-enum { CLAIM_RETRY_MS = 100, STRANGER_TRIES = 20 /* between two looks at who it is */ };
+enum {
+    CLAIM_RETRY_MS = 100,
+    STRANGER_TRIES = 20, /* between two looks at who it is */
+    INTRUDER_LOOKS = 30, /* and between two lines about it: a minute */
+};
 
 /* The key of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
 static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options *options,
@@ -42,6 +46,13 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     return MR_OK;
 }
 
+/* Whether the session `s` of pg_stat_activity may stream: by the attribute of its role, or at Amazon RDS by membership. The role is
+ * shown to everybody (pgstatfuncs.c, pg_stat_get_activity); of a session that has just ended nothing is known. */
+#define MAY_REPLICATE                                                                              \
+    "coalesce((SELECT r.rolsuper OR r.rolreplication OR EXISTS (SELECT FROM pg_roles m"            \
+    " WHERE m.rolname = 'rds_replication' AND pg_has_role(r.oid, m.oid, 'MEMBER'))"                \
+    " FROM pg_roles r WHERE r.oid = s.usesysid), true)"
+
 /* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
 static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
                              " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
@@ -50,7 +61,8 @@ mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_o
                             int stop_fd, bool *ret_standby, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a WHERE a.database ="
+    mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a LEFT JOIN pg_stat_activity s"
+                         " ON s.pid = a.pid WHERE " MAY_REPLICATE " AND a.database ="
                          " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a");
     mr_text_format(&sql, key_of, "a", "a", "a", "a");
     add_lock_key(&sql, options, true);
@@ -70,19 +82,23 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
                          " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND b");
     mr_text_format(&sql, key_of, "b", "b", "b", "b");
     add_lock_key(&sql, options, true);
-    mr_text_string(&sql, ") FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE"
+    mr_text_string(&sql, "), " MAY_REPLICATE ", coalesce(s.usename::text, '')"
+                         " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE"
                          " a.database = (SELECT oid FROM pg_database WHERE datname ="
                          " current_database()) AND a.mode = 'ExclusiveLock' AND a");
     mr_text_format(&sql, key_of, "a", "a", "a", "a");
     add_lock_key(&sql, options, false);
-    static const struct mr_pg_shape shape = {"the lock's owner", "nsSb", 0, 1};
+    static const struct mr_pg_shape shape = {"the lock's owner", "nsSbbs", 0, 1};
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
         const char *address = mr_pg_result_value(result, 0, 2);
         owner.exists = true;
-        owner.is_same_pipeline = mr_pg_result_true(result, 0, 3);
+        owner.may_replicate = mr_pg_result_true(result, 0, 4);
+        owner.is_same_pipeline = owner.may_replicate && mr_pg_result_true(result, 0, 3);
+        owner.pid = (uint32_t)mr_pg_result_number(result, 0, 0);
+        snprintf(owner.role, sizeof(owner.role), "%s", mr_pg_result_value(result, 0, 5));
         snprintf(owner.who, sizeof(owner.who), "%s%s%s, process %lld of the server",
                  mr_pg_result_value(result, 0, 1), address == NULL ? "" : " at ",
                  address == NULL ? "" : address, (long long)mr_pg_result_number(result, 0, 0));
@@ -92,16 +108,38 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     return MR_OK;
 }
 
+/* The lock can't be had past whoever has it; but it must not end us either, nor hold us up without a word. */
+static void tell_intruder(const struct mr_pg_source_options *options,
+                          const struct mr_pg_owner *owner)
+{
+    char remedy[96];
+    snprintf(remedy, sizeof(remedy), "SELECT pg_terminate_backend(%u), and ask whose it is",
+             (unsigned)owner->pid);
+    mr_log(MR_LOG_WARN, "claim_held_up",
+           "the advisory lock that says who streams from the slot is held by a role that may not "
+           "replicate, so by nobody who streams; waiting for it",
+           MR_LOG_STR("slot", options->slot), MR_LOG_STR("role", owner->role),
+           MR_LOG_INT("pid", owner->pid), MR_LOG_STR("remedy", remedy));
+}
+
 /* A session of our own that just ended under another configuration may be there for a moment. */
 static mr_status refuse_stranger(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options, uint32_t tries,
-                                 int stop_fd, struct mr_error *ret_error)
+                                 int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
 {
     if (tries % STRANGER_TRIES != STRANGER_TRIES - 1) {
         return MR_OK;
     }
     struct mr_pg_owner owner;
     MR_TRY(mr_pg_find_owner(conn, options, stop_fd, &owner, ret_error));
+    bool is_intruder = owner.exists && !owner.may_replicate;
+    atomic_store_explicit(stands_by, !is_intruder, memory_order_relaxed);
+    if (is_intruder) {
+        if (tries / STRANGER_TRIES % INTRUDER_LOOKS == 0) {
+            tell_intruder(options, &owner);
+        }
+        return MR_OK;
+    }
     if (!owner.exists || owner.is_same_pipeline) {
         return MR_OK;
     }
@@ -139,7 +177,7 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
         if (tries == 0) {
             tell_standby(options, stands_by);
         }
-        MR_TRY(refuse_stranger(conn, options, tries, stop_fd, ret_error));
+        MR_TRY(refuse_stranger(conn, options, tries, stop_fd, stands_by, ret_error));
         struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
         if (poll(&stop, 1, CLAIM_RETRY_MS) == 1) {
             return MR_AGAIN;

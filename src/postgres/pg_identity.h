@@ -9,6 +9,9 @@
 struct mr_pg_owner {
     bool exists;
     bool is_same_pipeline;
+    bool may_replicate; /* else it is no instance of anything: every role may take the lock */
+    uint32_t pid;
+    char role[64];
     char who[256]; /* "millrace host:process prefix at 10.0.0.7, process 4711 of the server" */
 };
 

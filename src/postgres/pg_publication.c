@@ -290,7 +290,7 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
     mr_sql_add_literal(sql, name.data);
     mr_text_done(&name);
     mr_text_string(sql, "), ");
-    mr_sql_add_sent(sql, follow->options->publication, follow->facts->version);
+    mr_sql_add_sent(sql, follow->options->publication, "draft", follow->facts->version);
     mr_text_string(
         sql,
         ", published AS MATERIALIZED (SELECT oid FROM sent UNION"

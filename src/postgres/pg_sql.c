@@ -81,25 +81,50 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
                         " AND w.name = c.relname)");
 }
 
-/* What pg_partition_tree would say; that waits for whoever has one of the partitions locked, pg_partition_ancestors does not
- * (src/backend/utils/adt/partitionfuncs.c). */
+/* What pg_partition_tree would say; that waits for whoever has one of the partitions locked (src/backend/utils/adt/
+ * partitionfuncs.c). Down from our own tables only: every role may make temporary tables, and with a thousand of them, each a
+ * partition of the one before, the ancestors of all tables are half a million. */
 #define TREE                                                                                       \
-    "tree AS MATERIALIZED (SELECT a.relid::oid AS root, c.oid, c.relkind <> 'p' AS isleaf"         \
-    " FROM pg_class c CROSS JOIN LATERAL pg_partition_ancestors(c.oid) a"                          \
-    " WHERE c.relkind = 'p' OR c.relispartition AND c.relkind IN ('r', 'f'))"
+    ", tree AS MATERIALIZED (WITH RECURSIVE below(root, oid, isleaf) AS (SELECT c.oid, c.oid,"     \
+    " c.relkind <> 'p' FROM roots JOIN pg_class c ON c.oid = roots.oid WHERE c.relkind = 'p'"      \
+    " OR c.relispartition AND c.relkind IN ('r', 'f') UNION ALL SELECT b.root, c.oid,"             \
+    " c.relkind <> 'p' FROM below b JOIN pg_inherits i ON i.inhparent = b.oid"                     \
+    " JOIN pg_class c ON c.oid = i.inhrelid WHERE NOT b.isleaf AND NOT i.inhdetachpending"         \
+    " AND c.relispartition AND c.relkind IN ('r', 'p', 'f')) SELECT * FROM below)"
+
+/* Tables of the publication that others may be partitions of, and the caller's. Of a publication of all tables only those that
+ * it may send for their partitions matter, and what it leaves out. */
+static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
+{
+    mr_text_string(sql, ", roots AS MATERIALIZED (SELECT r.prrelid AS oid FROM meant m"
+                        " JOIN pg_publication_rel r ON r.prpubid = m.oid UNION SELECT c.oid"
+                        " FROM meant m JOIN pg_class c ON m.puballtables AND m.pubviaroot"
+                        " WHERE c.relkind = 'p' AND NOT c.relispartition");
+    if (has_schemas) {
+        mr_text_string(sql, " UNION SELECT c.oid FROM meant m JOIN pg_publication_namespace n"
+                            " ON n.pnpubid = m.oid JOIN pg_class c ON c.relnamespace = n.pnnspid"
+                            " WHERE c.relkind = 'p' OR c.relispartition");
+    }
+    if (more != NULL) {
+        mr_text_format(sql, " UNION SELECT oid FROM %s", more);
+    }
+    mr_text_string(sql, ")");
+}
 
 /* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked
  * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
  * publication of all tables names (19) is left out. */
-void mr_sql_add_sent(struct mr_text *sql, const char *publication, int version)
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version)
 {
     bool has_schemas = version >= MR_PG_SHAPED_VERSION_MIN;
-    mr_text_string(sql, TREE ", meant AS MATERIALIZED (SELECT *, coalesce((to_jsonb(p)->>"
-                             "'pubgencols') = 's', false) AS generated FROM pg_publication p"
-                             " WHERE p.pubname = ");
+    mr_text_string(sql, "meant AS MATERIALIZED (SELECT *, coalesce((to_jsonb(p)->>"
+                        "'pubgencols') = 's', false) AS generated FROM pg_publication p"
+                        " WHERE p.pubname = ");
     mr_sql_add_literal(sql, publication);
-    mr_text_string(sql,
-                   "), chosen AS MATERIALIZED (SELECT r.prrelid AS oid, m.pubviaroot FROM meant m"
+    mr_text_string(sql, ")");
+    add_roots(sql, more, has_schemas);
+    mr_text_string(sql, TREE
+                   ", chosen AS MATERIALIZED (SELECT r.prrelid AS oid, m.pubviaroot FROM meant m"
                    " JOIN pg_publication_rel r ON r.prpubid = m.oid WHERE NOT m.puballtables");
     if (has_schemas) {
         mr_text_string(sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m"
@@ -151,7 +176,7 @@ static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *o
                         " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
     add_patterns(sql, options);
     mr_text_string(sql, "), ");
-    mr_sql_add_sent(sql, options->publication, version);
+    mr_sql_add_sent(sql, options->publication, "listed", version);
 }
 
 void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,

@@ -20,8 +20,9 @@ enum {
 /* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual, generated)`: a row for each
  * table that the publication sends, leaves or roots of partitioned ones as it says; which columns (NULL: all of them, and
  * stored generated ones if `generated`) and which rows (NULL: all). `tree(root, oid, isleaf)`: what is below a partitioned
- * table or a partition, itself included. `version` is the server's. */
-void mr_sql_add_sent(struct mr_text *sql, const char *publication, int version);
+ * table or a partition, itself included, of those that the publication or `more` names, a query before this with a column
+ * `oid`, or NULL. `version` is the server's. */
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version);
 
 /* Whether a row `s` of `sent` has the column `a` of pg_attribute: check_and_fetch_column_list in
  * src/backend/catalog/pg_publication.c, logicalrep_should_publish_column in replication/logical/proto.c. */

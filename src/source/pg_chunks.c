@@ -103,11 +103,15 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
     }
     MR_TRY(mr_pg_connect(&reader->options.connection, false, reader->stop_fd, &reader->conn,
                          ret_error));
-    return mr_pg_command(reader->conn, reader->stop_fd,
-                         "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
+    struct mr_text sql = {0};
+    mr_text_string(&sql, mr_pg_without_views(reader->conn));
+    mr_text_string(&sql, "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
                          " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
-                         " SET jit = off; SET default_transaction_isolation = 'read committed'",
-                         MR_PG_ANSWER_MS, ret_error);
+                         " SET jit = off; SET default_transaction_isolation = 'read committed'");
+    mr_status status =
+        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
 }
 
 /* After whatever failed the connection begins anew. */
@@ -129,15 +133,18 @@ static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
 /* ---- which tables ---- */
 
 /* OIDs of the table of that name, and of what is below it. */
-static void add_family(struct mr_text *sql, const char *schema, const char *table)
+static void add_family(const struct mr_chunk_reader *reader, struct mr_text *sql,
+                       const char *schema, const char *table)
 {
-    mr_text_string(sql, ", named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
-                        " ON n.oid = c.relnamespace WHERE n.nspname = ");
+    mr_text_string(sql, "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace"
+                        " n ON n.oid = c.relnamespace WHERE n.nspname = ");
     mr_sql_add_literal(sql, schema);
     mr_text_string(sql, " AND c.relname = ");
     mr_sql_add_literal(sql, table);
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, reader->options.publication, "named", mr_pg_server_version(reader->conn));
     mr_text_string(sql,
-                   "), family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
+                   ", family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
                    " JOIN tree t ON t.root = named.oid)");
 }
 
@@ -154,7 +161,7 @@ static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, 
 static void add_sent(const struct mr_chunk_reader *reader, struct mr_text *sql)
 {
     mr_text_string(sql, "WITH ");
-    mr_sql_add_sent(sql, reader->options.publication, mr_pg_server_version(reader->conn));
+    mr_sql_add_sent(sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
 }
 
 static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
@@ -164,8 +171,7 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
     static const struct mr_pg_shape shape = {"a table to copy", "bniisII", 0, TABLES_MAX};
     MR_TRY(open_reader(reader, ret_error));
     struct mr_text sql = {0};
-    add_sent(reader, &sql);
-    add_family(&sql, schema, table);
+    add_family(reader, &sql, schema, table);
     mr_text_string(&sql,
                    " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
                    " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname FROM family f"
@@ -585,8 +591,8 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
 }
 
 /* A number that is another one when a catalog row of the table is: of itself, its columns, its indexes, its place in
- * publications. */
-static void add_version(struct mr_text *sql, uint32_t oid)
+ * publications. NULL where the name, which is locked, stands for something else by now: what is read is read by name. */
+static void add_version(struct mr_text *sql, const struct mr_chunk_table *table)
 {
     mr_text_format(
         sql,
@@ -597,8 +603,13 @@ static void add_version(struct mr_text *sql, uint32_t oid)
         " pg_index i WHERE i.indrelid = c.oid),"
         " (SELECT string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid) FROM "
         "pg_publication_rel p"
-        " WHERE p.prrelid = c.oid)), 0) FROM pg_class c WHERE c.oid = %u)",
-        oid);
+        " WHERE p.prrelid = c.oid)), 0) FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE c.oid = %u AND c.relkind IN ('r', 'p') AND n.nspname = ",
+        table->oid);
+    mr_sql_add_literal(sql, table->schema);
+    mr_text_string(sql, " AND c.relname = ");
+    mr_sql_add_literal(sql, table->table);
+    mr_text_string(sql, ")");
 }
 
 /* ---- numbers and chunks ---- */
@@ -639,7 +650,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     mr_text_string(&sql, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
                          " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
                          "::bigint, ");
-    add_version(&sql, table->oid);
+    add_version(&sql, table);
     struct mr_pg_result *result;
     MR_TRY(query(reader, &sql, &shape, &result, ret_error));
     free(chunk->snapshot);

@@ -14,6 +14,7 @@ enum { SNAPSHOT_NAME_MAX = 64 };
 /* How a table is asked for: with what says the range between the two. */
 struct command {
     char *select;
+    char *leaf; /* "schema"."table", whose rows they are */
     bool has_filter;
     bool has_places; /* each row begins with its ctid */
 };
@@ -54,7 +55,7 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, options->publication, mr_pg_server_version(keeper));
+    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
     /* Asking for a table's size waits for whoever has it locked: of such a table the estimate must do. */
     mr_text_string(
         &sql,
@@ -95,7 +96,7 @@ static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, options->publication, mr_pg_server_version(keeper));
+    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
     mr_text_string(
         &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
               " c.relreplident = 'f' OR coalesce(a.attnum = ANY"
@@ -185,9 +186,13 @@ static struct command make_command(const struct reading *reading,
     if (where != NULL) { /* a comment at its end ends there, too */
         mr_text_format(&sql, "%s (%s\n)", filter != NULL ? " AND" : " WHERE", where->condition);
     }
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, &leaf);
     struct command command = {.select = MR_STRDUP(sql.data),
+                              .leaf = MR_STRDUP(name.data),
                               .has_filter = filter != NULL || where != NULL,
                               .has_places = has_places};
+    mr_text_done(&name);
     mr_text_done(&sql);
     return command;
 }
@@ -344,8 +349,8 @@ static bool add_parts(const struct mr_pg_result *tables, const struct mr_copy_st
 static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_error *ret_error)
 {
     return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                   "table %s.%s was written anew since the snapshot was taken, which may not show "
-                   "its rows any more; the next attempt has a new snapshot",
+                   "table %s.%s was written anew or renamed since the snapshot was taken, which "
+                   "may not show its rows any more; the next attempt has a new snapshot",
                    table->relation->schema, table->relation->table);
 }
 
@@ -452,6 +457,7 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
     }
     for (uint32_t i = 0; i < copy->view.table_count; i++) {
         free(copy->commands[i].select);
+        free(copy->commands[i].leaf);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
         mr_relation_free(copy->relations[i]);
@@ -489,16 +495,20 @@ struct mr_copy_reader {
 
 static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
-    MR_TRY(mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot,
-                                   ret_error));
+    MR_TRY(
+        mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot, ret_error));
     /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
      * order of their places: from the first page on, and through no index. */
-    return mr_pg_command(reader->conn, reader->stop_fd,
-                         "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
+    struct mr_text sql = {0};
+    mr_text_string(&sql, mr_pg_without_views(reader->conn));
+    mr_text_string(&sql, "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
                          " SET LOCAL max_parallel_workers_per_gather = 0;"
                          " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
-                         " SET LOCAL enable_bitmapscan = off",
-                         MR_PG_ANSWER_MS, ret_error);
+                         " SET LOCAL enable_bitmapscan = off");
+    mr_status status =
+        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
 }
 
 mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,
@@ -520,11 +530,11 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_opt
     return MR_OK;
 }
 
-/* A table, a column or a schema does not exist, in whatever language the server says so. */
+/* A table, a column or a schema does not exist, or a view has the table's name, in whatever language the server says so. */
 static bool is_gone(const char *text)
 {
     return strstr(text, "(42P01)") != NULL || strstr(text, "(42703)") != NULL ||
-           strstr(text, "(3F000)") != NULL;
+           strstr(text, "(3F000)") != NULL || strstr(text, "(55000)") != NULL;
 }
 
 static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
@@ -575,7 +585,7 @@ static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
 }
 
 /* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
- * concurrency control, "Caveats"). Behind a COPY nobody can do that any more until the transaction's end, for it has the
+ * concurrency control, "Caveats"). And the table's name may have come to stand for another one. Behind a COPY nobody can do that any more until the transaction's end, for it has the
  * table locked. */
 static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
@@ -585,8 +595,12 @@ static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_
     if (reader->checked == reader->table) {
         return MR_OK;
     }
-    mr_text_format(&sql, "SELECT coalesce(pg_relation_filenode(%u), 0)::bigint",
-                   reader->table->oid);
+    mr_text_string(&sql, "SELECT CASE to_regclass(");
+    mr_sql_add_literal(&sql, reader->copy->commands[reader->table - reader->copy->tables].leaf);
+    mr_text_format(&sql,
+                   ") WHEN %u::oid::regclass THEN coalesce(pg_relation_filenode(%u), 0) ELSE 0 END"
+                   "::bigint",
+                   reader->table->oid, reader->table->oid);
     MR_TRY(mr_pg_query(reader->conn, reader->stop_fd, &sql, &shape, &result, ret_error));
     int64_t now = mr_pg_result_number(result, 0, 0);
     mr_pg_result_free(result);

@@ -185,7 +185,7 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
     }
     mr_text_string(sql, "(c.relreplident <> 'd' OR EXISTS (SELECT" GENERATED_OF_IDENTITY
                         ")) AND c.oid IN (WITH ");
-    mr_sql_add_sent(sql, publication, version);
+    mr_sql_add_sent(sql, publication, NULL, version);
     mr_text_string(sql, " SELECT oid FROM sent)");
 }
 

@@ -463,7 +463,7 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
     MR_TRY(begin_asking(source, &stop_fd, ret_error));
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, source->options.publication, mr_pg_server_version(source->asked));
+    mr_sql_add_sent(&sql, source->options.publication, NULL, mr_pg_server_version(source->asked));
     mr_text_string(&sql, " SELECT c.oid::bigint, n.nspname, c.relname FROM sent"
                          " JOIN pg_class c USING (oid)"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");

@@ -34,7 +34,7 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
                        "SELECT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
                        " AND atttypid >= %u AND attrelid IN (WITH ",
                        MR_FIRST_USER_OID);
-        mr_sql_add_sent(sql, publication, version);
+        mr_sql_add_sent(sql, publication, NULL, version);
         mr_text_string(sql, " SELECT oid FROM sent)");
     }
     mr_text_format(

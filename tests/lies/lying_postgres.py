@@ -30,7 +30,7 @@ COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREA
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
-           "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t"]]),
+           "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
            "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]])}
 # What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
@@ -45,7 +45,7 @@ COPIED = {
     "copy tables": (r"c\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
                                                          "1", "t", "16400", "t"]], 14),
     "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]], 5),
-    "copy file": (r"^SELECT coalesce\(pg_relation_filenode", [["16400"]], 1),
+    "copy file": (r"^SELECT CASE to_regclass", [["16400"]], 1),
     "slot of stream": (r"^SELECT pg_copy_logical_replication_slot", [["(shop,0/2000)"]], 1),
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
@@ -69,7 +69,7 @@ DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {
-    "signals": {"reader's settings": r"^SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT$"},
+    "signals": {"reader's settings": r"^(SET restrict_\S+ = 'view'; )?SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT$"},
     "drafted": {"draft begin": r"^BEGIN$", "draft limit": r"^SET LOCAL lock_timeout", "draft made": r'^CREATE PUBLICATION "millrace_draft',
                 "draft of table": r'^ALTER PUBLICATION "millrace_draft', "draft end": r"^ROLLBACK$", "altered": r"^BEGIN; SET LOCAL"},
     "heartbeat": {"heartbeat settings": r"^SET statement_timeout"},

@@ -1,0 +1,166 @@
+"""A database role that means harm: without superuser, and with no more than SQL. docs/security.md says what it may achieve."""
+
+import subprocess
+import uuid
+
+import psycopg
+import pytest
+
+from kit import check, connect, dsn, eventually
+from test_incremental import command, copies, is_done
+
+PASSWORD = "millrace-stand"
+
+
+class Roles:
+    """`owner` has schema s, `stranger` may connect, `reader` is millrace's, made as scripts/role.sql does."""
+
+    def __init__(self):
+        name = uuid.uuid4().hex[:8]
+        self.owner, self.stranger, self.reader = f"owner_{name}", f"stranger_{name}", f"reader_{name}"
+        with connect("postgres") as server:
+            server.execute(f"CREATE ROLE {self.owner} LOGIN PASSWORD '{PASSWORD}'; CREATE ROLE {self.stranger} LOGIN PASSWORD '{PASSWORD}';"
+                           f"CREATE ROLE {self.reader} LOGIN REPLICATION NOINHERIT PASSWORD '{PASSWORD}'")
+
+    def drop(self):
+        with connect("postgres") as server:
+            server.execute(f"DROP ROLE {self.owner}, {self.stranger}, {self.reader}")
+
+
+@pytest.fixture(name="roles")
+def fixture_roles():
+    roles = Roles()
+    yield roles
+    roles.drop()
+
+
+class Scene:
+    """Tables s.t, which `owner` has, and public.secret, which it may not read; `reader` may read both."""
+
+    def __init__(self, roles, database, millrace):
+        self.roles, self.database, self.millrace = roles, database, millrace
+        database.run(f"CREATE SCHEMA s AUTHORIZATION {roles.owner}; GRANT USAGE ON SCHEMA s TO {roles.reader};"
+                     "CREATE TABLE secret (id int PRIMARY KEY, v text); INSERT INTO secret VALUES (1, 'canary');"
+                     f"GRANT SELECT ON secret TO {roles.reader}")
+        self.by_owner("CREATE TABLE s.t (id int PRIMARY KEY, v text); INSERT INTO s.t SELECT i, 'x' FROM generate_series(1, 5000) i;"
+                      f"GRANT SELECT ON s.t TO {roles.reader}")
+        # Tells with whose rights it runs, and what they let it read.
+        self.by_owner("CREATE FUNCTION s.spy(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN"
+                      " PERFORM pg_notify('heard', current_user || ': ' || (SELECT v FROM public.secret)); RETURN i;"
+                      " EXCEPTION WHEN insufficient_privilege THEN RETURN i; END $$")
+        database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE s.t, secret")
+        self.listener = connect(database.name)
+        self.listener.execute("LISTEN heard")
+
+    def connect_as(self, role):
+        return psycopg.connect(dsn(self.database.name).replace("postgres:" + PASSWORD, f"{role}:{PASSWORD}"), autocommit=True)
+
+    def by_owner(self, text):
+        with self.connect_as(self.roles.owner) as owner:
+            owner.execute(text)
+
+    def process(self, **options):
+        process = self.millrace(("public.secret", "s.t"), source__postgres__create_publication="false", **options)
+        process.environment["TEST_URL"] = dsn(self.database.name).replace("postgres:" + PASSWORD, f"{self.roles.reader}:{PASSWORD}")
+        return process
+
+    def heard(self):
+        """What the function could tell. Notifications come in the order of their transactions."""
+        self.database.run("NOTIFY heard, 'end'")
+        said = []
+        for notification in self.listener.notifies(timeout=30):
+            if notification.payload == "end":
+                return said
+            said.append(notification.payload)
+        raise AssertionError("no end")
+
+
+@pytest.fixture(name="scene")
+def fixture_scene(roles, database, millrace):
+    scene = Scene(roles, database, millrace)
+    yield scene
+    scene.listener.close()
+
+
+VIEW = "ALTER TABLE s.t RENAME TO was_t; CREATE VIEW s.t AS SELECT '(0,1)'::tid AS ctid, s.spy(1) AS id, 'forged' AS v; GRANT SELECT ON s.t TO "
+TABLE = ("ALTER TABLE s.t RENAME TO was_t; CREATE TABLE s.t (id int PRIMARY KEY, v text); INSERT INTO s.t VALUES (1, 'forged');"
+         "GRANT SELECT ON s.t TO ")
+
+
+@pytest.mark.parametrize("instead", [VIEW, TABLE], ids=["view", "table"])
+def test_another_relation_comes_to_have_the_name_between_two_chunks(scene, topic, instead):
+    """A view calls its functions with the rights of whoever reads it; another table has rows that no event ever changes."""
+    process = scene.process().start().streaming()
+    assert command(process, "--pause")[0] == 0
+    assert command(process, "s.t")[0] == 0
+    scene.by_owner(instead + scene.roles.reader)
+    assert command(process, "--resume")[0] == 0
+    eventually(lambda: copies(process)["s.t"]["state"] == "failed", 60, "the copy's end")
+    assert "was dropped, renamed" in copies(process)["s.t"]["error"]
+    assert scene.heard() == []
+    scene.database.run("UPDATE secret SET v = 'other'")
+    topic(scene.database.topic("secret")).take(1)
+    assert scene.database.topic("t", "s") not in scene.database.topics()
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("instead", [VIEW, TABLE], ids=["view", "table"])
+def test_another_relation_comes_to_have_the_name_during_the_first_copy(scene, instead):
+    """The copy stands still at the table before, because nobody reads what it writes."""
+    scene.database.run("INSERT INTO secret SELECT i, repeat('x', 1000) FROM generate_series(2, 20000) i")
+    process = scene.process(sink__kafka__brokers=None, snapshot__mode='"initial"')
+    process.start(stdout=subprocess.PIPE)
+    lines = [process.process.stdout.readline()]
+    assert '"secret"' in lines[0]
+    scene.by_owner(instead + scene.roles.reader)
+    lines += process.process.stdout
+    assert process.ended(60) == 78, "".join(process.lines)
+    assert scene.heard() == []
+    assert len(lines) > 10000 and not [line for line in lines if "forged" in line]
+
+
+def test_check_constraints_are_not_called(scene):
+    """With constraint_exclusion the planner calls what a CHECK has with constant arguments."""
+    scene.by_owner("ALTER TABLE s.t ADD CHECK (id + s.spy(1) > 0)")
+    scene.database.run(f"ALTER DATABASE {scene.database.name} SET constraint_exclusion = on")
+    process = scene.process().start().streaming()
+    scene.heard()
+    assert command(process, "s.t")[0] == 0
+    eventually(lambda: is_done(process, "s.t"), 60, "the copy")
+    assert scene.heard() == []
+    assert process.stop() == 0
+
+
+def test_partitions_of_partitions_of_others(scene):
+    """Each the only partition of the one before: their ancestors grow as the square of their number."""
+    scene.database.run(f"CREATE SCHEMA junk AUTHORIZATION {scene.roles.stranger}")
+    with scene.connect_as(scene.roles.stranger) as stranger:
+        stranger.execute("CREATE TABLE junk.p0 (a int) PARTITION BY RANGE (a)")
+        for number in range(1, 2500):
+            stranger.execute(f"CREATE TABLE junk.p{number} PARTITION OF junk.p{number - 1} DEFAULT PARTITION BY RANGE (a)")
+    process = scene.process().start().streaming()
+    assert check(process)[0] == 0
+    assert process.stop() == 0
+
+
+def test_a_stranger_takes_the_lock(scene, topic):
+    """Every role may take an advisory lock. It holds the stream up, not without a word, and does not end it."""
+    process = scene.process().start().streaming()
+    with scene.connect_as(scene.roles.stranger) as stranger:
+        # Both of them: the one that says who streams, and the one that says which pipeline it is.
+        locks = stranger.execute("SELECT mode, (classid::bigint << 32) | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                                 " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").fetchall()
+        assert len(locks) == 2
+        stranger.execute("SELECT pg_advisory_lock_shared(%s)", [next(key for mode, key in locks if mode == "ShareLock")])
+        assert process.stop() == 0
+        stranger.execute("SELECT pg_advisory_lock(%s)", [next(key for mode, key in locks if mode == "ExclusiveLock")])
+        process.start()
+        told = process.wait_for("claim_held_up")
+        assert told["role"] == scene.roles.stranger and str(stranger.info.backend_pid) in told["remedy"], told
+        assert process.get("/readyz").status == 503
+        code, text = check(process)
+        assert code == 0 and f"pg_terminate_backend({stranger.info.backend_pid})" in text, text
+    process.streaming()
+    scene.database.run("UPDATE secret SET v = 'other'")
+    topic(scene.database.topic("secret")).take(1)
+    assert process.stop() == 0
