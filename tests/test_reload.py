@@ -240,6 +240,23 @@ def test_not_while_another_instance_stands_by(database, millrace):
     assert second.stop() == 0 and first.stop() == 0
 
 
+def test_a_stop_right_behind_a_reload_of_tables(database, millrace):
+    """The stream begins anew, here behind a server that lets each connection wait. That the server's WAL has gone on without any
+    row of ours is nothing that it must be told."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE other (id int)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, u")
+    process = millrace(pipeline__status_interval='"60s"')
+    process.environment["TEST_URL"] += "?options=-c%20post_auth_delay%3D1"
+    process.start().streaming()
+    begin = process.get("/status").json["positions"]["received"]
+    database.run("INSERT INTO other SELECT generate_series(1, 1000)")
+    eventually(lambda: process.get("/status").json["positions"]["received"] != begin, what="a position behind no row")
+    with_tables(process, "t", "u", pipeline__status_interval='"60s"')
+    code, text = reload(process)
+    assert code == 0, text
+    assert process.stop() == 0
+
+
 def test_patterns_of_tables(database, millrace, topic):
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE o_1 (id int PRIMARY KEY);"
                  "CREATE TABLE o_2 (id int PRIMARY KEY)")

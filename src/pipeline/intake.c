@@ -231,12 +231,23 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
     return MR_OK;
 }
 
+/* Whether the server has been told of every row that was delivered, if any was: of positions behind them it need not be. */
+static bool rows_are_confirmed(const struct mr_intake *intake)
+{
+    mr_lsn last = intake->appended.commit_lsn > intake->last_row_before
+                      ? intake->appended.commit_lsn
+                      : intake->last_row_before;
+    return last == 0 ||
+           last < atomic_load_explicit(&intake->pipeline->confirmed, memory_order_relaxed);
+}
+
 /* The last word to the server, and its answer. */
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
     if (!mr_intake_is_open(intake)) {
         /* Of a stream that never began there is nothing new to tell. */
-        if (mr_intake_published(intake) == intake->confirmed || intake->confirmed_ns == 0) {
+        if (mr_intake_published(intake) == intake->confirmed || intake->confirmed_ns == 0 ||
+            rows_are_confirmed(intake)) {
             return MR_OK;
         }
         return mr_fail(

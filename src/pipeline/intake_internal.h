@@ -61,6 +61,7 @@ struct mr_intake {
     /* ---- intake_session.c ---- */
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
+    mr_lsn last_row_before; /* of earlier sessions, the commit LSN of the last row handed over */
     bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
     mr_lsn
         delivered_below; /* of the running transaction, another program has delivered what lies there */

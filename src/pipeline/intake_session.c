@@ -62,6 +62,9 @@ void mr_intake_follow_session(struct mr_intake *intake)
     intake->marked = 0;
     intake->carried = 0;
     intake->ends_rows = false;
+    if (intake->appended.commit_lsn > intake->last_row_before) {
+        intake->last_row_before = intake->appended.commit_lsn;
+    }
     intake->appended = (struct mr_position){0};
     intake->begun_lsn = 0;
     intake->start_behind = 0;
