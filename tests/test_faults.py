@@ -9,6 +9,7 @@ import pytest
 from kit import eventually, stand
 from processes import broker_pid
 from ledger import TABLE, Check, Writers, confirmed_past, size
+from test_reload import reload
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,32 @@ def test_postgresql_can_stop_while_kafka_is_away(database, millrace, topic):
     assert record.json_key == {"writer": 0, "n": 2}
     assert process.stop() == 0
     assert stopped_after < 30
+
+
+def test_a_server_that_has_crashed_forgets_what_it_was_told(database, millrace, topic):
+    """What was said on the connection before is no reason to say that a stop was in order."""
+    database.run(TABLE)
+    process = millrace(sink__kafka__state_topic='""').start().streaming()
+    database.run("INSERT INTO t VALUES (0, 1, 'x')")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    all_confirmed(database)
+    process.configure(sink__kafka__state_topic='""', pipeline__status_interval='"60s"')
+    assert reload(process)[0] == 0
+    stand("pg-stop", "immediate")
+    stand("pg-start")
+    process.wait_for("source_connected", times=2)
+    stand("pg-stop", "immediate")
+    process.wait_for("source_lost", times=2)
+    code = process.stop()
+    stand("pg-start")
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (0, 2, 'x')")
+    keys = [reader.take(1)[0].json_key["n"]]
+    while keys[-1] != 2:
+        keys.append(reader.take(1)[0].json_key["n"])
+    assert process.stop() == 0
+    assert code == (3 if 1 in keys else 0), (code, keys)
 
 
 @pytest.mark.parametrize("rows, answers", [(1, 25), (40000, 8)], ids=["idle", "no room"])

@@ -622,6 +622,19 @@ def test_wrong_conditions_are_found_before_anything_is_made(database, millrace, 
     assert slots(database) == []
 
 
+VIEWED = ("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10); CREATE VIEW wanted AS SELECT 3 AS id;"
+          "CREATE FUNCTION is_wanted(i int) RETURNS boolean STABLE LANGUAGE plpgsql AS"
+          " $$ BEGIN RETURN EXISTS (SELECT FROM public.wanted w WHERE w.id = i); END $$")
+
+
+def test_a_condition_that_reads_a_view_by_a_function(database, millrace):
+    """The server forbids it once rows are read, and each attempt would end there again."""
+    database.run(VIEWED)
+    process = snapshot(millrace, ("t",), snapshot__where=json.dumps(["t: public.is_wanted(id)"]))
+    code, text = run_to_end(process)
+    assert code == 78 and 'access to non-system view "wanted" is restricted' in text and "snapshot.where" in text, text
+
+
 def test_large_rows_by_several_threads(database, millrace, topic):
     """Each needs a block of most of what there is for such: two that are half grown must not wait for each other."""
     names = ("a", "b", "c")

@@ -237,8 +237,7 @@ static bool rows_are_confirmed(const struct mr_intake *intake)
     mr_lsn last = intake->appended.commit_lsn > intake->last_row_before
                       ? intake->appended.commit_lsn
                       : intake->last_row_before;
-    return last == 0 ||
-           last < atomic_load_explicit(&intake->pipeline->confirmed, memory_order_relaxed);
+    return last == 0 || last < intake->told;
 }
 
 /* The last word to the server, and its answer. */

@@ -100,6 +100,7 @@ mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_
         mr_meter_confirmed(&pipeline->meter, now_ns);
     }
     intake->confirmed = lsn;
+    intake->told = lsn;
     intake->confirmed_ns = now_ns;
     intake->reply_wanted = false;
     atomic_store_explicit(&pipeline->confirmed, lsn, memory_order_relaxed);

@@ -162,6 +162,7 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     if (status == MR_AGAIN) {
         return MR_OK; /* a stop cut it short */
     }
+    intake->was_lost = true;
     if (status == MR_END) {
         mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }

@@ -185,6 +185,8 @@ static void begin_stream(struct mr_intake *intake)
     intake->heard_ns = mr_monotonic_ns();
     intake->question_ns = 0;
     intake->confirmed = 0;
+    intake->told = intake->was_lost ? 0 : intake->told;
+    intake->was_lost = false;
     intake->confirmed_ns = intake->heard_ns;
     intake->copy_asked = false;
     atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);

@@ -1,5 +1,6 @@
 #include "source/pg_copy.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ enum { SNAPSHOT_NAME_MAX = 64 };
 /* How a table is asked for: with what says the range between the two. */
 struct command {
     char *select;
-    char *leaf; /* "schema"."table", whose rows they are */
+    char *leaf;      /* "schema"."table", whose rows they are */
+    char *leaf_name; /* table */
     bool has_filter;
     bool has_places; /* each row begins with its ctid */
 };
@@ -190,6 +192,7 @@ static struct command make_command(const struct reading *reading,
     mr_sql_add_table(&name, &leaf);
     struct command command = {.select = MR_STRDUP(sql.data),
                               .leaf = MR_STRDUP(name.data),
+                              .leaf_name = MR_STRDUP(leaf.table),
                               .has_filter = filter != NULL || where != NULL,
                               .has_places = has_places};
     mr_text_done(&name);
@@ -458,6 +461,7 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
     for (uint32_t i = 0; i < copy->view.table_count; i++) {
         free(copy->commands[i].select);
         free(copy->commands[i].leaf);
+        free(copy->commands[i].leaf_name);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
         mr_relation_free(copy->relations[i]);
@@ -530,11 +534,30 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_opt
     return MR_OK;
 }
 
-/* A table, a column or a schema does not exist, or a view has the table's name, in whatever language the server says so. */
-static bool is_gone(const char *text)
+/* Whether the name stands in the text, between quotation marks of whatever language. */
+static bool is_named(const char *text, const char *name)
+{
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+        char before = at == text ? ' ' : at[-1];
+        if (!isalnum((unsigned char)before) && before != '_' &&
+            !isalnum((unsigned char)at[strlen(name)]) && at[strlen(name)] != '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_view(const char *text)
+{
+    return strstr(text, "(55000)") != NULL;
+}
+
+/* A table, a column or a schema does not exist, or a view has the table's name, in whatever language the server says so. A view
+ * of another name is one that a function reads. */
+static bool is_gone(const char *text, const char *table)
 {
     return strstr(text, "(42P01)") != NULL || strstr(text, "(42703)") != NULL ||
-           strstr(text, "(3F000)") != NULL || strstr(text, "(55000)") != NULL;
+           strstr(text, "(3F000)") != NULL || (is_view(text) && is_named(text, table));
 }
 
 static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
@@ -545,12 +568,15 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     }
     struct mr_error reason = *ret_error;
     const struct mr_relation *relation = reader->table->relation;
+    const struct command *command = &reader->copy->commands[reader->table - reader->copy->tables];
     /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
-    if (status == MR_ERR_CONFIG && is_gone(reason.text)) {
+    if (status == MR_ERR_CONFIG && is_gone(reason.text, command->leaf_name)) {
         status = MR_ERR_TRANSIENT;
     }
-    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s",
-                   relation->schema, relation->table, reason.text);
+    bool is_condition = status == MR_ERR_CONFIG && command->has_filter && is_view(reason.text);
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
+                   relation->schema, relation->table, reason.text,
+                   is_condition ? "; have no function in snapshot.where read a view" : "");
 }
 
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
