@@ -59,8 +59,8 @@ class Scene:
         with self.connect_as(self.roles.owner) as owner:
             owner.execute(text)
 
-    def process(self, **options):
-        process = self.millrace(("public.secret", "s.t"), source__postgres__create_publication="false", **options)
+    def process(self, tables=("public.secret", "s.t"), **options):
+        process = self.millrace(tables, source__postgres__create_publication="false", **options)
         process.environment["TEST_URL"] = dsn(self.database.name).replace("postgres:" + PASSWORD, f"{self.roles.reader}:{PASSWORD}")
         return process
 
@@ -163,4 +163,109 @@ def test_a_stranger_takes_the_lock(scene, topic):
     process.streaming()
     scene.database.run("UPDATE secret SET v = 'other'")
     topic(scene.database.topic("secret")).take(1)
+    assert process.stop() == 0
+
+
+def test_check_constraints_of_partitions_are_not_called(roles, scene):
+    """A partition is planned as the member of a set, whose constraints are looked at with constraint_exclusion = partition, too."""
+    scene.by_owner("CREATE TABLE s.p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE s.p1 PARTITION OF s.p DEFAULT;"
+                   "ALTER TABLE s.p1 ADD CHECK (id + s.spy(1) > 0); INSERT INTO s.p SELECT i, 'x' FROM generate_series(1, 20000) i;"
+                   f"GRANT SELECT ON s.p, s.p1 TO {roles.reader}")
+    scene.database.run(f"ALTER PUBLICATION {scene.database.publication} ADD TABLE s.p;"
+                       f"ALTER PUBLICATION {scene.database.publication} SET (publish_via_partition_root = true)")
+    process = scene.process(tables=("public.secret", "s.t", "s.p")).start().streaming()
+    scene.heard()
+    assert command(process, "s.p")[0] == 0
+    eventually(lambda: is_done(process, "s.p"), 60, "the copy")
+    assert copies(process)["s.p"]["chunks"] > 1
+    assert scene.heard() == []
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["array", "range"])
+def test_domains_in_keys_are_not_asked(roles, scene, key):
+    """Where the next chunk begins is said by a literal of the key's type, and to read an array of a domain is to call its checks."""
+    kind, value = {"array": ("s.d[]", "ARRAY[i]::s.d[]"), "range": ("s.r", "s.r(i, i + 1)")}[key]
+    scene.by_owner("CREATE DOMAIN s.d AS int; CREATE TYPE s.r AS RANGE (SUBTYPE = s.d);"
+                   f"CREATE TABLE s.k (id {kind} PRIMARY KEY, v text); INSERT INTO s.k SELECT {value}, 'x' FROM generate_series(1, 20000) i;"
+                   "ALTER DOMAIN s.d ADD CHECK (s.spy(VALUE) > 0) NOT VALID;"
+                   f"GRANT SELECT ON s.k TO {roles.reader}")
+    scene.database.run(f"ALTER PUBLICATION {scene.database.publication} ADD TABLE s.k")
+    process = scene.process(tables=("public.secret", "s.t", "s.k")).start().streaming()
+    scene.heard()
+    code, said = command(process, "s.k")
+    if code == 0:
+        eventually(lambda: copies(process)["s.k"]["state"] in ("done", "failed"), 60, "the copy")
+        said = copies(process)["s.k"].get("error") or ""
+    assert scene.heard() == []
+    assert "domain" in said
+    assert process.stop() == 0
+
+
+CALLED = {"index": "CREATE INDEX ON s.t ((s.spy(id)))", "predicate": "CREATE INDEX ON s.t (id) WHERE s.spy(1) = 1",
+          "statistics": "CREATE STATISTICS s.x ON (s.spy(id)) FROM s.t",
+          "operator": "CREATE OPERATOR s.### (FUNCTION = s.spy, RIGHTARG = int); CREATE INDEX ON s.t ((OPERATOR(s.###) id))"}
+
+
+@pytest.mark.parametrize("by", CALLED)
+def test_functions_of_others_that_a_copy_calls_are_told(roles, scene, by):
+    """No setting keeps the planner from calling them. So whoever has a table copied is told whose they are."""
+    scene.by_owner(CALLED[by])
+    process = scene.process().start().streaming()
+    code, text = check(process)
+    assert code == 0 and f"s.spy of role {roles.owner}" in text, text
+    assert command(process, "s.t")[0] == 0
+    told = process.wait_for("copy_calls_functions")
+    assert (told["schema"], told["table"], told["role"], told["functions"]) == ("s", "t", roles.reader, f"s.spy of role {roles.owner}")
+    eventually(lambda: is_done(process, "s.t"), 60, "the copy")
+    assert process.stop() == 0
+    # Nobody but a superuser can give it another text.
+    scene.database.run("ALTER FUNCTION s.spy OWNER TO postgres")
+    process.start().streaming()
+    code, text = check(process)
+    assert code == 0 and "s.spy" not in text, text
+    assert command(process, "s.t")[0] == 0
+    eventually(lambda: is_done(process, "s.t"), 60, "the copy")
+    assert not process.log("copy_calls_functions")
+    assert process.stop() == 0
+
+
+def test_functions_of_others_are_told_before_the_first_copy(roles, scene):
+    scene.by_owner(CALLED["index"])
+    process = scene.process(sink__kafka__brokers=None, snapshot__mode='"initial"').start()
+    told = process.wait_for("setup_warning")
+    assert f"s.spy of role {roles.owner}" in told["message"] and told["subject"] == 'table "s"."t"', told
+    process.streaming()
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("mode", ["no_data", "initial"])
+def test_an_open_transaction_holds_up_the_slot_not_in_silence(roles, scene, mode):
+    """PostgreSQL makes a slot only once all transactions have ended that were open then, in any database, whoever has them."""
+    process = scene.process(snapshot__mode=f'"{mode}"')
+    with scene.connect_as(roles.stranger) as stranger:
+        stranger.execute("BEGIN; SELECT pg_current_xact_id()")
+        process.start()
+        told = process.wait_for("slot_held_up", 40)
+        holder = f"the transaction of role {roles.stranger}, process {stranger.info.backend_pid}"
+        assert told["holder"] == holder and f"pg_terminate_backend({stranger.info.backend_pid})" in told["remedy"], told
+        answer = eventually(lambda: (lambda r: holder in r.json["reason"] and r)(process.get("/readyz")), 10, "the reason")
+        assert answer.status == 503
+        assert process.get("/status").json["slot"]["held_by"] == holder
+        stranger.execute("COMMIT")
+    process.streaming()
+    eventually(lambda: "held_by" not in process.get("/status").json["slot"], 30, "the end of it")
+    assert len(process.log("slot_held_up")) == 1
+    assert process.stop() == 0
+
+
+def test_a_prepared_transaction_holds_up_the_slot_not_in_silence(scene):
+    scene.database.run("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'it''s \\ here'")
+    try:
+        process = scene.process().start()
+        told = process.wait_for("slot_held_up", 40)
+        assert "prepared" in told["holder"] and "ROLLBACK PREPARED  E'it''s \\\\ here'" in told["remedy"], told
+    finally:
+        scene.database.run("ROLLBACK PREPARED 'it''s \\ here'")
+    process.streaming()
     assert process.stop() == 0

@@ -160,7 +160,12 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
     now->ready =
         state == MR_STATE_STREAMING || state == MR_STATE_STANDBY || state == MR_STATE_SNAPSHOT;
-    snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
+    if (state == MR_STATE_STARTING && now->slot.held_by[0] != '\0') {
+        snprintf(now->reason, sizeof(now->reason),
+                 "PostgreSQL makes the slot once this has ended: %s", now->slot.held_by);
+    } else {
+        snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
+    }
     now->bottleneck = monitor->bottleneck;
 }
 

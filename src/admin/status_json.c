@@ -190,6 +190,9 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
     cJSON_AddBoolToObject(slot, "failover", view->failover);
     cJSON_AddBoolToObject(slot, "synced", view->synced);
     cJSON_AddStringToObject(slot, "invalidation", mr_invalidation_name(view->invalidation));
+    if (view->held_by[0] != '\0') {
+        cJSON_AddStringToObject(slot, "held_by", view->held_by);
+    }
     add_count(slot, "retained_bytes", view->retained_bytes);
     add_number(slot, "age_seconds", view->age_seconds);
     /* Both mean something only where max_slot_wal_keep_size sets a limit. */

@@ -299,8 +299,7 @@ static void check_replication_connection(const struct pg_check *check)
 static void check_copy(const struct pg_check *check)
 {
     struct mr_error error;
-    if (check->options->copies != MR_COPIES_NOTHING &&
-        mr_pg_rules_of_copy(check->conn, check->options, -1, check->to.report, check->to.context,
+    if (mr_pg_rules_of_copy(check->conn, check->options, -1, check->to.report, check->to.context,
                             &error) != MR_OK) {
         BAD(check, error.status, "existing rows", NULL, "%s", error.text);
     }

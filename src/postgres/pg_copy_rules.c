@@ -63,6 +63,22 @@ static void rule_rights(struct copy_rules *rules, const struct mr_pg_result *tab
     }
 }
 
+/* Whoever owns one of them can have it do anything that we may do, and only read. */
+static void rule_called(struct copy_rules *rules, const struct mr_pg_result *tables, uint32_t row,
+                        const char *subject)
+{
+    const char *called = mr_pg_result_value(tables, row, MR_COPIED_CALLED);
+    if (called != NULL && mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE) &&
+        mr_pg_result_true(tables, row, MR_COPIED_READABLE)) {
+        MR_FOUND_WARNING(&rules->to, subject,
+                         "where these roles are not to be trusted, give the functions to a "
+                         "superuser, or leave the table's existing rows alone (docs/security.md)",
+                         "has indexes or statistics with functions that are called with the "
+                         "rights of \"%s\" when its rows are copied: %s",
+                         mr_pg_user(rules->conn), called);
+    }
+}
+
 /* The server plans it, and reads no row. */
 static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where *where,
                             const char *name, const char *subject, struct mr_error *ret_error)
@@ -102,6 +118,11 @@ static mr_status rule_table(struct copy_rules *rules, const struct mr_pg_result 
     snprintf(subject, sizeof(subject), "table %s", name.data);
     uint32_t errors = rules->errors;
     mr_status status = MR_OK;
+    rule_called(rules, tables, row, subject);
+    if (rules->options->copies == MR_COPIES_NOTHING) { /* but maybe while the stream runs */
+        mr_text_done(&name);
+        return MR_OK;
+    }
     rule_rights(rules, tables, row, name.data, subject);
     if (where != NULL) {
         uint32_t index = (uint32_t)(where - rules->options->wheres);
@@ -150,6 +171,9 @@ mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source
     }
     mr_pg_result_free(tables);
     MR_TRY(status);
+    if (options->copies == MR_COPIES_NOTHING) {
+        return MR_OK;
+    }
     rule_unused(&rules);
     if (rules.errors == 0) {
         MR_FOUND_OK(&rules.to, "existing rows", "of %u %s can be copied", rules.tables,

@@ -15,7 +15,7 @@
 #include "base/thread.h"
 #include "postgres/pg_sql.h"
 
-enum { MISSING_INTERVAL_MS = 1000 };
+enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 
 struct mr_pg_slot {
@@ -25,7 +25,9 @@ struct mr_pg_slot {
     int stop_fd;
 
     /* The thread's own. */
-    bool told; /* that it fails; once until it works again */
+    bool told;         /* that it fails; once until it works again */
+    int64_t making_ns; /* since when it is being made; 0: it is not */
+    bool told_held_up;
 
     pthread_mutex_t lock; /* over all that follows */
     struct mr_slot_view view;
@@ -188,6 +190,93 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     pthread_mutex_unlock(&slot->lock);
 }
 
+/* ---- a slot that is being made ---- */
+
+static void keep_holder(struct mr_pg_slot *slot, const char *text)
+{
+    pthread_mutex_lock(&slot->lock);
+    snprintf(slot->view.held_by, sizeof(slot->view.held_by), "%s", text);
+    pthread_mutex_unlock(&slot->lock);
+}
+
+enum holder_column { HOLDER_PID, HOLDER_ROLE, HOLDER_GID };
+
+static void tell_holder(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+{
+    const char *role = mr_pg_result_value(result, 0, HOLDER_ROLE);
+    const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
+    long long pid = (long long)mr_pg_result_number(result, 0, HOLDER_PID);
+    char holder[MR_SLOT_HOLDER_MAX];
+    struct mr_text remedy = {0};
+    if (gid != NULL) {
+        snprintf(holder, sizeof(holder), "a prepared transaction (pg_prepared_xacts)");
+        mr_text_string(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED ");
+        mr_sql_add_literal(&remedy, gid);
+    } else {
+        snprintf(holder, sizeof(holder), "the transaction of role %s, process %lld",
+                 role == NULL ? "(unknown)" : role, pid);
+        mr_text_format(&remedy, "have it end, or SELECT pg_terminate_backend(%lld)", pid);
+    }
+    keep_holder(slot, holder);
+    if (!slot->told_held_up) {
+        slot->told_held_up = true;
+        mr_log(MR_LOG_WARN, "slot_held_up",
+               "the slot is being made, which PostgreSQL can end only after every transaction that "
+               "was open then; waiting for it",
+               MR_LOG_STR("slot", slot->options.slot), MR_LOG_STR("holder", holder),
+               MR_LOG_STR("remedy", remedy.data));
+    }
+    mr_text_done(&remedy);
+}
+
+/* Whoever makes the slot waits for one transaction after the other (SnapBuildWaitSnapshot in replication/logical/snapbuild.c, by
+ * XactLockTableWait). One that is prepared is no process's. */
+static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                            struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what the slot waits for", "NSS", 0, 1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT h.pid::bigint, a.usename::text, p.gid FROM pg_replication_slots s"
+                   " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
+                   " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
+                   " AND h.transactionid = w.transactionid AND h.granted"
+                   " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
+                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
+                   " WHERE s.slot_name ~ '^%s(_snapshot_[0-9]+)?$' LIMIT 1",
+                   slot->options.slot);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, slot->stop_fd, &sql, &shape, &result, ret_error));
+    if (mr_pg_result_rows(result) == 1) {
+        tell_holder(slot, result);
+    } else {
+        keep_holder(slot, "");
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* Until it can be read from, a slot has confirmed nothing (DecodingContextFindStartpoint in replication/logical/logical.c). */
+static bool is_being_made(const struct mr_pg_slot *slot)
+{
+    return slot->view.exists && slot->view.active && slot->view.confirmed_lsn == 0;
+}
+
+static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                                 struct mr_error *ret_error)
+{
+    if (!is_being_made(slot)) {
+        slot->making_ns = 0;
+        slot->told_held_up = false;
+        keep_holder(slot, "");
+        return MR_OK;
+    }
+    int64_t now_ns = mr_monotonic_ns();
+    slot->making_ns = slot->making_ns == 0 ? now_ns : slot->making_ns;
+    bool is_long = now_ns - slot->making_ns >= (int64_t)HELD_UP_MS * 1000000;
+    return is_long ? ask_holder(slot, conn, ret_error) : MR_OK;
+}
+
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
 static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_error *ret_error)
 {
@@ -199,6 +288,7 @@ static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_err
     if (status == MR_OK) {
         take_result(slot, result);
         mr_pg_result_free(result);
+        status = look_for_holder(slot, conn, ret_error);
     }
     mr_pg_close(conn);
     return status;
@@ -228,7 +318,8 @@ static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const str
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
-    bool soon = !slot->view.exists && slot->options.interval_ms > MISSING_INTERVAL_MS;
+    bool soon = (!slot->view.exists || is_being_made(slot)) &&
+                slot->options.interval_ms > MISSING_INTERVAL_MS;
     return soon ? MISSING_INTERVAL_MS : (int)slot->options.interval_ms;
 }
 

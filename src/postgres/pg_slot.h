@@ -30,6 +30,8 @@ enum mr_invalidation {
 };
 const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
 
+enum { MR_SLOT_HOLDER_MAX = 160 };
+
 struct mr_slot_view {
     bool known; /* at least one look succeeded */
     bool exists;
@@ -39,7 +41,8 @@ struct mr_slot_view {
     bool failover; /* made for standbys to copy (PostgreSQL 17 and later) */
     bool synced;   /* is, or was before a promotion, such a copy */
     enum mr_invalidation invalidation;
-    mr_lsn server_lsn; /* 0: not known */
+    char held_by[MR_SLOT_HOLDER_MAX]; /* what the making of the slot waits for; "": nothing */
+    mr_lsn server_lsn;                /* 0: not known */
     mr_lsn confirmed_lsn;
     uint64_t retained_bytes;
     int64_t safe_bytes;

@@ -375,6 +375,25 @@ void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options 
                                  " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
 }
 
+/* RelationGetIndexExpressions and RelationGetIndexPredicate in utils/cache/relcache.c, get_relation_statistics in
+ * optimizer/util/plancat.c. What a superuser owns, or we, nobody else can replace. */
+void mr_sql_add_called(struct mr_text *sql, const char *tables)
+{
+    mr_text_format(
+        sql,
+        "(SELECT left(string_agg(DISTINCT format('%%I.%%I of role %%I', fn.nspname, f.proname,"
+        " fr.rolname), ', '), 300) FROM (SELECT 'pg_class'::regclass AS class, i.indexrelid AS oid"
+        " FROM pg_index i WHERE i.indrelid IN (%s) AND (i.indexprs IS NOT NULL OR i.indpred IS NOT"
+        " NULL) UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid FROM pg_statistic_ext e"
+        " WHERE e.stxrelid IN (%s)) h JOIN pg_depend d ON d.classid = h.class AND d.objid = h.oid"
+        " LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid"
+        " JOIN pg_proc f ON f.oid = CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid"
+        " ELSE o.oprcode END JOIN pg_namespace fn ON fn.oid = f.pronamespace"
+        " JOIN pg_roles fr ON fr.oid = f.proowner"
+        " WHERE NOT fr.rolsuper AND fr.rolname <> current_user)",
+        tables, tables);
+}
+
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);
@@ -382,15 +401,16 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
     mr_text_string(sql,
                    CAPTURED " SELECT ts.nspname, t.relname, n.nspname, l.relname,"
                             " has_table_privilege(l.oid, 'SELECT'),"
-                            " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid)"
-                            " FROM captured a JOIN pg_class t ON t.oid = a.oid"
-                            " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
-                            " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
-                            "  SELECT p.oid FROM tree p WHERE p.root = t.oid AND t.relkind = 'p'"
-                            "  AND p.isleaf) x(oid) JOIN pg_class l ON l.oid = x.oid"
-                            " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
-                            " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
-                            " listed) AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+                            " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid), ");
+    mr_sql_add_called(sql, "l.oid");
+    mr_text_string(sql, " FROM captured a JOIN pg_class t ON t.oid = a.oid"
+                        " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
+                        " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
+                        "  SELECT p.oid FROM tree p WHERE p.root = t.oid AND t.relkind = 'p'"
+                        "  AND p.isleaf) x(oid) JOIN pg_class l ON l.oid = x.oid"
+                        " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
+                        " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
+                        " listed) AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
     mr_sql_add_literal(sql, options->publication);
     mr_text_string(sql, ") ORDER BY 3, 4");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
 #include "source/pg_captured.h"
@@ -164,26 +165,39 @@ static void add_sent(const struct mr_chunk_reader *reader, struct mr_text *sql)
     mr_sql_add_sent(sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
 }
 
+static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                           const char *called)
+{
+    mr_log(MR_LOG_WARN, "copy_calls_functions",
+           "indexes or statistics of a table that is to be copied have functions of others, which "
+           "are called with the rights of millrace's role; where their owners are not to be "
+           "trusted, give them to a superuser, or do not copy the table (docs/security.md)",
+           MR_LOG_STR("schema", table->schema), MR_LOG_STR("table", table->table),
+           MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
+}
+
 static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
                              struct mr_chunk_table **ret_tables, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table to copy", "bniisII", 0, TABLES_MAX};
+    static const struct mr_pg_shape shape = {"a table to copy", "bniisIIS", 0, TABLES_MAX};
     MR_TRY(open_reader(reader, ret_error));
     struct mr_text sql = {0};
     add_family(reader, &sql, schema, table);
-    mr_text_string(&sql,
-                   " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
-                   " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname FROM family f"
-                   " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
-                   " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                   " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
-                   " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
+    mr_text_string(&sql, " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
+                         " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname, ");
+    mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
+    mr_text_string(&sql, " FROM family f"
+                         " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                         " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
     struct mr_pg_result *result;
     MR_TRY(query(reader, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, rows);
     uint32_t count = 0;
+    bool told = false;
     for (uint32_t i = 0; i < rows; i++) {
         const char *names[4] = {mr_pg_result_value(result, i, 2), mr_pg_result_value(result, i, 3),
                                 mr_pg_result_value(result, i, 5), mr_pg_result_value(result, i, 6)};
@@ -198,6 +212,11 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
             snprintf(one->schema, sizeof(one->schema), "%s", names[0]) < (int)sizeof(one->schema) &&
             snprintf(one->table, sizeof(one->table), "%s", names[1]) < (int)sizeof(one->table);
         count += fits;
+        const char *called = mr_pg_result_value(result, i, 7);
+        if (called != NULL && !told) { /* of many partitions one will do */
+            told = true;
+            warn_of_called(reader, one, called);
+        }
     }
     mr_pg_result_free(result);
     if (count == 0) {
@@ -375,7 +394,9 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
  * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
  * comparison of rows (parse_expr.c, make_row_comparison_op). From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order,
- * and NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. */
+ * and NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. A literal of an array or
+ * a range of a domain calls the domain's checks, in our name (domain_in in utils/adt/domains.c); one of a domain itself is compared as
+ * what the domain is over, and calls none (binary_oper_exact in parser/parse_oper.c). */
 static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
                             const struct mr_chunk_table *table, const uint32_t *columns,
                             uint32_t count, struct mr_error *ret_error)
@@ -383,13 +404,25 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
     static const struct mr_pg_shape shape = {"the order of a key", "ssssss", 0, MR_COLUMNS_MAX};
     const struct mr_relation_view *view = &description->view;
     struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "WITH wanted AS (SELECT a.attnum, a.attname, a.attcollation FROM pg_attribute a"
-                   " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
-                   " AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid"
-                   " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
-                   " AND a.attname = ANY (ARRAY[",
-                   table->oid);
+    mr_text_format(
+        &sql,
+        "WITH RECURSIVE held(attnum, oid, inside) AS (SELECT a.attnum, a.atttypid, false"
+        " FROM pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 UNION"
+        " SELECT h.attnum, x.oid, h.inside OR t.typtype <> 'd' FROM held h"
+        " JOIN pg_type t ON t.oid = h.oid CROSS JOIN LATERAL (SELECT t.typbasetype AS oid"
+        " WHERE t.typtype = 'd' UNION ALL SELECT t.typelem WHERE t.typtype <> 'd'"
+        " AND t.typelem <> 0 UNION ALL SELECT g.rngsubtype FROM pg_range g"
+        " WHERE t.oid IN (g.rngtypid, g.rngmultitypid) UNION ALL SELECT c.atttypid"
+        " FROM pg_attribute c WHERE t.typrelid <> 0 AND c.attrelid = t.typrelid"
+        " AND c.attnum > 0 AND NOT c.attisdropped) x),"
+        " wanted AS (SELECT a.attnum, a.attname, a.attcollation FROM pg_attribute a"
+        " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
+        " AND NOT EXISTS (SELECT FROM held h JOIN pg_type t ON t.oid = h.oid"
+        " WHERE h.attnum = a.attnum AND h.inside AND t.typtype = 'd')"
+        " AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid"
+        " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
+        " AND a.attname = ANY (ARRAY[",
+        table->oid, table->oid);
     for (uint32_t i = 0; i < count; i++) {
         struct mr_text name = {0};
         mr_slice of = view->columns[columns[i]].name;
@@ -430,10 +463,12 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
             columns != view->key_columns
                 ? "the columns that it is to be read by can hold nulls (also where NOT NULL is NOT "
                   "VALID), or have no unique B-tree index of these columns alone that is not "
-                  "deferrable, in the columns' collation"
+                  "deferrable, in the columns' collation, or hold domains within arrays or ranges, "
+                  "whose checks would be called"
                 : "its key can hold nulls (also where NOT NULL is NOT VALID), or has no unique "
                   "B-tree index of its columns alone that is not deferrable, in the columns' "
-                  "collation",
+                  "collation, or holds domains within arrays or ranges, whose checks would be "
+                  "called",
             ret_error);
     }
     mr_status status = take_order(reader, view, result, ret_error);
