@@ -6,8 +6,6 @@
 
 #include "admin/http_internal.h"
 
-#define V6_CHARACTERS "0123456789abcdefABCDEF:."
-
 /* As long for a wrong text as for the right one. */
 static bool equal_secret(const char *given, const char *wanted)
 {
@@ -68,12 +66,29 @@ static bool ends_with(const char *text, const char *end)
 static bool is_private_name(const char *name)
 {
     struct in_addr v4;
+    struct in6_addr v6;
     char own[256] = "";
     gethostname(own, sizeof(own) - 1);
-    return name[strspn(name, V6_CHARACTERS)] == '\0' || inet_pton(AF_INET, name, &v4) == 1 ||
+    return inet_pton(AF_INET6, name, &v6) == 1 || inet_pton(AF_INET, name, &v4) == 1 ||
            strchr(name, '.') == NULL || strcasecmp(name, own) == 0 ||
            ends_with(name, ".internal") || ends_with(name, ".localhost") ||
            ends_with(name, ".svc") || ends_with(name, ".cluster.local");
+}
+
+static bool is_localhost(const char *name)
+{
+    return strncasecmp(name, "localhost", strlen("localhost")) == 0 &&
+           strcmp(&name[strlen("localhost")], ".") == 0;
+}
+
+static bool is_named(const struct mr_http_options *options, const char *name)
+{
+    for (uint32_t i = 0; i < options->host_name_count; i++) {
+        if (strcasecmp(name, options->host_names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host)
@@ -86,10 +101,17 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
         asked.is_unix) {
         return false;
     }
-    for (uint32_t i = 0; i < options->host_name_count; i++) {
-        if (strcasecmp(asked.host, options->host_names[i]) == 0) {
-            return true;
-        }
+    if (is_named(options, asked.host)) {
+        return true;
+    }
+    /* A whole name may end with a dot; one without another dot is then a top-level domain, which may have an address. */
+    char *end = strrchr(asked.host, '.');
+    if (end != NULL && end[1] == '\0' &&
+        (strchr(asked.host, '.') != end || is_localhost(asked.host))) {
+        *end = '\0';
+    }
+    if (is_named(options, asked.host)) {
+        return true;
     }
     return mr_address_is_local(&options->address) ? mr_address_is_local(&asked)
                                                   : is_private_name(asked.host);
