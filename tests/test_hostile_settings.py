@@ -25,7 +25,7 @@ TEXTS = {"datestyle": ["SQL, DMY", "German"], "timezone": ["Asia/Kathmandu"], "i
 # Ends each session before it can be asked anything; with what is said of it.
 REFUSED = {"local_preload_libraries": "could not access file"}
 
-# They changed no event either when they were tried; but a start takes half a minute with them.
+# With them no event was another one either, but the test took half a minute longer; which of them does it is not known.
 SLOW = ("_cost", "wal_sender_timeout")
 
 
