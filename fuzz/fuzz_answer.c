@@ -182,6 +182,7 @@ static void answer_message(char kind)
     if (text.len > 0) {
         say(&text);
     }
+    mr_text_done(&text);
     if (!goes_on) {
         hang_up();
     }
@@ -274,6 +275,8 @@ static bool fits(char kind, const char *value)
         value += digits;
         return digits > 0 && value[0] == '/' && value[1] != '\0' &&
                strspn(value + 1, hexadecimal) == strlen(value + 1);
+    case 'i':
+        return value[0] != '\0' && strlen(value) <= MR_IDENTIFIER_MAX;
     default:
         return true;
     }
@@ -281,7 +284,7 @@ static bool fits(char kind, const char *value)
 
 static mr_status ask_shape(struct asked *asked)
 {
-    static const struct mr_pg_shape shape = {"everything", "sbnlSBNL", 1, 3};
+    static const struct mr_pg_shape shape = {"everything", "ibnlIBNL", 1, 3};
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT");
     struct mr_pg_result *result;
