@@ -15,7 +15,8 @@ enum {
     /* A turn of the loop reads the clock twice, a microsecond apart; what serves a request does more between two readings. */
     NEAR_NS = 5000,
     NEAR_READINGS = 32,
-    /* What a timer may be late by, and what an answer may wait that comes meanwhile. */
+    /* What a timer may be late by, and what an answer may wait that comes meanwhile; so may whoever sets a timer, for one reading
+     * in three is under the timers' lock (rd_kafka_timers_run). */
     NAP_NS = 300000,
 };
 
