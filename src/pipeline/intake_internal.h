@@ -62,7 +62,7 @@ struct mr_intake {
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
     mr_lsn last_row_before; /* of earlier sessions, the commit LSN of the last row handed over */
-    mr_lsn told;   /* what the server knows, this connection or one before that was not lost */
+    mr_lsn told;            /* what the server was told last; 0 again once a connection was lost */
     bool was_lost; /* a connection was: a server that has crashed may know less than it was told */
     bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
     mr_lsn

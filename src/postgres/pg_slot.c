@@ -124,6 +124,9 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
 
 /* ---- looking ---- */
 
+/* The slot of a formatted name; while existing rows are copied it has another one (pg_setup.h). */
+#define IS_THE_SLOT "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
+
 enum column {
     LSN,
     WAL_STATUS,
@@ -155,9 +158,8 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                    "THEN pg_catalog.pg_last_wal_replay_lsn() "
                    "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                    "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
-                   /* While existing rows are copied it has another name (pg_setup.h). */
                    "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
-                   "WHERE slot_name ~ '^%s(_snapshot_[0-9]+)?$' "
+                   "WHERE " IS_THE_SLOT " "
                    "ORDER BY length(slot_name), slot_name LIMIT 1)",
                    slot->options.slot);
     return mr_pg_query(conn, slot->stop_fd, &sql, &shape, ret_result, ret_error);
@@ -243,7 +245,7 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                    " AND h.transactionid = w.transactionid AND h.granted"
                    " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
                    " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
-                   " WHERE s.slot_name ~ '^%s(_snapshot_[0-9]+)?$' LIMIT 1",
+                   " WHERE s." IS_THE_SLOT " LIMIT 1",
                    slot->options.slot);
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, slot->stop_fd, &sql, &shape, &result, ret_error));

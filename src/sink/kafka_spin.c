@@ -12,11 +12,12 @@
 
 enum {
     FIRST_SOUND_VERSION = 0x02040000,
-    /* A turn of the loop reads the clock twice, a microsecond apart; what serves a request does more between two readings. */
+    /* A turn of the loop reads the clock two or three times within a microsecond or two; what serves a request does more between
+     * two readings. */
     NEAR_NS = 5000,
     NEAR_READINGS = 32,
-    /* What a timer may be late by, and what an answer may wait that comes meanwhile; so may whoever sets a timer, for one reading
-     * in three is under the timers' lock (rd_kafka_timers_run). */
+    /* What a timer may be late by, and what an answer may wait that comes meanwhile; so may whoever sets a timer, for one
+     * reading of each turn is under the timers' lock (rd_kafka_timers_run). */
     NAP_NS = 300000,
 };
 
