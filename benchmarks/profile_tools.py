@@ -244,8 +244,9 @@ EXIT_CODES = {SAME: 0, DIFFERENT: 3, INCONCLUSIVE: 4}
 ROW_BY_ROW = ("decode", "encode", "produce", "acknowledge", "source thread")
 # Instructions an event: what runs by the batch or by the wake-up takes a few, and how many depends on how busy the machine is.
 BESIDE_FLOOR = 5.0
-# A batch: how often a sleeping thread has to be woken depends on the machine, by a tenth; that nothing sleeps does not.
-A_BATCH = {"wake-ups": 0.5, "sleeps": 0.1}
+# A batch: how often a sleeping thread has to be woken depends on the machine, by two or three in five batches; that nothing sleeps
+# does not.
+A_BATCH = {"wake-ups": 0.9, "sleeps": 0.1}
 THREADS = ("mr-source", "mr-sink", "rdk")
 
 

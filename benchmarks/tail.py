@@ -68,8 +68,9 @@ class Sampler(threading.Thread):
                 "broker": cpu_waits_ns(self.watch.broker)}
 
     def run(self):
-        counts, waits, begin = {}, {}, time.time()
-        while not self.stopped.wait(INTERVAL_S):
+        counts, waits, begin, last = {}, {}, time.time(), False
+        while not last:
+            last = self.stopped.wait(INTERVAL_S)  # and one more look: the last rows' batch is counted behind their arrival
             try:
                 now = self._histograms()
             except OSError:
@@ -86,10 +87,11 @@ class Sampler(threading.Thread):
         self.join()
 
     def around(self, commit, arrival):
-        """The longest of each stage, and the CPU waits, while one row was under way. A batch is counted as it is done."""
+        """The longest of each stage, and the CPU waits, while one row was under way. A batch is counted as it is done, which
+        millrace may hear of behind the consumer."""
         stages, waits = dict.fromkeys(STAGES, 0.0), {}
         for begin, end, longest, waited in self.windows:
-            if begin <= arrival + INTERVAL_S and end >= commit:
+            if end >= commit and (begin <= arrival + INTERVAL_S or stages["flush"] == 0):
                 stages = {stage: max(stages[stage], longest.get(stage, 0.0)) for stage in stages}
                 waits = {who: waits.get(who, 0.0) + ms for who, ms in waited.items()}
         return stages, waits

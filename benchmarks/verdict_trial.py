@@ -27,7 +27,7 @@ TURN = 6  # instructions of one turn of placed_faults.c's loop
 SHARE = {"decode": ("decode",), "encode": ("encode",), "produce": ("produce",), "acknowledge": ("acknowledge",),
          "source": ("receive", "decode", "encode", "source thread"), "sink": ("produce", "acknowledge", "sink thread")}
 NAMED = {"source": "source thread", "sink": "sink thread"}
-OTHERS = {"allocation": ("allocation:1", "allocations +"), "wake-up": ("wake:1", "wake-ups asked for +"),
+OTHERS = {"allocation": ("allocation:1", "allocations +"), "wake-up": ("wake:2", "wake-ups asked for +"),
           "sleep": ("sleep:1000", "sleeps asked for +")}
 SIDES = ("base", "head", "head", "base")
 DRAINS = 12

@@ -132,7 +132,7 @@ def test_steady(tmp_path):
                "--out", str(table))
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {(run["rate"], run["peer"]): run["rounds"][0] for run in json.loads(figures.read_text())}
-    assert set(runs) == {(rate, peer) for rate in (0, 500) for peer in ("millrace", "millrace-exactly-once")}
+    assert set(runs) == {(rate, peer) for rate in (0, 500) for peer in ("pg_recvlogical", "millrace", "millrace-exactly-once")}
     assert all("p50_ms" not in run for (rate, _), run in runs.items() if rate == 0)
     for peer in ("millrace", "millrace-exactly-once"):
         busy = runs[500, peer]

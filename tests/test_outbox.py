@@ -188,13 +188,15 @@ class Run:
             topics = set(database.topics())
             return all({f"{begin}.end", f"{begin}.end-v1"} & topics for pair in self.begin.values() for begin in pair)
         eventually(ended, 120, "the end of all")
-        # A topic is there before its record is: a stop delivers it, and the connector's is waited for.
+        # A topic is there before its record is: a stop delivers it. The connectors' last records are waited for before theirs, for they
+        # may have more to read.
         for millrace in self.ours:
             assert millrace.stop() == 0
         for begin, _ in self.begin.values():
             topic = Topic(next(name for name in (f"{begin}.end", f"{begin}.end-v1") if name in database.topics()))
             topic.take(1)
             topic.close()
+        self.connect.finish()
         return {name: [self._read(begin) for begin in pair] for name, pair in self.begin.items()}
 
     def _read(self, begin):

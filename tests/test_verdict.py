@@ -76,7 +76,7 @@ def test_three_percent_of_a_stage_or_thread_are_found_and_named(builds, fault, p
 
 
 @pytest.mark.parametrize("kind", verdict_trial.OTHERS)
-def test_one_more_allocation_wake_up_or_sleep_is_found_and_named(builds, kind):
+def test_one_more_allocation_or_sleep_and_two_more_wake_ups_are_found_and_named(builds, kind):
     fault, words = verdict_trial.OTHERS[kind]
     code, text = builds.verdict(fault)
     said = text.split("|")[0]
