@@ -157,6 +157,10 @@ class Run:
             topics = {topic.replace("-", ".") for topic in database.topics()}
             return all(f"{prefix}.public.last" in topics for pair in prefixes.values() for prefix in pair)
         eventually(ended, 120, "the end of all")
+        # A topic is there before its record is, and one partition's records don't wait for another's.
+        for millrace in self.ours:
+            assert millrace.stop() == 0
+        self.connect.finish()
         return {name: [Records(database, prefix) for prefix in pair] for name, pair in prefixes.items()}
 
 
