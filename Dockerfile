@@ -4,9 +4,9 @@
 # nothing else, no shell), profiling (the same program with perf, strace, valgrind, bpftrace
 # and debug symbols): docker build --target profiling -t millrace:profiling .
 
-# Debian 13, for its librdkafka 2.8: SCRAM with Kafka 4 needs 2.6.1 or later, and it has OAUTHBEARER with OIDC. By version and
-# not by digest: `docker buildx imagetools inspect debian:13-slim` gives the digest, and Dependabot keeps one up to date.
-FROM debian:13-slim AS build
+# Debian 13, for its librdkafka 2.8: SCRAM with Kafka 4 needs 2.6.1 or later, and it has OAUTHBEARER with OIDC. The digest
+# is that of Debian 13.7; Dependabot asks for newer ones, scripts/pin-images.sh writes them.
+FROM debian:13-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS build
 WORKDIR /src
 # The list of packages is scripts/setup.sh's, and changes more rarely than the sources.
 COPY scripts/setup.sh scripts/
@@ -19,7 +19,7 @@ RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF -D MILLRAC
 COPY docker/rootfs.sh docker/
 RUN docker/rootfs.sh build/release/millrace /rootfs /debug
 
-FROM debian:13-slim AS profiling
+FROM debian:13-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS profiling
 COPY --from=build /rootfs/var/lib/dpkg/status.d /tmp/libraries
 # libc6-dbg: without it valgrind does not start.
 RUN apt-get update && apt-get install -y --no-install-recommends \

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Usage: scripts/pin-images.sh [--check]
 #
-# Writes the digest behind each image's version, into Dockerfile and docker-compose.yml (postgres:17.10@sha256:…), as
-# the registries name it today. For whoever makes a release; it needs Docker with buildx and the registries. Run it again
-# for newer digests of the same versions: Debian's security updates come that way, and by no other while a digest stands.
+# Writes the digest behind each image's version, into Dockerfile, docker-compose.yml and the workflows
+# (postgres:17.10@sha256:…), as the registries name it today. It needs Docker with buildx and the registries. Run it before
+# a release: Debian's security updates come with newer digests of the same versions. Dependabot asks for them, too, but not
+# for the images that workflows run in.
 #
 #   --check  changes nothing; exit status 1 names images whose digest is missing or no longer the registry's
 set -euo pipefail
@@ -16,9 +17,9 @@ case ${1:-} in
 esac
 
 # Of others, with a version: neither our own (millrace:…), nor stages of the Dockerfile, nor "scratch".
+files=(Dockerfile docker-compose.yml .github/workflows/*.yml)
 images() {
-    sed -nE 's/^FROM ([a-z0-9./-]+:[^ @]+)(@sha256:[0-9a-f]+)?( .*)?$/\1\2/p' Dockerfile
-    sed -nE 's/^ +image: ([a-z0-9./-]+:[^ @]+(@sha256:[0-9a-f]+)?)$/\1/p' docker-compose.yml | grep -v '^millrace:'
+    sed -nE 's/^(FROM| +image:| +container:) ([a-z0-9./-]+:[^ @]+(@sha256:[0-9a-f]+)?)( .*)?$/\2/p' "${files[@]}" | grep -v '^millrace:'
 }
 
 status=0
@@ -31,7 +32,7 @@ while read -r image; do
     if [ "$check" = yes ]; then
         status=1
     else
-        sed -i -E "s#^(FROM| +image:) ${version//./\\.}(@sha256:[0-9a-f]+)?( |\$)#\1 $version@$digest\3#" Dockerfile docker-compose.yml
+        sed -i -E "s#^(FROM| +image:| +container:) ${version//./\\.}(@sha256:[0-9a-f]+)?( |\$)#\1 $version@$digest\3#" "${files[@]}"
     fi
 done < <(images | sort -u)
 exit "$status"

@@ -90,10 +90,48 @@ def test_python_packages_have_hashes():
     assert "--require-hashes" in read("scripts", "setup.sh")
 
 
+WITH_IMAGES = ("Dockerfile", "docker-compose.yml", *(f".github/workflows/{name}" for name in sorted(os.listdir(WORKFLOWS))))
+# No digest was found that two others name for that version.
+BY_VERSION = {"danielqsj/kafka-exporter:v1.9.0", "quay.io/debezium/connect:3.3.1.Final"}
+
+
+def images_of(text):
+    """Of others: neither our own, nor stages of the Dockerfile, nor what stands in a variable (which is listed where it is set)."""
+    stages = {"scratch", *re.findall(r"^FROM .* AS (\S+)", text, re.MULTILINE)}
+    found = re.findall(r"^(?:FROM (?:--\S+ )*| *(?:- )?(?:image|container): *|COPY --from=| *(?:- )?uses: *docker://)([^\s{#]+)", text, re.MULTILINE)
+    return [image for image in (one.strip("\"'") for one in found) if image not in stages and not image.startswith(("millrace:", "$"))]
+
+
+def test_images_are_pinned_by_digest():
+    digests = {}
+    for name in WITH_IMAGES:
+        for image in images_of(read(name)):
+            version, _, digest = image.partition("@")
+            assert re.search(r":v?\d+(\.\d+)*(-slim|\.Final)?$", version), (name, image)
+            assert version in BY_VERSION or re.fullmatch(r"sha256:[0-9a-f]{64}", digest), (name, image)
+            digests.setdefault(version, set()).add(digest)
+    assert not {version: found for version, found in digests.items() if len(found) > 1}
+    assert BY_VERSION <= set(digests), "an image that is no longer used is not pinned either"
+    assert {"debian:12", "debian:13", "debian:13-slim", "postgres:17.10", "apache/kafka:4.3.1"} <= set(digests)
+
+
+def test_an_image_without_digest_is_seen():
+    for text in ("FROM a/b:1.2", "FROM --platform=linux/arm64 a/b:1.2 AS x", "    image: a/b:1.2", "    container: a/b:1.2", '  image: "a/b:1.2"',
+                 "  - image: a/b:1.2", "COPY --from=a/b:1.2 /x /y", "  - uses: docker://a/b:1.2"):
+        assert images_of(text) == ["a/b:1.2"], text
+    assert not images_of("FROM x AS y\nFROM y\nCOPY --from=y /a /b\nFROM scratch".replace("FROM x AS y", "FROM scratch AS y"))
+
+
+def test_somebody_asks_for_newer_ones():
+    """Of each kind of what is pinned; of the images of workflows Dependabot does not, scripts/pin-images.sh does."""
+    watched = re.findall(r"package-ecosystem: (\S+)", read(".github", "dependabot.yml"))
+    assert sorted(watched) == ["docker", "docker-compose", "github-actions", "pip"]
+
+
 def test_images_can_be_pinned(tmp_path):
     """By a docker that stands for the registries."""
-    for name in ("Dockerfile", "docker-compose.yml", "scripts/pin-images.sh"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (*WITH_IMAGES, "scripts/pin-images.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         shutil.copy(os.path.join(ROOT, name), tmp_path / name)
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\nprintf sha256:%064d "$DIGEST"\n')
@@ -104,14 +142,12 @@ def test_images_can_be_pinned(tmp_path):
                               env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DIGEST": digest}).returncode
 
     def images():
-        text = "".join((tmp_path / name).read_text() for name in ("Dockerfile", "docker-compose.yml"))
-        return [image for image in re.findall(r"^(?:FROM| +image:) (\S+)", text, re.MULTILINE)
-                if image != "scratch" and not image.startswith("millrace:")]
+        return [image for name in WITH_IMAGES for image in images_of((tmp_path / name).read_text())]
     before = images()
     assert pin("7", "--check") == 1 and images() == before
     for digest in ("7", "8"):
         assert pin(digest) == 0
-        assert images() == [f"{image}@sha256:{int(digest):064d}" for image in before]
+        assert images() == [f"{image.partition('@')[0]}@sha256:{int(digest):064d}" for image in before]
         assert pin(digest, "--check") == 0
     assert pin("9", "--check") == 1
 
