@@ -635,6 +635,26 @@ def test_a_condition_that_reads_a_view_by_a_function(database, millrace):
     assert code == 78 and 'access to non-system view "wanted" is restricted' in text and "snapshot.where" in text, text
 
 
+MISSING = {
+    "table": "PERFORM FROM public.nothing",
+    "column": "PERFORM w.nothing FROM public.t w",
+    "schema": "PERFORM nothing.called(i)",
+    "said": "RAISE 'no such table' USING ERRCODE = 'undefined_table'",
+}
+
+
+@pytest.mark.parametrize("missing", [*MISSING, "by C"])
+def test_a_condition_whose_function_misses_something(database, millrace, missing):
+    """The table that is copied is there. Taken for gone, it would be looked for over and over."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10);"
+                 "CREATE FUNCTION is_wanted(i int) RETURNS boolean STABLE LANGUAGE plpgsql AS"
+                 f" $$ BEGIN {MISSING.get(missing, 'NULL')}; RETURN true; END $$")
+    where = "t: public.is_wanted(id)" if missing in MISSING else "t: has_table_privilege('nothing' || id, 'SELECT')"
+    process = snapshot(millrace, ("t",), snapshot__where=json.dumps([where]))
+    code, text = run_to_end(process)
+    assert code == 78 and "the rows of table public.t can't be copied" in text and "snapshot.where" in text, text
+
+
 def test_large_rows_by_several_threads(database, millrace, topic):
     """Each needs a block of most of what there is for such: two that are half grown must not wait for each other."""
     names = ("a", "b", "c")

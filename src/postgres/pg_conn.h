@@ -107,6 +107,18 @@ bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error);
 
+/* What the server said of a COPY that it refused, besides the message. A place in the command's text: it read that text and did not
+ * find what stands there (parser_errposition in src/backend/parser/parse_node.c). A context: a function that it ran met the error
+ * (error_context_stack: of PL/pgSQL, of SQL functions, of whatever asks by SPI). The values of both are not kept. */
+struct mr_pg_refusal {
+    char sqlstate[MR_SQLSTATE_SIZE]; /* "": none */
+    bool has_place;
+    bool has_context;
+};
+
+/* Of the last COPY; lives as long as the connection. */
+const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn);
+
 /* Waits for its next row; MR_END: there is none, and the connection may be asked again. The row is the caller's, to be
  * freed by mr_pg_copy_row_free (NULL is fine). After an error the connection is of no use. */
 mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,

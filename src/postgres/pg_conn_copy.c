@@ -1,5 +1,6 @@
 /* COPY … TO STDOUT on an ordinary connection. */
 #include <poll.h>
+#include <stdio.h>
 
 #include "postgres/pg_conn_internal.h"
 
@@ -10,16 +11,33 @@ static mr_status fail_answer(struct mr_error *ret_error)
                    "PostgreSQL, or one that this version does not know");
 }
 
+static mr_status refused(struct mr_pg_conn *conn, const PGresult *result,
+                         struct mr_error *ret_error)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    struct mr_pg_refusal *refusal = &conn->refusal;
+    snprintf(refusal->sqlstate, sizeof(refusal->sqlstate), "%s", sqlstate == NULL ? "" : sqlstate);
+    refusal->has_place = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION) != NULL;
+    refusal->has_context = PQresultErrorField(result, PG_DIAG_CONTEXT) != NULL;
+    return mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
+}
+
+const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn)
+{
+    return &conn->refusal;
+}
+
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error)
 {
     size_t left = MR_PG_BEGIN_BYTES_MAX;
     struct mr_pg_limit limit = {.stop_fd = stop_fd, .left = &left};
     PGresult *result;
+    conn->refusal = (struct mr_pg_refusal){0};
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
     mr_status status = MR_OK;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
+        status = refused(conn, result, ret_error);
     } else if (PQresultStatus(result) != PGRES_COPY_OUT) {
         status = fail_answer(ret_error);
     }
@@ -49,7 +67,7 @@ static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *lim
     MR_TRY(next_result(conn, limit, &result, ret_error));
     mr_status answer = MR_END;
     if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        answer = mr_pg_fail_result(conn->libpq, result, "PostgreSQL", false, ret_error);
+        answer = refused(conn, result, ret_error);
     } else if (result != NULL && PQresultStatus(result) != PGRES_COMMAND_OK) {
         answer = fail_answer(ret_error);
     }

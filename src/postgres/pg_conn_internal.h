@@ -17,6 +17,7 @@ struct mr_pg_conn {
     size_t end_left;
     size_t brought;           /* bytes of messages since the last read */
     bool publication_skipped; /* the server warned that it streams without it */
+    struct mr_pg_refusal refusal;
 };
 
 /* Of what comes until COPY begins: a notice or two, and behind it as many rows as one read of the socket brings. */

@@ -18,6 +18,7 @@ struct command {
     char *leaf;      /* "schema"."table", whose rows they are */
     char *leaf_name; /* table */
     bool has_filter;
+    bool has_where;  /* one of snapshot.where is in it */
     bool has_places; /* each row begins with its ctid */
 };
 
@@ -194,6 +195,7 @@ static struct command make_command(const struct reading *reading,
                               .leaf = MR_STRDUP(name.data),
                               .leaf_name = MR_STRDUP(leaf.table),
                               .has_filter = filter != NULL || where != NULL,
+                              .has_where = where != NULL,
                               .has_places = has_places};
     mr_text_done(&name);
     mr_text_done(&sql);
@@ -547,17 +549,23 @@ static bool is_named(const char *text, const char *name)
     return false;
 }
 
-static bool is_view(const char *text)
+static bool is_view(const struct mr_pg_refusal *refusal)
 {
-    return strstr(text, "(55000)") != NULL;
+    return strcmp(refusal->sqlstate, "55000") == 0;
 }
 
-/* A table, a column or a schema does not exist, or a view has the table's name, in whatever language the server says so. A view
- * of another name is one that a function reads. */
-static bool is_gone(const char *text, const char *table)
+/* A table, a column or a schema of the command does not exist, or a view has the table's name, in whatever language the server says
+ * so. What a function of the condition misses, or reads, it will miss next time, too: that has a context, or, of a function in C
+ * that asks the catalog itself (has_table_privilege), no place. */
+static bool is_gone(const struct mr_pg_refusal *refusal, const char *text, const char *table)
 {
-    return strstr(text, "(42P01)") != NULL || strstr(text, "(42703)") != NULL ||
-           strstr(text, "(3F000)") != NULL || (is_view(text) && is_named(text, table));
+    static const char *const codes[] = {"42P01", "42703", "3F000"};
+    bool is_missed = false;
+    for (size_t i = 0; i < MR_ARRAY_LEN(codes); i++) {
+        is_missed |= strcmp(refusal->sqlstate, codes[i]) == 0;
+    }
+    return !refusal->has_context &&
+           ((is_missed && refusal->has_place) || (is_view(refusal) && is_named(text, table)));
 }
 
 static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
@@ -567,16 +575,21 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
         return status;
     }
     struct mr_error reason = *ret_error;
+    const struct mr_pg_refusal *refusal = mr_pg_copy_refusal(reader->conn);
     const struct mr_relation *relation = reader->table->relation;
     const struct command *command = &reader->copy->commands[reader->table - reader->copy->tables];
     /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
-    if (status == MR_ERR_CONFIG && is_gone(reason.text, command->leaf_name)) {
+    if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->leaf_name)) {
         status = MR_ERR_TRANSIENT;
     }
-    bool is_condition = status == MR_ERR_CONFIG && command->has_filter && is_view(reason.text);
+    const char *remedy = "";
+    if (status == MR_ERR_CONFIG && command->has_where && refusal->sqlstate[0] != '\0') {
+        remedy = is_view(refusal)
+                     ? "; have no function in snapshot.where read a view"
+                     : "; check its condition in snapshot.where, and the functions that it calls";
+    }
     return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
-                   relation->schema, relation->table, reason.text,
-                   is_condition ? "; have no function in snapshot.where read a view" : "");
+                   relation->schema, relation->table, reason.text, remedy);
 }
 
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
