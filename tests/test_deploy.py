@@ -76,8 +76,14 @@ def test_mounted_files_exist():
         assert os.path.exists(path(mount)), mount
 
 
+def client(name):
+    """A client of PostgreSQL's: the server's own, or, where that has none (the npm packages), the system's."""
+    own = os.path.join(os.environ["MILLRACE_PG_BIN"], name)
+    return own if os.path.exists(own) else f"/usr/lib/postgresql/15/bin/{name}"
+
+
 def psql(database, *arguments):
-    subprocess.run([os.path.join(os.environ["MILLRACE_PG_BIN"], "psql"), "-qX", "-v", "ON_ERROR_STOP=1", *arguments,
+    subprocess.run([client("psql"), "-qX", "-v", "ON_ERROR_STOP=1", *arguments,
                     dsn(database.name)], check=True, capture_output=True, text=True,
                    env={**os.environ, "MILLRACE_PASSWORD": "millrace's", "EXPORTER_PASSWORD": "exporter's"})
 
@@ -99,7 +105,7 @@ def test_the_shop_flows_with_its_roles(shop, millrace, topic):
     process = millrace(text=text)
     process.environment["DATABASE_URL"] = re.sub(r"//[^@]*@", "//millrace:millrace%27s@", dsn(shop.name))
     process.start().streaming()
-    subprocess.run([os.path.join(os.environ["MILLRACE_PG_BIN"], "pgbench"), "-n", "-f", path("docker", "bench", "orders.sql"),
+    subprocess.run([client("pgbench"), "-n", "-f", path("docker", "bench", "orders.sql"),
                     "-t", "20", dsn(shop.name)], check=True, capture_output=True)
     rows = shop.run("SELECT count(*) FROM orders")[0][0]
     assert rows > 0
