@@ -14,7 +14,8 @@ SELECT format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), :'role')
 SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
     FROM unnest(string_to_array(:'tables', ',')) named
     JOIN pg_class ON pg_class.oid = trim(named)::regclass JOIN pg_namespace n ON n.oid = relnamespace \gexec
--- Only the first copy of the rows reads tables; the stream does not.
+-- Only copies of existing rows read tables; the stream does not. With a role of their own (snapshot.connection_env,
+-- docs/security.md, "Owners of copied tables") this one needs no right on any table.
 GRANT SELECT ON :tables TO :"role";
 CREATE PUBLICATION :"publication" FOR TABLE :tables;
 COMMIT;

@@ -122,6 +122,9 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
         add_kerberos(paths, kerberos_variables[i], MR_CONFINE_READ);
     }
     mr_pg_each_file(config->source.connection.conninfo, add_read, paths);
+    if (config->source.copying.conninfo != NULL) {
+        mr_pg_each_file(config->source.copying.conninfo, add_read, paths);
+    }
     for (uint32_t i = 0; i < config->kafka.property_count; i++) {
         for (size_t j = 0; j < MR_ARRAY_LEN(properties); j++) {
             if (strcmp(config->kafka.properties[i].name, properties[j]) == 0) {

@@ -22,39 +22,95 @@ static const char *application_name(struct mr_config *config)
     return name;
 }
 
-static void build_connection(struct mr_config *config)
+/* What the options of one section say of a connection; the lines are where. */
+struct described {
+    const char *section;
+    const char *connection, *connection_env, *password_env, *password_file;
+    uint32_t line, env_line, password_line;
+};
+
+static void build_connection(struct mr_config *config, const struct described *described,
+                             struct mr_pg_options *connection)
 {
-    struct mr_config_values *values = &config->values;
-    struct mr_pg_options *connection = &config->source.connection;
-    if (LINE(config, connection) != 0) {
-        if (LINE(config, connection_env) != 0) {
-            PROBLEM(
-                config, LINE(config, connection),
-                "source.postgres.connection and connection_env are both set; keep one of the two");
+    if (described->line != 0) {
+        if (described->env_line != 0) {
+            PROBLEM(config, described->line,
+                    "%s.connection and connection_env are both set; keep one of the two",
+                    described->section);
         }
-        if (mr_secret_in_conninfo(values->connection)) {
-            PROBLEM(
-                config, LINE(config, connection),
-                "source.postgres.connection holds a password; take it out and set password_env or "
-                "password_file");
+        if (mr_secret_in_conninfo(described->connection)) {
+            PROBLEM(config, described->line,
+                    "%s.connection holds a password; take it out and set password_env or "
+                    "password_file",
+                    described->section);
         }
-        connection->conninfo = values->connection;
+        connection->conninfo = described->connection;
     } else {
         connection->conninfo = mr_config_keep_secret(
-            config, mr_secret_read("connection string", values->connection_env, "",
-                                   LINE(config, connection_env), &config->problems));
+            config, mr_secret_read("connection string", described->connection_env, "",
+                                   described->env_line, &config->problems));
     }
-    connection->password = mr_config_keep_secret(
-        config, mr_secret_read("PostgreSQL password", values->password_env, values->password_file,
-                               LINE_OF(config, password_env, password_file), &config->problems));
+    connection->password =
+        mr_config_keep_secret(config, mr_secret_read("PostgreSQL password", described->password_env,
+                                                     described->password_file,
+                                                     described->password_line, &config->problems));
     connection->application_name = application_name(config);
-    connection->connect_timeout_ms = (uint32_t)values->connect_timeout;
-    connection->insecure_tls = values->source_insecure_tls != 0;
-    if (connection->insecure_tls) {
+    connection->connect_timeout_ms = (uint32_t)config->values.connect_timeout;
+    connection->insecure_tls = config->values.source_insecure_tls != 0;
+}
+
+static void build_stream_connection(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const struct described described = {
+        .section = "source.postgres",
+        .connection = values->connection,
+        .connection_env = values->connection_env,
+        .password_env = values->password_env,
+        .password_file = values->password_file,
+        .line = LINE(config, connection),
+        .env_line = LINE(config, connection_env),
+        .password_line = LINE_OF(config, password_env, password_file),
+    };
+    build_connection(config, &described, &config->source.connection);
+    if (config->source.connection.insecure_tls) {
         WARNING(config, LINE(config, source_insecure_tls),
                 "source.postgres.insecure_tls: the server need not prove who it is, so whoever is "
                 "in between can take the password and read the rows");
     }
+}
+
+/* The one that copies have for themselves, if any. A password without a connection of its own would go with nobody. */
+static void build_copying_connection(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const struct described described = {
+        .section = "snapshot",
+        .connection = values->snapshot_connection,
+        .connection_env = values->snapshot_connection_env,
+        .password_env = values->snapshot_password_env,
+        .password_file = values->snapshot_password_file,
+        .line = values->snapshot_connection[0] == '\0' ? 0 : LINE(config, snapshot_connection),
+        .env_line =
+            values->snapshot_connection_env[0] == '\0' ? 0 : LINE(config, snapshot_connection_env),
+        .password_line = LINE_OF(config, snapshot_password_env, snapshot_password_file),
+    };
+    if (described.line == 0 && described.env_line == 0) {
+        if (described.password_env[0] != '\0' || described.password_file[0] != '\0') {
+            PROBLEM(config, described.password_line,
+                    "snapshot.password_env and password_file belong to snapshot.connection or "
+                    "connection_env; set one of these, or none of all four");
+        }
+        return;
+    }
+    if (described.env_line != 0 && LINE(config, connection) == 0 &&
+        strcmp(described.connection_env, values->connection_env) == 0) {
+        PROBLEM(config, described.env_line,
+                "snapshot.connection_env names the variable that source.postgres.connection_env "
+                "does; leave it out, for then copies use that connection string");
+        return;
+    }
+    build_connection(config, &described, &config->source.copying);
 }
 
 size_t mr_config_characters(const char *text)
@@ -76,7 +132,8 @@ static bool slot_name_good(const char *name)
 void mr_config_build_source(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    build_connection(config);
+    build_stream_connection(config);
+    build_copying_connection(config);
     mr_config_build_publication(config);
     config->source.slot = values->slot_name;
     config->source.publication = values->publication_name;

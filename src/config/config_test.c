@@ -270,6 +270,15 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[source.postgres]\nconnection = \"host=x\"\nconnection_env = \"DATABASE_URL\"\n", 3,
          "keep one"},
         {T "[source.postgres]\npassword_env = \"A\"\npassword_file = \"/b\"\n", 3, "keep one"},
+        {T "[snapshot]\nconnection = \"host=x password=y\"\n", 3,
+         "snapshot.connection holds a password"},
+        {T "[snapshot]\nconnection = \"host=x\"\nconnection_env = \"COPY_URL\"\n", 3, "keep one"},
+        {T "[snapshot]\nconnection_env = \"NOT_SET_AT_ALL\"\n", 3, "is not set"},
+        {T "[snapshot]\nconnection_env = \"DATABASE_URL\"\n", 3, "leave it out"},
+        {T "[snapshot]\npassword_env = \"A\"\n", 3, "belong to snapshot.connection"},
+        {T "[snapshot]\nconnection = \"host=x\"\npassword_env = \"A\"\npassword_file = "
+           "\"/b\"\n",
+         4, "keep one"},
         {T "[source]\ntype = \"mysql\"\n", 3, "one of postgres"},
         {T "[sink]\ntype = \"kafka\"\n", 3, "brokers is missing"},
         {T "[sink]\ntype = \"file\"\n", 3, "sink.file.path is missing"},
@@ -496,6 +505,42 @@ static void test_secret_file(void **state)
     mr_config_free(config);
 }
 
+/* Without a word of it they use the stream's; with one, nothing of the stream's but what holds for all connections. */
+static void test_connection_for_copies(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    assert_int_equal(load(good, &config), MR_OK);
+    assert_null(config->source.copying.conninfo);
+    mr_config_free(config);
+    setenv("TEST_COPY_URL", "postgresql://copier:pw@h/d", 1);
+    setenv("TEST_STREAM_PASSWORD", "stream's", 1);
+    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                          "password_env = \"TEST_STREAM_PASSWORD\"\nconnect_timeout = \"7s\"\n"
+                          "insecure_tls = true\n"
+                          "[snapshot]\nconnection_env = \"TEST_COPY_URL\"\n",
+                          &config),
+                     MR_OK);
+    assert_string_equal(config->source.copying.conninfo, "postgresql://copier:pw@h/d");
+    assert_string_equal(getenv("TEST_COPY_URL"), "");
+    assert_null(config->source.copying.password);
+    assert_int_equal(config->source.copying.connect_timeout_ms, 7000);
+    assert_true(config->source.copying.insecure_tls);
+    assert_string_equal(config->source.connection.password, "stream's");
+    mr_config_free(config);
+    setenv("TEST_COPY_PASSWORD", "copier's", 1);
+    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                          "[snapshot]\nconnection = \"host=y\"\n"
+                          "password_env = \"TEST_COPY_PASSWORD\"\n",
+                          &config),
+                     MR_OK);
+    assert_string_equal(config->source.copying.conninfo, "host=y");
+    assert_string_equal(config->source.copying.password, "copier's");
+    assert_false(config->source.copying.insecure_tls);
+    assert_null(config->source.connection.password);
+    mr_config_free(config);
+}
+
 static void test_environment_alone(void **state)
 {
     (void)state;
@@ -541,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_load_tells_all_errors_at_once),
         cmocka_unit_test(test_load_file_cut_at_every_byte),
         cmocka_unit_test(test_secret_file),
+        cmocka_unit_test(test_connection_for_copies),
         cmocka_unit_test(test_environment_alone),
         cmocka_unit_test(test_missing_file),
         cmocka_unit_test(test_reference_page_is_up_to_date),

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "postgres/pg_copying.h"
 #include "postgres/pg_rules.h"
 
 enum { TEXT_MAX = 1024, SUBJECT_MAX = 600 };
@@ -35,48 +36,76 @@ const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *op
     return NULL;
 }
 
+/* Where nothing is copied before the stream, a connection of its own says that something is to be copied beside it. */
+static void cannot_copy(struct copy_rules *rules, const char *subject, const char *remedy,
+                        const char *reason)
+{
+    bool is_sure = rules->options->copies != MR_COPIES_NOTHING;
+    mr_pg_found(&rules->to, is_sure ? MR_FINDING_ERROR : MR_FINDING_WARNING,
+                is_sure ? MR_ERR_AUTH : MR_OK, subject, remedy, "can't be copied: %s", reason);
+    rules->errors += is_sure;
+}
+
 static void rule_rights(struct copy_rules *rules, const struct mr_pg_result *tables, uint32_t row,
                         const char *name, const char *subject)
 {
     const char *role = mr_pg_user(rules->conn);
+    const char *instead =
+        rules->options->copies == MR_COPIES_NOTHING ? "" : ", or set snapshot.mode = \"no_data\"";
     char remedy[TEXT_MAX];
+    char reason[TEXT_MAX];
     if (!mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE)) {
         snprintf(remedy, sizeof(remedy), "GRANT USAGE ON SCHEMA \"%s\" TO \"%s\"",
                  mr_pg_result_value(tables, row, MR_COPIED_LEAF_SCHEMA), role);
-        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
-                       "can't be copied: \"%s\" may not use its schema", role);
-        rules->errors++;
+        snprintf(reason, sizeof(reason), "\"%s\" may not use its schema", role);
     } else if (!mr_pg_result_true(tables, row, MR_COPIED_READABLE)) {
-        snprintf(remedy, sizeof(remedy),
-                 "GRANT SELECT ON %s TO \"%s\", or set snapshot.mode = \"no_data\"", name, role);
-        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
-                       "can't be copied: \"%s\" may not read its rows", role);
-        rules->errors++;
+        snprintf(remedy, sizeof(remedy), "GRANT SELECT ON %s TO \"%s\"%s", name, role, instead);
+        snprintf(reason, sizeof(reason), "\"%s\" may not read its rows", role);
     } else if (mr_pg_result_true(tables, row, MR_COPIED_HIDES_ROWS)) {
-        snprintf(remedy, sizeof(remedy),
-                 "ALTER ROLE \"%s\" BYPASSRLS, or set snapshot.mode = \"no_data\"", role);
-        MR_FOUND_ERROR(&rules->to, MR_ERR_AUTH, subject, remedy,
-                       "can't be copied: its policies for row-level security would hide rows from "
-                       "\"%s\"",
-                       role);
-        rules->errors++;
+        snprintf(remedy, sizeof(remedy), "ALTER ROLE \"%s\" BYPASSRLS%s", role, instead);
+        snprintf(reason, sizeof(reason),
+                 "its policies for row-level security would hide rows from \"%s\"", role);
+    } else {
+        return;
     }
+    cannot_copy(rules, subject, remedy, reason);
 }
 
-/* Whoever owns one of them can have it do anything that we may do, and only read. */
+/* Whoever owns one of them can have it do anything that the role which copies may do, and only read. */
 static void rule_called(struct copy_rules *rules, const struct mr_pg_result *tables, uint32_t row,
-                        const char *subject)
+                        const char *name, const char *subject)
 {
     const char *called = mr_pg_result_value(tables, row, MR_COPIED_CALLED);
-    if (called != NULL && mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE) &&
-        mr_pg_result_true(tables, row, MR_COPIED_READABLE)) {
-        MR_FOUND_WARNING(&rules->to, subject,
-                         "where these roles are not to be trusted, give the functions to a "
-                         "superuser, or leave the table's existing rows alone (docs/security.md)",
-                         "has indexes or statistics with functions that are called with the "
-                         "rights of \"%s\" when its rows are copied: %s",
-                         mr_pg_user(rules->conn), called);
+    const char *role = mr_pg_user(rules->conn);
+    if (called == NULL || !mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE) ||
+        !mr_pg_result_true(tables, row, MR_COPIED_READABLE)) {
+        return;
     }
+    if (!mr_pg_result_true(tables, row, MR_COPIED_MAY_MORE)) {
+        MR_FOUND_OK(&rules->to, subject,
+                    "has indexes or statistics with functions that are called with the rights of "
+                    "\"%s\", which may only read, when its rows are copied: %s",
+                    role, called);
+        return;
+    }
+    char remedy[TEXT_MAX];
+    if (mr_pg_copies_apart(rules->options)) {
+        snprintf(remedy, sizeof(remedy),
+                 "take from \"%s\" what is more than SELECT (ALTER ROLE \"%s\" NOSUPERUSER "
+                 "NOREPLICATION NOCREATEDB NOCREATEROLE; REVOKE the roles that it is a member of)",
+                 role, role);
+    } else {
+        snprintf(remedy, sizeof(remedy),
+                 "where these roles are not to be trusted, have the rows copied by a role that may "
+                 "only read: CREATE ROLE copier LOGIN PASSWORD '...'; GRANT USAGE ON SCHEMA "
+                 "\"%s\" TO copier; GRANT SELECT ON %s TO copier; and set "
+                 "snapshot.connection_env (docs/security.md)",
+                 mr_pg_result_value(tables, row, MR_COPIED_LEAF_SCHEMA), name);
+    }
+    MR_FOUND_WARNING(&rules->to, subject, remedy,
+                     "has indexes or statistics with functions that are called with the rights of "
+                     "\"%s\", which may do more than read, when its rows are copied: %s",
+                     role, called);
 }
 
 /* The server plans it, and reads no row. */
@@ -85,9 +114,10 @@ static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where
 {
     struct mr_text sql = {0};
     struct mr_error error = {0};
-    /* To plan is to call what has constant arguments, also of a view that stands where the table was. */
-    mr_text_format(&sql, "%sEXPLAIN SELECT FROM ONLY %s WHERE (%s\n)",
-                   mr_pg_without_views(rules->conn), name, where->condition);
+    /* To plan is to call what has constant arguments, also of a view that stands where the table was; what is called may read. */
+    mr_text_format(
+        &sql, "%sSET LOCAL transaction_read_only = on; EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)",
+        mr_pg_without_views(rules->conn), name, where->condition);
     mr_status status =
         mr_pg_command(rules->conn, rules->stop_fd, sql.data, MR_PG_ANSWER_MS, &error);
     mr_text_done(&sql);
@@ -118,12 +148,16 @@ static mr_status rule_table(struct copy_rules *rules, const struct mr_pg_result 
     snprintf(subject, sizeof(subject), "table %s", name.data);
     uint32_t errors = rules->errors;
     mr_status status = MR_OK;
-    rule_called(rules, tables, row, subject);
-    if (rules->options->copies == MR_COPIES_NOTHING) { /* but maybe while the stream runs */
+    rule_called(rules, tables, row, name.data, subject);
+    bool copies =
+        rules->options->copies != MR_COPIES_NOTHING; /* else maybe while the stream runs */
+    if (copies || mr_pg_copies_apart(rules->options)) {
+        rule_rights(rules, tables, row, name.data, subject);
+    }
+    if (!copies) {
         mr_text_done(&name);
         return MR_OK;
     }
-    rule_rights(rules, tables, row, name.data, subject);
     if (where != NULL) {
         uint32_t index = (uint32_t)(where - rules->options->wheres);
         rules->where_fits |= index < 64 ? UINT64_C(1) << index : 0;
@@ -152,9 +186,9 @@ static void rule_unused(struct copy_rules *rules)
     }
 }
 
-mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              int stop_fd, mr_finding_fn report, void *context,
-                              struct mr_error *ret_error)
+static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                          int stop_fd, mr_finding_fn report, void *context,
+                          struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
     struct copy_rules rules = {.conn = conn,
@@ -180,4 +214,50 @@ mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source
                     rules.tables == 1 ? "table" : "tables");
     }
     return MR_OK;
+}
+
+/* What has a connection of its own is to have a role that may do less. */
+static mr_status rule_role(struct mr_pg_conn *conn, int stop_fd, const struct mr_pg_reporter *to,
+                           struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the role that copies", "b", 1, 1};
+    const char *role = mr_pg_user(conn);
+    struct mr_text sql = {0};
+    struct mr_pg_result *result;
+    mr_text_string(&sql, "SELECT ");
+    mr_sql_add_may_more(&sql);
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    if (mr_pg_result_true(result, 0, 0)) {
+        char remedy[TEXT_MAX];
+        snprintf(remedy, sizeof(remedy),
+                 "ALTER ROLE \"%s\" NOSUPERUSER NOREPLICATION NOCREATEDB NOCREATEROLE; REVOKE the "
+                 "roles that it is a member of",
+                 role);
+        MR_FOUND_WARNING(to, "existing rows", remedy,
+                         "are read by role \"%s\", which may do more than read", role);
+    } else {
+        MR_FOUND_OK(to, "existing rows", "are read by role \"%s\", which may only read", role);
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              int stop_fd, mr_finding_fn report, void *context,
+                              struct mr_error *ret_error)
+{
+    if (!mr_pg_copies_apart(options)) {
+        return rules_of(conn, options, stop_fd, report, context, ret_error);
+    }
+    struct mr_pg_place place;
+    struct mr_pg_conn *copying;
+    MR_TRY(mr_pg_place_read(conn, stop_fd, &place, ret_error));
+    MR_TRY(mr_pg_copying_connect(options, &place, stop_fd, &copying, ret_error));
+    struct mr_pg_reporter to = {.report = report, .context = context};
+    mr_status status = rule_role(copying, stop_fd, &to, ret_error);
+    if (status == MR_OK) {
+        status = rules_of(copying, options, stop_fd, report, context, ret_error);
+    }
+    mr_pg_close(copying);
+    return status;
 }

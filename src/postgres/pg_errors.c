@@ -97,7 +97,7 @@ static const struct {
     {"recovery", MR_ERR_TRANSIENT, ""},
     {"password authentication failed", MR_ERR_AUTH, "check user and password"},
     {"no password supplied", MR_ERR_AUTH,
-     "set source.postgres.password_env or password_file, or a password in the connection variable"},
+     "set password_env or password_file beside the connection, or a password in its variable"},
     {"pg_hba.conf rejects", MR_ERR_AUTH,
      "a line of pg_hba.conf with reject stands before one that would let the role in"},
     {"no pg_hba.conf entry", MR_ERR_AUTH,

@@ -76,6 +76,7 @@ struct mr_copy_where {
 /* All strings are the caller's and outlive the source. */
 struct mr_pg_source_options {
     struct mr_pg_options connection;
+    struct mr_pg_options copying; /* for existing rows; conninfo NULL: the same (pg_copying.h) */
     const char *slot;
     const char
         *pipeline; /* what this pipeline is, in hexadecimal: equal for the instances of a pair */

@@ -53,8 +53,8 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
                            uint32_t added_count, mr_finding_fn report, void *context);
 
-/* Before existing rows are copied: whether they may be read, and the conditions on them. Asks `conn`; an error is one of
- * the asking. */
+/* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
+ * `conn` is one of the stream's role. An error is one of the asking. */
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               int stop_fd, mr_finding_fn report, void *context,
                               struct mr_error *ret_error);

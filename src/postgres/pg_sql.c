@@ -394,6 +394,19 @@ void mr_sql_add_called(struct mr_text *sql, const char *tables)
         tables, tables);
 }
 
+/* What a function that only reads could use of it: the manual's chapters "Role Attributes" and "Predefined Roles". Amazon RDS gives
+ * the right to replicate by membership. */
+void mr_sql_add_may_more(struct mr_text *sql)
+{
+    mr_text_string(
+        sql,
+        "EXISTS (SELECT FROM pg_roles m WHERE pg_has_role(m.oid, 'MEMBER') AND (m.rolsuper OR"
+        " m.rolreplication OR m.rolcreaterole OR m.rolcreatedb OR m.rolname IN ('rds_superuser',"
+        " 'rds_replication', 'pg_write_all_data', 'pg_execute_server_program',"
+        " 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',"
+        " 'pg_create_subscription', 'pg_maintain', 'pg_checkpoint')))");
+}
+
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);
@@ -403,6 +416,8 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
                             " has_table_privilege(l.oid, 'SELECT'),"
                             " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid), ");
     mr_sql_add_called(sql, "l.oid");
+    mr_text_string(sql, ", ");
+    mr_sql_add_may_more(sql);
     mr_text_string(sql, " FROM captured a JOIN pg_class t ON t.oid = a.oid"
                         " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
                         " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"

@@ -100,12 +100,16 @@ enum mr_copied_column {
     MR_COPIED_SCHEMA_USABLE,
     MR_COPIED_HIDES_ROWS, /* by policies, from this role */
     MR_COPIED_CALLED,     /* mr_sql_add_called */
+    MR_COPIED_MAY_MORE,   /* mr_sql_add_may_more */
 };
-#define MR_COPIED_SHAPE "ssssbbbS"
+#define MR_COPIED_SHAPE "ssssbbbSb"
 
 /* A value: names of the functions of others that the planner may call with our rights where rows of `tables`, a query of OIDs, are
  * read; NULL: none. */
 void mr_sql_add_called(struct mr_text *sql, const char *tables);
+
+/* A value: whether the role may do more than read, by itself or as another that it may become: replicate, write files, … */
+void mr_sql_add_may_more(struct mr_text *sql);
 
 /* One row a column that an option names (keys, held, named), in the order of configuration; columns as enum mr_key_column. */
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);

@@ -18,6 +18,7 @@ enum { TABLES_MAX = 10000 };
 
 struct mr_chunk_reader {
     struct mr_pg_source_options options;
+    struct mr_pg_home *home;
     int stop_fd;
     struct mr_pg_conn *conn; /* NULL: not open */
     struct mr_pg_types types;
@@ -47,10 +48,12 @@ void mr_chunk_done(struct mr_chunk *chunk)
     *chunk = (struct mr_chunk){0};
 }
 
-struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options, int stop_fd)
+struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options,
+                                         struct mr_pg_home *home, int stop_fd)
 {
     struct mr_chunk_reader *reader = MR_NEW(struct mr_chunk_reader);
     reader->options = *options;
+    reader->home = home;
     reader->stop_fd = stop_fd;
     return reader;
 }
@@ -102,8 +105,8 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
     if (reader->conn != NULL) {
         return MR_OK;
     }
-    MR_TRY(mr_pg_connect(&reader->options.connection, false, reader->stop_fd, &reader->conn,
-                         ret_error));
+    MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
+                                      &reader->conn, ret_error));
     struct mr_text sql = {0};
     mr_text_string(&sql, mr_pg_without_views(reader->conn));
     mr_text_string(&sql, "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
@@ -170,8 +173,9 @@ static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr
 {
     mr_log(MR_LOG_WARN, "copy_calls_functions",
            "indexes or statistics of a table that is to be copied have functions of others, which "
-           "are called with the rights of millrace's role; where their owners are not to be "
-           "trusted, give them to a superuser, or do not copy the table (docs/security.md)",
+           "are called with the rights of the role that copies; where their owners are not to be "
+           "trusted, set snapshot.connection_env, for a role that may only read, give them to a "
+           "superuser, or do not copy the table (docs/security.md)",
            MR_LOG_STR("schema", table->schema), MR_LOG_STR("table", table->table),
            MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
 }
@@ -180,13 +184,15 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
                              struct mr_chunk_table **ret_tables, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table to copy", "bniisIIS", 0, TABLES_MAX};
+    static const struct mr_pg_shape shape = {"a table to copy", "bniisIISb", 0, TABLES_MAX};
     MR_TRY(open_reader(reader, ret_error));
     struct mr_text sql = {0};
     add_family(reader, &sql, schema, table);
     mr_text_string(&sql, " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
                          " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname, ");
     mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
+    mr_text_string(&sql, ", ");
+    mr_sql_add_may_more(&sql);
     mr_text_string(&sql, " FROM family f"
                          " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -213,7 +219,8 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
             snprintf(one->table, sizeof(one->table), "%s", names[1]) < (int)sizeof(one->table);
         count += fits;
         const char *called = mr_pg_result_value(result, i, 7);
-        if (called != NULL && !told) { /* of many partitions one will do */
+        /* Of many partitions one will do. */
+        if (called != NULL && mr_pg_result_true(result, i, 8) && !told) {
             told = true;
             warn_of_called(reader, one, called);
         }
@@ -668,6 +675,25 @@ static bool is_same_text(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
+static mr_status may_not_read(const struct mr_chunk_reader *reader,
+                              const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    struct mr_error reason = *ret_error;
+    struct mr_text remedy = {0};
+    struct mr_text name = {0};
+    mr_sql_add_table(&name,
+                     &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    mr_text_string(&remedy, "GRANT USAGE ON SCHEMA ");
+    mr_sql_add_identifier(&remedy, table->schema);
+    mr_text_format(&remedy, " TO \"%s\"; GRANT SELECT ON %s TO \"%s\"", mr_pg_user(reader->conn),
+                   name.data, mr_pg_user(reader->conn));
+    mr_status status = mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s",
+                               mr_pg_user(reader->conn), reason.text, remedy.data);
+    mr_text_done(&name);
+    mr_text_done(&remedy);
+    return status;
+}
+
 static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -680,6 +706,9 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     mr_status status =
         mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
     mr_text_done(&sql);
+    if (status == MR_ERR_AUTH) {
+        return may_not_read(reader, table, ret_error);
+    }
     MR_TRY(status);
     /* The snapshot is taken before the query runs, and with it the functions. */
     mr_text_string(&sql, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"

@@ -8,11 +8,12 @@
 #ifndef MR_SOURCE_PG_CHUNKS_H
 #define MR_SOURCE_PG_CHUNKS_H
 
-#include "postgres/pg_options.h"
+#include "postgres/pg_copying.h"
 #include "source/source.h"
 
-/* The options are copied; the texts that they point to outlive the reader. */
-struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options, int stop_fd);
+/* The options are copied; the texts that they point to outlive the reader, and so does `home`. */
+struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options,
+                                         struct mr_pg_home *home, int stop_fd);
 void mr_pg_chunks_free(struct mr_chunk_reader *reader);
 
 mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,

@@ -517,14 +517,15 @@ static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *r
     return status;
 }
 
-mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,
+mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
+                           const struct mr_pg_source_options *options, struct mr_pg_home *home,
                            int stop_fd, struct mr_copy_reader **ret_reader,
                            struct mr_error *ret_error)
 {
     struct mr_copy_reader *reader = MR_NEW(struct mr_copy_reader);
     reader->copy = copy;
     reader->stop_fd = stop_fd;
-    mr_status status = mr_pg_connect(connection, false, stop_fd, &reader->conn, ret_error);
+    mr_status status = mr_pg_copying_connect_home(options, home, stop_fd, &reader->conn, ret_error);
     if (status == MR_OK) {
         status = begin_reading(reader, ret_error);
     }

@@ -8,7 +8,7 @@
 #ifndef MR_SOURCE_PG_COPY_H
 #define MR_SOURCE_PG_COPY_H
 
-#include "postgres/pg_options.h"
+#include "postgres/pg_copying.h"
 #include "source/pgoutput.h"
 #include "source/source.h"
 
@@ -31,7 +31,8 @@ void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);
 
 /* A connection in the copy's snapshot. Any thread; the reader is that thread's. */
-mr_status mr_pg_reader_new(const struct mr_pg_copy *copy, const struct mr_pg_options *connection,
+mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
+                           const struct mr_pg_source_options *options, struct mr_pg_home *home,
                            int stop_fd, struct mr_copy_reader **ret_reader,
                            struct mr_error *ret_error);
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "postgres/pg_copying.h"
 #include "postgres/pg_identity.h"
 #include "postgres/pg_setup.h"
 #include "postgres/pg_sql.h"
@@ -37,10 +38,11 @@ struct pg_source {
     struct mr_pg_copy *copy; /* NULL: none at hand */
     struct mr_pg_copy_slot copy_slot;
     struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
-    struct mr_pg_conn *asked;  /* where keys are asked for while the stream runs; NULL: not open */
-    int64_t asked_ns;          /* the last time */
-    int stop_fd;               /* of the last open */
-    int64_t server_stops_ns;   /* since when it is known to shut down; 0: it does not */
+    struct mr_pg_home home;
+    struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
+    int64_t asked_ns;         /* the last time */
+    int stop_fd;              /* of the last open */
+    int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -93,6 +95,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
 {
     const struct mr_pg_source_options *options = &source->options;
     MR_TRY(mr_pg_identify(source->conn, options, stored, start, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
     mr_status status =
@@ -560,7 +563,8 @@ static mr_status find_types(void *context, const struct mr_transaction *transact
 
 static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_error *ret_error)
 {
-    MR_TRY(mr_pg_connect(&source->options.connection, false, stop_fd, &source->keeper, ret_error));
+    MR_TRY(mr_pg_copying_connect_home(&source->options, &source->home, stop_fd, &source->keeper,
+                                      ret_error));
     return mr_pg_begin_in_snapshot(source->keeper, stop_fd, source->copy_slot.snapshot, ret_error);
 }
 
@@ -614,6 +618,7 @@ static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }
     MR_TRY(mr_pg_identify(source->conn, options, NULL, 0, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
     mr_status status = mr_pg_setup_copy(source->conn, desk, options, &state, stop_fd,
@@ -660,13 +665,14 @@ static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
                                       struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
-    return mr_pg_reader_new(source->copy, &source->options.connection, stop_fd, ret_reader,
+    return mr_pg_reader_new(source->copy, &source->options, &source->home, stop_fd, ret_reader,
                             ret_error);
 }
 
 static struct mr_chunk_reader *pg_source_chunks_new(struct mr_source *base, int stop_fd)
 {
-    return mr_pg_chunks_new(&source_of(base)->options, stop_fd);
+    struct pg_source *source = source_of(base);
+    return mr_pg_chunks_new(&source->options, &source->home, stop_fd);
 }
 
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
@@ -696,6 +702,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     struct pg_source *source = MR_NEW(struct pg_source);
     source->base.ops = &ops;
     source->options = *options;
+    mr_pg_home_init(&source->home);
     source->decoder = mr_pgoutput_new();
     mr_pgoutput_set_keys(source->decoder, find_key, source);
     if (options->relation_bytes_max != 0) {
@@ -719,6 +726,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_keys_done(&source->keys);
     mr_pg_captured_done(&source->captured);
     mr_pg_types_done(&source->types);
+    mr_pg_home_done(&source->home);
     free(source->database);
     free(source);
 }

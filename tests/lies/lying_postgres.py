@@ -31,7 +31,7 @@ COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREA
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
            "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
-           "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x"]]),
+           "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x", "t"]]),
            "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]])}
 # What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
@@ -40,7 +40,7 @@ BACK = {"slot": (r"^SELECT confirmed_flush_lsn", [["0/1000"]]),
 # And where existing rows are copied (snapshot.mode = "initial"); before the others, whose patterns fit some of these, too.
 COPIED = {
     "copies": (r"^SELECT slot_name, coalesce", [], 3),
-    "rights": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", None]], 8),
+    "rights": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", None, "f"]], 9),
     "copy slot": (r"^CREATE_REPLICATION_SLOT", [["shop_snapshot_1", "0/2000", "00000003-00000002-1", "pgoutput"]], 4),
     "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
     "copy tables": (r"c\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
@@ -56,7 +56,7 @@ TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"],
 XID = 100_000
 SIGNALLED = {
     "names of tables": (r"c\.relname FROM sent JOIN", [["16385", "public", "t"]]),
-    "table found": (r"named AS MATERIALIZED", [["t", "16385", "public", "t", "2", "public", "t", None]]),
+    "table found": (r"named AS MATERIALIZED", [["t", "16385", "public", "t", "2", "public", "t", None, "t"]]),
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", str(XID + 1), "77"]]),
     "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
