@@ -110,7 +110,7 @@ main() {
         export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
         export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
     fi
-    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-2} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
+    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
     tests/run.sh
     newest_postgres
     report
