@@ -39,6 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *path = next_line(&at, end);
     check_address(path);
     struct mr_http_request *request = mr_http_request_new(path);
+    mr_http_target_parse(path, &request->target);
+    MR_ASSERT(request->target.len <= strlen(path));
+    MR_ASSERT(memchr(request->target.authority, 0, sizeof(request->target.authority)) != NULL);
     while (at < end) {
         char *name = next_line(&at, end);
         char *value = strchr(name, '=');

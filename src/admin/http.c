@@ -218,6 +218,24 @@ static enum MHD_Result take_upload(struct mr_http *http, struct MHD_Connection *
     return answer(http, from, request);
 }
 
+/* The path, without what stands before it. That has no escapes, so it is as long as it was. */
+static const char *path_of(const char *url, const struct mr_http_target *target)
+{
+    const char *path = &url[target->is_malformed ? 0 : target->len];
+    return *path == '\0' ? "/" : path; /* RFC 9110, 4.2.3 */
+}
+
+/* The callback of MHD_OPTION_URI_LOG_CALLBACK: the target as it was sent. What it returns is the request's context, which
+ * is made later: a request that libmicrohttpd refuses itself has none. */
+static void *take_target(void *context, const char *uri, struct MHD_Connection *from)
+{
+    (void)context;
+    if (mr_http_connection_of(from) != NULL) {
+        mr_http_target_parse(uri, &mr_http_connection_of(from)->target);
+    }
+    return NULL;
+}
+
 /* MHD_AccessHandlerCallback: when the head is there, and again when a slow handler is done. */
 static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *path,
                               const char *method, const char *version, const char *upload,
@@ -233,9 +251,11 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
         return request->uploading ? take_upload(http, from, request, upload, upload_size)
                                   : answer(http, from, request);
     }
+    path = path_of(path, &mr_http_connection_of(from)->target);
     request = mr_http_request_new(path);
     *request_context = request;
     request->connection = from;
+    request->target = mr_http_connection_of(from)->target;
     request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
     MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     if (!mr_http_admit(&http->options, &http->logins, from, method, stopping(http), request)) {
@@ -294,9 +314,9 @@ static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(MR_HTTP_IDLE_MS / 1000),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
-        http, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-        mr_http_connection_changed, &http->connections, MHD_OPTION_ARRAY,
-        tls ? tls_options : &tls_options[3], MHD_OPTION_END);
+        http, MHD_OPTION_URI_LOG_CALLBACK, take_target, http, MHD_OPTION_UNESCAPE_CALLBACK,
+        unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION, mr_http_connection_changed,
+        &http->connections, MHD_OPTION_ARRAY, tls ? tls_options : &tls_options[3], MHD_OPTION_END);
     if (http->daemon == NULL) {
         mr_listen_close(&http->options.address, http->listen_fd);
         http->listen_fd = -1;

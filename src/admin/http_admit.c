@@ -117,11 +117,18 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
                                                   : is_private_name(asked.host);
 }
 
+/* NULL: HTTP/1.0 without one. */
+static const char *host_of(const struct mr_http_request *request, struct MHD_Connection *of)
+{
+    return request->target.len > 0
+               ? request->target.authority
+               : MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+}
+
 /* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
  * that name stands in Host. With a password it has nothing to say. */
-static bool is_host_good(const struct mr_http_options *options, struct MHD_Connection *of)
+static bool is_host_good(const struct mr_http_options *options, const char *host)
 {
-    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     return host == NULL || options->username != NULL || options->address.is_unix ||
            mr_http_host_is_ours(options, host);
 }
@@ -156,10 +163,9 @@ static bool is_ambiguous(struct MHD_Connection *of)
 }
 
 /* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
-static bool is_origin_good(struct MHD_Connection *of)
+static bool is_origin_good(struct MHD_Connection *of, const char *host)
 {
     const char *origin = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
-    const char *host = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     const char *name = origin == NULL ? NULL : strstr(origin, "://");
     return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
 }
@@ -182,12 +188,20 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
                    struct mr_http_request *request)
 {
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    const char *host = host_of(request, from);
     if (is_ambiguous(from)) {
         mr_http_fail(
             request, MHD_HTTP_BAD_REQUEST,
             "a request has one Host, one length or the encoding \"chunked\", and no header "
             "with a space in its name");
         mr_http_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
+    } else if (request->target.is_malformed) {
+        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
+                     "a whole address is http://, a host, perhaps a port, and a path");
+    } else if (request->target.is_secure && options->certificate == NULL) {
+        /* RFC 9110, 7.4 */
+        mr_http_fail(request, MHD_HTTP_MISDIRECTED_REQUEST,
+                     "this server has no TLS: ask for http://, or set http.tls_certificate");
     } else if (request->route != NULL && request->route->post != is_post) {
         mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
                      request->route->post ? "this changes something: ask with POST"
@@ -197,10 +211,10 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
                strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
         mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    } else if ((is_post && !is_origin_good(from)) ||
+    } else if ((is_post && !is_origin_good(from, host)) ||
                (starts_work(request, is_post) && !is_site_good(from))) {
         mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
-    } else if (!is_host_good(options, from)) {
+    } else if (!is_host_good(options, host)) {
         mr_http_fail(request, MHD_HTTP_FORBIDDEN,
                      "a server without a password answers to its numeric address and to names that "
                      "only this network knows, on a loopback address to localhost; ask for one of "

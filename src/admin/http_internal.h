@@ -15,6 +15,15 @@ enum {
     PARAMETER_VALUE_MAX = 255,
     PATH_MAX_BYTES = 255,
     HEADERS_MAX = 4,
+    AUTHORITY_MAX = 255,
+};
+
+/* What stands before the path in a target of the absolute form, "http://host:port/path" (RFC 9112, 3.2.2). */
+struct mr_http_target {
+    char authority[AUTHORITY_MAX + 1]; /* counts in place of Host */
+    size_t len;                        /* of scheme and authority; 0: the target is a path */
+    bool is_secure;                    /* https */
+    bool is_malformed;
 };
 
 struct parameter {
@@ -24,6 +33,7 @@ struct parameter {
 
 struct mr_http_request {
     /* What was asked. */
+    struct mr_http_target target;
     char path[PATH_MAX_BYTES + 1];
     struct parameter parameters[PARAMETERS_MAX];
     uint32_t parameter_count;
@@ -58,6 +68,9 @@ struct mr_http_request {
 };
 
 struct mr_http_request *mr_http_request_new(const char *path);
+
+/* Reads what stands before the path in `uri`, which is as it was sent. */
+void mr_http_target_parse(const char *uri, struct mr_http_target *ret);
 void mr_http_request_free(struct mr_http_request *request);
 
 /* Takes one parameter in; NULL value: a name without one. */
@@ -127,7 +140,8 @@ enum mr_http_state {
 struct mr_http_connection {
     enum mr_http_state state;
     int fd;
-    int64_t since_ns; /* when it got into its state */
+    int64_t since_ns;             /* when it got into its state */
+    struct mr_http_target target; /* of the request whose head is being read */
 };
 
 struct mr_http_connections {

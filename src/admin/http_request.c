@@ -21,6 +21,29 @@ struct mr_http_request *mr_http_request_new(const char *path)
     return request;
 }
 
+/* No user name, which RFC 9110, 4.2.4 has one distrust, and no escapes, which another would read in another way. */
+static bool is_authority(const char *text, size_t len)
+{
+    static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-._:[]";
+    return len > 0 && len <= AUTHORITY_MAX && strspn(text, taken) >= len;
+}
+
+void mr_http_target_parse(const char *uri, struct mr_http_target *ret)
+{
+    *ret = (struct mr_http_target){.is_secure = strncasecmp(uri, "https://", 8) == 0};
+    if (!ret->is_secure && strncasecmp(uri, "http://", 7) != 0) {
+        return;
+    }
+    const char *authority = &uri[ret->is_secure ? 8 : 7];
+    size_t len = strcspn(authority, "/?");
+    ret->len = (size_t)(authority - uri) + len;
+    ret->is_malformed = !is_authority(authority, len);
+    if (!ret->is_malformed) {
+        memcpy(ret->authority, authority, len);
+    }
+}
+
 void mr_http_request_free(struct mr_http_request *request)
 {
     if (request == NULL) {

@@ -91,6 +91,7 @@ static void test_hosts_that_are_ours(void **state)
         {"m.ns.svc.cluster.local", true, false},
         {"host.docker.internal:9464", true, false},
         {"localhost:9464", true, true},
+        {"LOCALHOST", true, true},
         {"127.0.0.1", true, true},
         {"CDC.example.org:9464", true, false},
         {"evil.example", false, false},
@@ -419,7 +420,8 @@ static void test_malformed(void **state)
         CASE("BREW /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "405"),
         CASE("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n", "400"),
         CASE("GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "401"),
-        CASE("GET http://x/hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "401"),
+        CASE("GET http://x/hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "200"),
+        CASE("GET http://x%2f/hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "400"),
         CASE("GET /hello%00x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "401"),
         CASE("GET /hello HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", "400"),
         CASE("GET /hello HTTP/1.1\r\nHost: x\r\nHost : y\r\n\r\n", "400"),
@@ -576,6 +578,46 @@ static void test_address_taken(void **state)
     assert_true(answers(get(served, "/hello"), "200", "hello 1"));
 }
 
+static void test_http_target_parse(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri, *authority;
+        size_t len;
+        bool is_secure, is_malformed;
+    } cases[] = {
+        {"/metrics", "", 0, false, false},
+        {"*", "", 0, false, false},
+        {"", "", 0, false, false},
+        {"http:/a/b", "", 0, false, false},
+        {"/http://a/b", "", 0, false, false},
+        {"http://a", "a", 8, false, false},
+        {"http://a/b", "a", 8, false, false},
+        {"http://a?b", "a", 8, false, false},
+        {"HtTpS://[::1]:80/b", "[::1]:80", 16, true, false},
+        {"http://", "", 7, false, true},
+        {"http:///b", "", 7, false, true},
+        {"http://a@b/c", "", 10, false, true},
+        {"http://a%2fb/c", "", 12, false, true},
+        {"http://a#b/c", "", 10, false, true},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_http_target target;
+        mr_http_target_parse(cases[i].uri, &target);
+        assert_string_equal(target.authority, cases[i].authority);
+        assert_int_equal(target.len, cases[i].len);
+        assert_int_equal(target.is_secure, cases[i].is_secure);
+        assert_int_equal(target.is_malformed, cases[i].is_malformed);
+    }
+    for (size_t len = AUTHORITY_MAX; len <= AUTHORITY_MAX + 1; len++) {
+        char uri[AUTHORITY_MAX + 16] = "http://";
+        memset(&uri[7], 'a', len);
+        struct mr_http_target target;
+        mr_http_target_parse(uri, &target);
+        assert_int_equal(target.is_malformed, len > AUTHORITY_MAX);
+    }
+}
+
 int main(void)
 {
 #define SERVED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -583,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_address_parse_good),
         cmocka_unit_test(test_address_parse_bad),
         cmocka_unit_test(test_hosts_that_are_ours),
+        cmocka_unit_test(test_http_target_parse),
         cmocka_unit_test(test_number),
         cmocka_unit_test(test_parameters_have_limits),
         SERVED(test_get),

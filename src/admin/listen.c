@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -78,7 +79,7 @@ mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_e
 bool mr_address_is_local(const struct mr_address *address)
 {
     struct in_addr v4;
-    if (address->is_unix || strcmp(address->host, "localhost") == 0 ||
+    if (address->is_unix || strcasecmp(address->host, "localhost") == 0 ||
         strcmp(address->host, "::1") == 0) {
         return true;
     }
