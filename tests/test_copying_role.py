@@ -119,6 +119,26 @@ def test_the_first_copy_is_read_as_that_role(scene):
     assert f"called as {scene.copier}" in "".join(process.lines), process.lines
 
 
+@pytest.mark.parametrize("mode", ["no_data", "initial"])
+def test_settings_do_not_outlast_the_table(scene, topic, mode):
+    """What one table's owner has the planner call may set what the next table's rows are written by, and what names mean."""
+    scene.database.run(f"CREATE TABLE dated (id int PRIMARY KEY, d date); INSERT INTO dated VALUES (1, '2026-11-23');"
+                       f"GRANT SELECT ON dated TO {scene.copier}; ALTER PUBLICATION {scene.database.publication} ADD TABLE dated")
+    scene.by_owner(f"CREATE TABLE s.seen (v text); GRANT INSERT ON s.seen TO {scene.copier};"
+                   "CREATE FUNCTION s.pg_current_xact_id() RETURNS xid8 LANGUAGE plpgsql AS $$ BEGIN"
+                   " INSERT INTO s.seen VALUES (current_user); RETURN pg_catalog.pg_current_xact_id(); END $$")
+    scene.calls("BEGIN PERFORM set_config('datestyle', 'SQL, DMY', false), set_config('search_path', 's, pg_catalog', false); RETURN i; END")
+    process = scene.process(tables=("s.t", "public.dated"), snapshot__mode=f'"{mode}"').start().streaming()
+    if mode == "no_data":
+        for table in ("s.t", "public.dated"):
+            assert command(process, table)[0] == 0
+            eventually(lambda: is_done(process, table), 60, "the copy")  # pylint: disable=cell-var-from-loop
+    record, = topic(scene.database.topic("dated")).take(1)
+    assert record.json["after"]["d"] == "2026-11-23"
+    assert scene.database.run("SELECT * FROM s.seen") == []
+    assert process.stop() == 0
+
+
 def test_conditions_are_planned_in_a_transaction_that_only_reads(scene):
     """Whichever role plans them. What is immutable may not write, but may call what does."""
     scene.by_owner(f"CREATE TABLE s.seen (v text); GRANT USAGE ON SCHEMA s TO {scene.roles.reader};"

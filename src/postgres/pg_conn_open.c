@@ -175,17 +175,31 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
  * A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
  * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder.
  * transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
-static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+static void add_for_server(const struct mr_pg_conn *conn, struct mr_text *sql)
 {
     const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
     if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0) {
-        MR_TRY(mr_pg_command(conn, stop_fd, "SET client_encoding = 'SQL_ASCII'", MR_PG_ANSWER_MS,
-                             ret_error));
+        mr_text_string(sql, "SET client_encoding = 'SQL_ASCII'; ");
     }
-    return mr_pg_server_version(conn) < TRANSACTION_TIMEOUT_VERSION_MIN
-               ? MR_OK
-               : mr_pg_command(conn, stop_fd, "SET transaction_timeout = 0", MR_PG_ANSWER_MS,
-                               ret_error);
+    if (mr_pg_server_version(conn) >= TRANSACTION_TIMEOUT_VERSION_MIN) {
+        mr_text_string(sql, "SET transaction_timeout = 0; ");
+    }
+}
+
+static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_for_server(conn, &sql);
+    mr_status status =
+        sql.len == 0 ? MR_OK : mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+void mr_pg_add_first_settings(const struct mr_pg_conn *conn, struct mr_text *sql)
+{
+    mr_text_string(sql, "RESET ALL; RESET ROLE; ");
+    add_for_server(conn, sql);
 }
 
 /* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */

@@ -108,19 +108,21 @@ static void rule_called(struct copy_rules *rules, const struct mr_pg_result *tab
                      role, called);
 }
 
-/* The server plans it, and reads no row. */
+/* The server plans it, and reads no row. To plan is to call what has constant arguments, also of a view that stands where the table
+ * was: what is called may only read, and what it sets goes with the transaction. */
 static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where *where,
                             const char *name, const char *subject, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     struct mr_error error = {0};
-    /* To plan is to call what has constant arguments, also of a view that stands where the table was; what is called may read. */
-    mr_text_format(
-        &sql, "%sSET LOCAL transaction_read_only = on; EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)",
-        mr_pg_without_views(rules->conn), name, where->condition);
+    mr_text_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)",
+                   mr_pg_without_views(rules->conn), name, where->condition);
     mr_status status =
         mr_pg_command(rules->conn, rules->stop_fd, sql.data, MR_PG_ANSWER_MS, &error);
     mr_text_done(&sql);
+    if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
+        MR_TRY(mr_pg_command(rules->conn, rules->stop_fd, "ROLLBACK", MR_PG_ANSWER_MS, ret_error));
+    }
     if (status == MR_AGAIN || status == MR_ERR_TRANSIENT) {
         *ret_error = error;
         return status;

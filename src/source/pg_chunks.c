@@ -100,14 +100,12 @@ void mr_pg_chunks_free(struct mr_chunk_reader *reader)
 
 /* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
  * rows without a word. */
-static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
+static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
+                              struct mr_error *ret_error)
 {
-    if (reader->conn != NULL) {
-        return MR_OK;
-    }
-    MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
-                                      &reader->conn, ret_error));
     struct mr_text sql = {0};
+    mr_text_string(&sql, before);
+    mr_pg_add_first_settings(reader->conn, &sql);
     mr_text_string(&sql, mr_pg_without_views(reader->conn));
     mr_text_string(&sql, "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
                          " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
@@ -116,6 +114,16 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
         mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
     mr_text_done(&sql);
     return status;
+}
+
+static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
+{
+    if (reader->conn != NULL) {
+        return MR_OK;
+    }
+    MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
+                                      &reader->conn, ret_error));
+    return set_settings(reader, "", ret_error);
 }
 
 /* After whatever failed the connection begins anew. */
@@ -854,7 +862,8 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     } else {
         MR_TRY(status);
         chunk->is_last = chunk->rows < wish->rows_max;
-        MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
+        /* What was called while rows were read may have set them otherwise, for the next table and for what is asked besides. */
+        MR_TRY(set_settings(reader, "COMMIT; ", ret_error));
     }
     return MR_OK;
 }

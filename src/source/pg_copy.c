@@ -499,13 +499,13 @@ struct mr_copy_reader {
     uint32_t last;
 };
 
-static mr_status begin_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
+/* Before each COPY: that of another table may have called what sets them otherwise. */
+static mr_status set_for_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
-    MR_TRY(
-        mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot, ret_error));
     /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
      * order of their places: from the first page on, and through no index. */
     struct mr_text sql = {0};
+    mr_pg_add_first_settings(reader->conn, &sql);
     mr_text_string(&sql, mr_pg_without_views(reader->conn));
     mr_text_string(&sql, "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
                          " SET LOCAL max_parallel_workers_per_gather = 0;"
@@ -527,7 +527,7 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
     reader->stop_fd = stop_fd;
     mr_status status = mr_pg_copying_connect_home(options, home, stop_fd, &reader->conn, ret_error);
     if (status == MR_OK) {
-        status = begin_reading(reader, ret_error);
+        status = mr_pg_begin_in_snapshot(reader->conn, stop_fd, copy->snapshot, ret_error);
     }
     if (status != MR_OK) {
         mr_pg_reader_free(reader);
@@ -601,7 +601,10 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     reader->has_places = reader->copy->commands[table].has_places;
     struct mr_text sql = {0};
     add_range(&sql, &reader->copy->commands[table], range);
-    mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    mr_status status = set_for_reading(reader, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    }
     mr_text_done(&sql);
     return fail_table(reader, status, ret_error);
 }

@@ -70,7 +70,7 @@ DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {
-    "signals": {"reader's settings": r"^(SET restrict_\S+ = 'view'; )?SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT$"},
+    "signals": {"reader's settings": r"^RESET ALL; RESET ROLE; .*SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT; RESET ALL"},
     "drafted": {"draft begin": r"^BEGIN$", "draft limit": r"^SET LOCAL lock_timeout", "draft made": r'^CREATE PUBLICATION "millrace_draft',
                 "draft of table": r'^ALTER PUBLICATION "millrace_draft', "draft end": r"^ROLLBACK$", "altered": r"^BEGIN; SET LOCAL"},
     "heartbeat": {"heartbeat settings": r"^SET statement_timeout"},
