@@ -97,21 +97,24 @@ def test_postgresql_can_stop_while_kafka_is_away(database, millrace, topic):
     assert stopped_after < 30
 
 
-def test_a_server_that_has_crashed_forgets_what_it_was_told(database, millrace, topic):
-    """What was said on the connection before is no reason to say that a stop was in order."""
+@pytest.mark.parametrize("crashes", [1, 2])
+@pytest.mark.parametrize("state_topic", ['""', None], ids=["no state", "state"])
+def test_a_server_that_has_crashed_forgets_what_it_was_told(database, millrace, topic, state_topic, crashes):
+    """What was said on a connection that is lost is no reason to say that a stop was in order. The state topic forgets nothing."""
     database.run(TABLE)
-    process = millrace(sink__kafka__state_topic='""').start().streaming()
+    process = millrace(sink__kafka__state_topic=state_topic).start().streaming()
     database.run("INSERT INTO t VALUES (0, 1, 'x')")
     reader = topic(database.topic("t"))
     reader.take(1)
     all_confirmed(database)
-    process.configure(sink__kafka__state_topic='""', pipeline__status_interval='"60s"')
+    process.configure(sink__kafka__state_topic=state_topic, pipeline__status_interval='"60s"')
     assert reload(process)[0] == 0
-    stand("pg-stop", "immediate")
-    stand("pg-start")
-    process.wait_for("source_connected", times=2)
-    stand("pg-stop", "immediate")
-    process.wait_for("source_lost", times=2)
+    for crash in range(crashes):
+        if crash > 0:
+            stand("pg-start")
+            process.wait_for("source_connected", times=2)
+        stand("pg-stop", "immediate")
+        process.wait_for("source_lost", times=crash + 1)
     code = process.stop()
     stand("pg-start")
     process.start().streaming()

@@ -222,6 +222,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
         if (mr_intake_is_open(intake) &&
             mr_intake_feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
             mr_intake_disconnect(intake, 0);
+            intake->was_lost = true;
         }
         mr_intake_send_position(intake, mr_monotonic_ns());
         if (!mr_intake_all_published(intake)) {
@@ -231,28 +232,32 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
     return MR_OK;
 }
 
-/* Whether the server has been told of every row that was delivered, if any was: of positions behind them it need not be. */
+/* Whether the server knows of every row that was delivered, if any was: of positions behind them it need not. One whose connection
+ * was lost may have crashed, and then knows less than it was told (LogicalConfirmReceivedLocation in
+ * src/backend/replication/logical/logical.c saves the slot only when its catalog_xmin or restart_lsn moves; until 16 an orderly
+ * restart forgets the rest, too). */
 static bool rows_are_confirmed(const struct mr_intake *intake)
 {
     mr_lsn last = intake->appended.commit_lsn > intake->last_row_before
                       ? intake->appended.commit_lsn
                       : intake->last_row_before;
-    return last == 0 || last < intake->told;
+    bool all_told = last < intake->told || mr_intake_published(intake) == intake->confirmed;
+    return last == 0 || (all_told && !intake->was_lost);
 }
 
 /* The last word to the server, and its answer. */
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
     if (!mr_intake_is_open(intake)) {
-        /* Of a stream that never began there is nothing new to tell. */
-        if (mr_intake_published(intake) == intake->confirmed || intake->confirmed_ns == 0 ||
-            rows_are_confirmed(intake)) {
+        /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
+         * to tell. */
+        if (mr_intake_stores(intake) || intake->confirmed_ns == 0 || rows_are_confirmed(intake)) {
             return MR_OK;
         }
         return mr_fail(
             ret_error, MR_ERR_DEADLINE,
-            "stopped while PostgreSQL was away, so it could not be told what is delivered; "
-            "nothing is lost, but some rows will come twice after the next start");
+            "stopped while PostgreSQL was away, so it may not know what is delivered; nothing is "
+            "lost, but some rows may come twice after the next start");
     }
     mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);
     mr_intake_disconnect(intake, intake->stop_deadline_ns);
