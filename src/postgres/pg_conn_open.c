@@ -25,13 +25,15 @@ static const char default_settings[] =
 /* Settings that change how values are written, that could end a session that only waits, or make a question wait for others'
  * transactions (SERIALIZABLE, READ ONLY, DEFERRABLE: the manual's page of SET TRANSACTION), or have the planner call functions
  * of a table's CHECK constraints in our name ("partition" does so for the partitions of a table that is read by its root:
- * relation_excluded_by_constraints in optimizer/util/plancat.c). */
+ * relation_excluded_by_constraints in optimizer/util/plancat.c), or plan or compile a question of a few milliseconds for seconds
+ * (join_collapse_limit at its maximum; jit, where a role's enable_… = off makes the planner's costs high). */
 static const char pinned_settings[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
     "-c bytea_output=hex -c lc_monetary=C -c lc_numeric=C -c lc_time=C -c xmlbinary=base64 "
     "-c quote_all_identifiers=off -c standard_conforming_strings=on -c search_path= "
     "-c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off "
-    "-c constraint_exclusion=off "
+    "-c constraint_exclusion=off -c jit=off -c geqo=off -c join_collapse_limit=8 "
+    "-c from_collapse_limit=8 "
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 "
     "-c idle_in_transaction_session_timeout=0 -c client_min_messages=warning";
 
