@@ -53,7 +53,8 @@ stand_up() {
     eval "$("$REPO_ROOT/scripts/stand.sh" env)"
 }
 
-pg() { "$MILLRACE_PG_BIN/psql" -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
+# Debian's client, which speaks to every version; the servers 16 to 18 of the stand come without one.
+pg() { psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 
 # daemon_start FOLDER TABLES [KEY=VALUE]...: millrace on the stand, its configuration and log in FOLDER.
 # LOAD_COMMAND, an array, stands before the program (valgrind …). Sets LOAD_PID, LOAD_URL, LOAD_METRICS, LOAD_ARGUMENTS.
