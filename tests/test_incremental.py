@@ -294,6 +294,24 @@ class Gate:
         self.connection.close()
 
 
+def test_a_stream_that_begins_anew_has_its_copies_read_anew(database, millrace):
+    """It may have followed another server: a reader whose connection is older reads nothing more by it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i;"
+                 "CREATE TABLE readers (pid int)")
+    process = millrace(tables=("t",)).start().streaming()
+    gate = Gate(database)
+    old = " AND pg_backend_pid() NOT IN (SELECT pid FROM public.readers) ELSE"
+    assert command(process, "t", "--where", behind_gate(5000).replace(" ELSE", old))[0] == 0
+    gate.reached()
+    database.run("INSERT INTO readers SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
+    process.wait_for("source_connected", times=2)
+    gate.open()
+    done = eventually(lambda: is_done(process, "public.t"), 120, "the copy")
+    assert done["rows"] == 20000
+    assert process.stop() == 0
+
+
 class States:
     """What is stored of copies, from a state topic of the test's own."""
 

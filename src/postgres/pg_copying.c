@@ -43,16 +43,24 @@ mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
                           const struct mr_pg_source_options *options, int stop_fd,
                           struct mr_error *ret_error)
 {
-    struct mr_pg_place place;
-    if (!mr_pg_copies_apart(options)) {
-        return MR_OK;
+    struct mr_pg_place place = {0};
+    if (mr_pg_copies_apart(options)) {
+        MR_TRY(mr_pg_place_read(conn, stop_fd, &place, ret_error));
+        place.may_move = true;
     }
-    MR_TRY(mr_pg_place_read(conn, stop_fd, &place, ret_error));
-    place.may_move = true;
     pthread_mutex_lock(&home->lock);
     home->place = place;
+    home->streams++;
     pthread_mutex_unlock(&home->lock);
     return MR_OK;
+}
+
+uint64_t mr_pg_home_streams(struct mr_pg_home *home)
+{
+    pthread_mutex_lock(&home->lock);
+    uint64_t streams = home->streams;
+    pthread_mutex_unlock(&home->lock);
+    return streams;
 }
 
 static mr_status verify(const struct mr_pg_place *place, const struct mr_pg_place *beside,

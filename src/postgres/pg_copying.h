@@ -24,14 +24,18 @@ mr_status mr_pg_place_read(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_pl
 struct mr_pg_home {
     pthread_mutex_t lock;
     struct mr_pg_place place;
+    uint64_t streams; /* how often one was begun */
 };
 void mr_pg_home_init(struct mr_pg_home *home);
 void mr_pg_home_done(struct mr_pg_home *home);
 
-/* Notes where `conn`, the stream's, has come to. Asks nothing where copies use the same connection string. */
+/* Notes where `conn`, the stream's, has come to. Asks nothing where copies use the same connection string, but counts. */
 mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
                           const struct mr_pg_source_options *options, int stop_fd,
                           struct mr_error *ret_error);
+
+/* A connection that is older than the stream's may be one to a server that the stream has left. */
+uint64_t mr_pg_home_streams(struct mr_pg_home *home);
 
 /* Copies have a connection string of their own. */
 static inline bool mr_pg_copies_apart(const struct mr_pg_source_options *options)

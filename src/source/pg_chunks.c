@@ -19,6 +19,7 @@ enum { TABLES_MAX = 10000 };
 struct mr_chunk_reader {
     struct mr_pg_source_options options;
     struct mr_pg_home *home;
+    uint64_t streams; /* of `home`, when `conn` was made */
     int stop_fd;
     struct mr_pg_conn *conn; /* NULL: not open */
     struct mr_pg_types types;
@@ -118,9 +119,12 @@ static mr_status set_settings(struct mr_chunk_reader *reader, const char *before
 
 static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
 {
-    if (reader->conn != NULL) {
+    uint64_t streams = mr_pg_home_streams(reader->home);
+    if (reader->conn != NULL && reader->streams == streams) {
         return MR_OK;
     }
+    mr_pg_chunks_rest(reader);
+    reader->streams = streams;
     MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
                                       &reader->conn, ret_error));
     return set_settings(reader, "", ret_error);
