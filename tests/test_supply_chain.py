@@ -84,6 +84,12 @@ def test_releases_are_signed_and_say_what_they_are_made_of():
     assert "pull_request" not in text
 
 
+def test_each_fuzz_target_runs_at_night():
+    targets = sorted(name[:-2] for name in os.listdir(os.path.join(ROOT, "fuzz")) if name.startswith("fuzz_") and name.endswith(".c"))
+    told = re.search(r"target: \[(.*)\]", read(WORKFLOWS, "fuzz.yml"))[1].split(", ")
+    assert len(targets) > 5 and told == targets
+
+
 def test_python_packages_have_hashes():
     lines = [line for line in read("tests", "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
     assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
