@@ -99,10 +99,11 @@ int mr_pg_server_version(const struct mr_pg_conn *conn);
  * calls its functions with the rights of whoever reads it, and may come to stand where a table was. */
 const char *mr_pg_without_views(const struct mr_pg_conn *conn);
 
-/* Commands, each with a semicolon behind it, that make all settings what they were once connected, whoever changed them: what the
- * planner calls while rows are read may do so, for the session. A transaction keeps its isolation and goes on only to read
- * (GUC_NO_RESET_ALL in utils/misc/guc.c). */
-void mr_pg_add_first_settings(const struct mr_pg_conn *conn, struct mr_text *sql);
+/* Before rows of a table are read: behind `before`, commands or "", all settings are what they were once connected, views are
+ * forbidden, and `settings` are made. What the planner calls while rows are read may have changed them for the session. A
+ * transaction keeps its isolation and goes on only to read (GUC_NO_RESET_ALL in utils/misc/guc.c). */
+mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *before,
+                             const char *settings, struct mr_error *ret_error);
 
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);

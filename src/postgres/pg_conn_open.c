@@ -198,10 +198,18 @@ static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_
     return status;
 }
 
-void mr_pg_add_first_settings(const struct mr_pg_conn *conn, struct mr_text *sql)
+mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *before,
+                             const char *settings, struct mr_error *ret_error)
 {
-    mr_text_string(sql, "RESET ALL; RESET ROLE; ");
-    add_for_server(conn, sql);
+    struct mr_text sql = {0};
+    mr_text_string(&sql, before);
+    mr_text_string(&sql, "RESET ALL; RESET ROLE; ");
+    add_for_server(conn, &sql);
+    mr_text_string(&sql, mr_pg_without_views(conn));
+    mr_text_string(&sql, settings);
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
 }
 
 /* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */

@@ -34,7 +34,7 @@ mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
                           const struct mr_pg_source_options *options, int stop_fd,
                           struct mr_error *ret_error);
 
-/* A connection that is older than the stream's may be one to a server that the stream has left. */
+/* How often the stream has begun: a connection that was made before the last time may be one to a server that it has left. */
 uint64_t mr_pg_home_streams(struct mr_pg_home *home);
 
 /* Copies have a connection string of their own. */

@@ -104,17 +104,12 @@ void mr_pg_chunks_free(struct mr_chunk_reader *reader)
 static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
                               struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, before);
-    mr_pg_add_first_settings(reader->conn, &sql);
-    mr_text_string(&sql, mr_pg_without_views(reader->conn));
-    mr_text_string(&sql, "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
-                         " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
-                         " SET jit = off; SET default_transaction_isolation = 'read committed'");
-    mr_status status =
-        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_set_for_rows(
+        reader->conn, reader->stop_fd, before,
+        "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
+        " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
+        " SET default_transaction_isolation = 'read committed'",
+        ret_error);
 }
 
 static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)

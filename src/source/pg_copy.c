@@ -504,17 +504,13 @@ static mr_status set_for_reading(struct mr_copy_reader *reader, struct mr_error 
 {
     /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
      * order of their places: from the first page on, and through no index. */
-    struct mr_text sql = {0};
-    mr_pg_add_first_settings(reader->conn, &sql);
-    mr_text_string(&sql, mr_pg_without_views(reader->conn));
-    mr_text_string(&sql, "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
-                         " SET LOCAL max_parallel_workers_per_gather = 0;"
-                         " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
-                         " SET LOCAL enable_bitmapscan = off");
-    mr_status status =
-        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_set_for_rows(
+        reader->conn, reader->stop_fd, "",
+        "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
+        " SET LOCAL max_parallel_workers_per_gather = 0;"
+        " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
+        " SET LOCAL enable_bitmapscan = off",
+        ret_error);
 }
 
 mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
