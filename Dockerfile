@@ -4,12 +4,11 @@
 # nothing else, no shell), profiling (the same program with perf, strace, valgrind, bpftrace
 # and debug symbols): docker build --target profiling -t millrace:profiling .
 
-# Debian 13, for its librdkafka 2.8: SCRAM with Kafka 4 needs 2.6.1 or later, and it has OAUTHBEARER with OIDC. The digest
-# is that of Debian 13.7; Dependabot asks for newer ones, scripts/pin-images.sh writes them.
+# The digest is that of Debian 13.7; Dependabot asks for newer ones, scripts/pin-images.sh writes them.
 FROM debian:13-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS build
 WORKDIR /src
 # The list of packages is scripts/setup.sh's, and changes more rarely than the sources.
-COPY scripts/setup.sh scripts/
+COPY scripts/setup.sh scripts/librdkafka.sh scripts/
 COPY scripts/lib/base.sh scripts/lib/
 RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./

@@ -48,11 +48,13 @@ trap 'git worktree remove --force "$tree" >/dev/null 2>&1 || true' EXIT
 trap 'exit 130' INT TERM
 
 # Built alike, in folders made for it: a preset's cache may hold other options than those it says now. Base may be older
-# than an option: the flags are given one by one, and one that it does not know changes nothing.
+# than an option: the flags are given one by one, and one that it does not know changes nothing. Base may link another
+# librdkafka, which is built with the tools of this tree.
 build() {
     progress "building $2 ($(git -C "$1" describe --always --dirty))"
-    if ! { cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_STATIC_RDKAFKA=ON \
-        -DMILLRACE_JEMALLOC=OFF -DMILLRACE_PROFILING=ON -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
+    if ! { MILLRACE_TOOLS_DIR=$TOOLS_DIR "$1/scripts/librdkafka.sh" && MILLRACE_TOOLS_DIR=$TOOLS_DIR cmake -S "$1" \
+        -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_JEMALLOC=OFF -DMILLRACE_PROFILING=ON \
+        -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
         tail -n 30 "$out/build.log" >&2
         die "$1 does not build"
     fi

@@ -82,7 +82,7 @@ in_docker() {
         bash -euc '
             tar -C /millrace --exclude=./build --exclude=./results --exclude="./.stand*" -c . | tar -x
             scripts/setup.sh --all
-            cmake --preset profile && cmake --build --preset profile
+            cmake --preset release && cmake --build --preset release
             exec benchmarks/profile.sh "$@" --out /results' profile.sh "$tool" "${arguments[@]}"
 }
 

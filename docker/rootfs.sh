@@ -29,12 +29,6 @@ mkdir -p "${symbols%/*}"
 objcopy --only-keep-debug "$program" "$symbols"
 objcopy --strip-debug "$program" "$root/usr/bin/$name"
 
-# What names the functions of stripped libraries in its profiles.
-if [ -d "${program%/*}/names" ]; then
-    mkdir -p "$root/usr/lib/millrace/names"
-    cp -R "${program%/*}/names/.build-id" "$root/usr/lib/millrace/names/"
-fi
-
 for library in $(libraries); do
     copy "$library"
     package=$(package_of "$library")
@@ -44,6 +38,10 @@ for library in $(libraries); do
     if [ -e "/usr/share/doc/$package/copyright" ]; then copy "/usr/share/doc/$package/copyright"; fi
 done
 
+if ! libraries | grep -q librdkafka; then # it is part of the program
+    mkdir -p "$root/usr/share/doc/millrace"
+    cp "$(scripts/librdkafka.sh --where)/LICENSES.txt" "$root/usr/share/doc/millrace/librdkafka-licenses.txt"
+fi
 copy /etc/ssl/certs/ca-certificates.crt
 copy /etc/ssl/openssl.cnf
 mkdir -p "$root/usr/lib/ssl"

@@ -61,13 +61,24 @@ def package_component(package, files):
     return component
 
 
+def librdkafka(program, version):
+    """What scripts/librdkafka.sh built and the program holds; nothing where it is one of the shared libraries."""
+    if any("librdkafka" in path for path in libraries(program)):
+        return []
+    purl = f"pkg:github/confluentinc/librdkafka@v{version}"
+    return [{"type": "library", "bom-ref": purl, "name": "librdkafka", "version": version, "purl": purl,
+             "licenses": [{"license": {"id": "BSD-2-Clause"}}]}]
+
+
 def bom(program):
     packages = {name: [] for name in COMPILED_IN
                 if subprocess.run(["dpkg-query", "-s", name], capture_output=True).returncode == 0}
     for path, package in packages_of(libraries(program)):
         packages.setdefault(package, []).append(path)
     components = [package_component(package, files) for package, files in sorted(packages.items())]
-    version = output(program, "--version").split()[1]
+    versions = dict(line.split(" ", 1) for line in output(program, "--version").splitlines())
+    version = versions["millrace"]
+    components += librdkafka(program, versions["librdkafka"])
     digest = sha256(program)
     main = f"pkg:generic/millrace@{version}"
     return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,

@@ -4,7 +4,8 @@
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
 #
-#   --build-only  the compilers and libraries, enough to build millrace
+#   --build-only  the compilers and libraries, enough to build millrace; librdkafka is built from
+#                 its sources, once (scripts/librdkafka.sh)
 #   --package     these, and what makes packages of it (docs/packaging.md)
 #   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
 #   --all         also the servers and tools of the test stand (the default):
@@ -25,10 +26,11 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
 # ca-certificates: for pip, npm and Maven on a minimal system.
-BUILD_PACKAGES=(gcc g++ clang cmake ninja-build pkg-config libpq-dev
-    librdkafka-dev libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
+BUILD_PACKAGES=(gcc g++ make clang cmake ninja-build pkg-config libpq-dev
+    libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
-    libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev)
+    libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev
+    liblz4-dev libzstd-dev libsasl2-dev)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 KAFKA_PACKAGES=(default-jre-headless maven kcat)
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 "${KAFKA_PACKAGES[@]}"
@@ -36,8 +38,8 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 "${KAFKA_PACKAGES[@]}"
     libclang-rt-14-dev procps iproute2 nftables curl xz-utils openssl shellcheck
     chromium chromium-driver fonts-dejavu-core
     prometheus prometheus-postgres-exporter systemd)
-# For profiles: tools, libc's names, and what librdkafka.a needs (preset profile).
-STAND_PACKAGES+=(strace libc6-dbg liblz4-dev libzstd-dev libsasl2-dev)
+# For profiles: tools, and libc's names.
+STAND_PACKAGES+=(strace libc6-dbg)
 # Packages are made with these, and looked at, manual pages and completions read, by those who know their forms.
 PACKAGE_PACKAGES=(dpkg-dev file rpm)
 STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
@@ -151,6 +153,12 @@ install_apicurio() (
     stamp_write apicurio "$APICURIO_VERSION"
 )
 
+install_librdkafka() {
+    [ ! -d "$("$REPO_ROOT/scripts/librdkafka.sh" --where)" ] || return 0
+    have npm || install_packages npm
+    "$REPO_ROOT/scripts/librdkafka.sh"
+}
+
 # Debian's Python, which every machine has, before one that is only in PATH.
 system_python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
@@ -247,8 +255,9 @@ main() {
         kafka) install_packages ca-certificates "${KAFKA_PACKAGES[@]}" ;;
         all) install_packages "${BUILD_PACKAGES[@]}" "${STAND_PACKAGES[@]}" ;;
     esac
-    case $what in build-only | package) return 0 ;; esac
     lock_tools
+    if [ "$what" != kafka ]; then install_librdkafka; fi
+    case $what in build-only | package) return 0 ;; esac
     install_kafka
     [ "$what" = all ] || return 0
     # `go tool pprof`, which reads profiles in the tests.

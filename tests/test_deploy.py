@@ -134,9 +134,10 @@ def test_unit_leaves_room_for_what_is_configured():
     assert int(unit["MemoryMax"].rstrip("M")) > int(unit["MemoryHigh"].rstrip("M")) > int(budget)
 
 
-def test_image_speaks_scram_with_kafka_4():
-    """librdkafka 2.6.1 and later do; Debian 12 has 2.0.2, Debian 13 has 2.8."""
-    assert set(re.findall(r"^FROM debian:([^\s@]+)", read("Dockerfile"), re.MULTILINE)) == {"13-slim"}
+def test_image_is_built_with_the_pinned_librdkafka():
+    text = read("Dockerfile")
+    assert "COPY scripts/setup.sh scripts/librdkafka.sh scripts/" in text and "scripts/setup.sh --build-only" in text
+    assert "MILLRACE_LIBRDKAFKA" not in text
 
 
 def kubernetes_configuration():

@@ -86,6 +86,7 @@ def test_bounds_are_checked_where_their_size_is_known_at_run_time():
 
 
 def test_every_unit_is_compiled_with_the_flags():
+    """librdkafka's are compiled for a shared library, too: -fPIC allows no more than -fPIE."""
     producers = re.findall(r"DW_AT_producer\s*:.*?((?:GNU C|clang)[^\n]*)", readelf("--debug-dump=info"))
     ours = [text for text in producers if text.startswith("GNU C")]
     assert ours, "no debug information to read the flags from; is the build by GCC, and stripped?"
@@ -95,5 +96,5 @@ def test_every_unit_is_compiled_with_the_flags():
     if "AArch64" in readelf("-h"):
         wanted.append("-mbranch-protection=standard")
     for text in ours:
-        missing = [flag for flag in wanted if flag not in text]
+        missing = [flag for flag in wanted if flag not in text.replace("-fPIC", "-fPIE")]
         assert not missing, f"{missing} missing in: {text}"

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join(ROOT, "build", "profile")
+BUILD = os.path.join(ROOT, "build", "ci")
 LONG = os.environ.get("MILLRACE_TEST_PR_CHECK") == "1"
 SHORT = ("--rounds", "1", "--pairs", "1", "--rows", "10000", "--seconds", "3", "--rate", "1000", "--burst-events", "20000",
          "--bursts", "1")
@@ -33,8 +33,8 @@ def workflow():
 @pytest.fixture(scope="module")
 def two_builds(tmp_path_factory):
     """Twice the same: the program with places for faults."""
-    for command in (("--preset", "profile"),
-                    ("--build", "--preset", "profile", "--target", "millrace-load", "millrace-flame", "millrace-faulty")):
+    for command in (("--preset", "ci"),
+                    ("--build", "--preset", "ci", "--target", "millrace-load", "millrace-flame", "millrace-faulty")):
         subprocess.run(["cmake", *command], cwd=ROOT, check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("builds")
     for side in ("base", "head"):

@@ -19,7 +19,6 @@ from test_profiler import SANITIZED, fetch, insert, refusal
 
 pytestmark = pytest.mark.timeout(240)
 
-FOLDER = os.path.dirname(BINARY)
 RESULTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "results")
 SPEEDSCOPE = os.path.join(os.environ.get("MILLRACE_TOOLS_DIR", ""), "speedscope/node_modules/speedscope/dist/release")
 
@@ -183,48 +182,6 @@ def test_a_profile_without_names_gets_them_by_build_id(taken, tmp_path):
     truth = {names[-1] for names in Profile(taken["before"].read_bytes()).locations.values() if names}
     ours = {name for name in truth if name.startswith("mr_")}
     assert ours and len(ours - functions) <= max(2, 0.2 * len(ours)), ours - functions
-
-
-def functions_of(path):
-    """{address: names} of the functions in a symbol table."""
-    found = {}
-    text = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=False).stdout
-    for line in text.splitlines():
-        part = line.split()
-        if len(part) >= 8 and part[3] in ("FUNC", "IFUNC", "NOTYPE") and part[6].isdigit():
-            found.setdefault(int(part[1], 16), set()).add(part[7].split("@")[0].replace("__GI_", ""))
-    return found
-
-
-def library(name):
-    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False,
-                            env={"PATH": "/sbin:/usr/sbin:/bin:/usr/bin"}).stdout
-    return re.search(rf"{re.escape(name)} .*x86-64.* => (\S+)|{re.escape(name)} .*=> (\S+)", listed).group(0).split()[-1]
-
-
-def debug_file(folder, path):
-    text = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout
-    build_id = re.search(r"Build ID: (\w+)", text).group(1)
-    return os.path.join(folder, ".build-id", build_id[:2], build_id[2:] + ".debug")
-
-
-@pytest.mark.skipif(SANITIZED, reason="its allocations are not freed, which is what a tool may do")
-def test_names_from_archives_are_right(tmp_path):
-    """libc6-dbg knows the truth about the C library: what its archive names there has that name."""
-    names = os.path.join(FOLDER, "millrace-names")
-    libc = library("libc.so.6")
-    archive = next(path for path in (os.path.join(folder, "libc.a") for folder in (
-        os.path.dirname(libc), "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")) if os.path.exists(path))
-    said = subprocess.run([names, str(tmp_path), libc, archive], capture_output=True, text=True, check=True).stdout
-    print(said)
-    truth = functions_of(debug_file("/usr/lib/debug", libc))
-    given = {at: name for at, name in functions_of(debug_file(tmp_path, libc)).items() if at}
-    assert len(given) > 1000
-    wrong = {hex(at): (name, truth.get(at)) for at, name in given.items()
-             if not name & truth.get(at, set())}
-    assert not wrong
-    for bad in ([libc], [str(tmp_path), "/nowhere", archive], [str(tmp_path), archive, archive]):
-        assert subprocess.run([names, *bad], check=False, capture_output=True).returncode in (1, 2)
 
 
 @pytest.fixture

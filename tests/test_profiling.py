@@ -1,6 +1,6 @@
 """profile-run.sh and profile-compare.sh: what they write, how good it is, and that they tell builds apart.
 
-Programs come from the preset profile, whose librdkafka has names."""
+Programs come from the preset ci."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from kit import Database, dsn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join(ROOT, "build", "profile")
+BUILD = os.path.join(ROOT, "build", "ci")
 COMPARE = os.path.join(ROOT, "benchmarks", "profile-compare.sh")
 TOOLS = os.path.join(ROOT, "benchmarks", "profile_tools.py")
 ROWS = 1500
@@ -28,8 +28,8 @@ def run(*command, check=True, **environment):
 
 @pytest.fixture(scope="module")
 def build():
-    run("cmake", "--preset", "profile")
-    run("cmake", "--build", "--preset", "profile", "--target",
+    run("cmake", "--preset", "ci")
+    run("cmake", "--build", "--preset", "ci", "--target",
         "millrace", "millrace-load", "millrace-flame", "millrace-faulty")
     return {"MILLRACE_BUILD_DIR": BUILD, "MILLRACE_BIN": os.path.join(BUILD, "millrace")}
 

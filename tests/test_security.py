@@ -1,13 +1,10 @@
 """TLS and logins, to PostgreSQL and to Kafka: the good ones stream, the others say why and what to do."""
 
-import glob
 import os
 import socket
 import ssl
 import struct
-import subprocess
 
-import confluent_kafka
 import pytest
 
 from kit import BINARY, BOOTSTRAP, check, eventually
@@ -116,21 +113,6 @@ def kafka_options(mechanism="PLAIN", brokers=SECURE, root="ca.pem", username="mi
     }
 
 
-def with_newer_librdkafka(process, folder):
-    """Runs the binary with the librdkafka that comes with the tests' own client."""
-    package = os.path.dirname(confluent_kafka.__file__)
-    (library,) = glob.glob(os.path.join(os.path.dirname(package), "confluent_kafka.libs", "librdkafka-*.so*"))
-    os.symlink(library, folder / "librdkafka.so.1")
-    process.environment["LD_LIBRARY_PATH"] = str(folder)
-
-
-def librdkafka(process):
-    """Version of the one it runs with."""
-    said = subprocess.run([BINARY, "--version"], env=process.environment, text=True, capture_output=True, check=True)
-    (version,) = [line.split()[1] for line in said.stdout.splitlines() if line.startswith("librdkafka ")]
-    return tuple(int(part) for part in version.split("."))
-
-
 def streams(database, process, topic):
     code, text = check(process)
     assert code == 0, text
@@ -146,35 +128,22 @@ def test_kafka_with_tls_and_plain(database, millrace, topic):
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_kafka_with_tls_and_scram(database, millrace, topic, tmp_path, mechanism):
+def test_kafka_with_tls_and_scram(database, millrace, topic, mechanism):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(**kafka_options(mechanism))
-    with_newer_librdkafka(process, tmp_path)
-    assert librdkafka(process) >= (2, 6, 1)
     streams(database, process, topic)
-
-
-def test_scram_with_an_old_librdkafka(database, millrace):
-    """Debian's 2.0.2 can't log in to Kafka 4 by SCRAM; the message says so."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    process = millrace(**kafka_options("SCRAM-SHA-512"))
-    if librdkafka(process) >= (2, 6, 1):
-        pytest.skip("the system's librdkafka can")
-    refused(process, 77, "SASL authentication error",
-            "can't log in by SCRAM to Kafka 4", "from 2.6.1 on, or PLAIN over TLS")
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("password,username", [("canary-secret", "millrace"), (None, "nobody")])
-def test_kafka_wrong_login(database, millrace, tmp_path, mechanism, password, username):
+def test_kafka_wrong_login(database, millrace, mechanism, password, username):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(**kafka_options(mechanism, username=username))
-    with_newer_librdkafka(process, tmp_path)
     if password is not None:
         process.environment["KAFKA_PASSWORD"] = password
     refused(process, 77, "SASL authentication error", "check user, password and mechanism in sink.kafka.sasl")
     text = "".join(process.lines)
-    assert "canary" not in text and "2.6.1" not in text
+    assert "canary" not in text
 
 
 @pytest.mark.parametrize("options", [

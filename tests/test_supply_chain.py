@@ -158,6 +158,21 @@ def test_images_can_be_pinned(tmp_path):
     assert pin("9", "--check") == 1
 
 
+def librdkafka(option):
+    done = subprocess.run([os.path.join(ROOT, "scripts", "librdkafka.sh"), option], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_program_holds_the_pinned_librdkafka():
+    """Fetched by version and hash. One that is newer is a change of three lines in the script."""
+    said = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout
+    assert f"librdkafka {librdkafka('--version')}\n" in said
+    with open(os.path.join(ROOT, "scripts", "librdkafka.sh"), encoding="utf-8") as file:
+        text = file.read()
+    assert re.search(r"^PACKAGE=@?[\w/-]+@\d+\.\d+\.\d+$", text, re.M) and re.search(r"^SHA512=[0-9a-f]{128}$", text, re.M)
+    assert os.path.exists(os.path.join(librdkafka("--where"), "LICENSES.txt"))
+
+
 def sbom():
     done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "sbom.py"), BINARY], capture_output=True, text=True,
                           check=True, timeout=120)
@@ -179,7 +194,8 @@ def test_sbom():
     for file in files.values():
         assert re.fullmatch(r"[0-9a-f]{64}", file["hashes"][0]["content"])
     by_name = {component["name"]: component for component in components}
-    assert {"librdkafka1", "libpq5", "libseccomp2", "libtoml11-dev"} <= set(by_name)
+    assert {"librdkafka", "libpq5", "libseccomp2", "libtoml11-dev"} <= set(by_name)
+    assert by_name["librdkafka"]["version"] == librdkafka("--version")
     installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libpq5"], capture_output=True, text=True, check=True)
     assert by_name["libpq5"]["version"] == installed.stdout
     references = [component["bom-ref"] for component in components]

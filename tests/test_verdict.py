@@ -21,7 +21,7 @@ import profile_tools
 import verdict_trial
 import witnesses
 
-BUILD = os.path.join(ROOT, "build", "profile")
+BUILD = os.path.join(ROOT, "build", "ci")
 CYCLES = int(os.environ.get("MILLRACE_TEST_VERDICT_CYCLES", "0"))
 pytestmark = [pytest.mark.timeout(7200 if CYCLES else 1800), pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ, reason="counts of a release")]
 
@@ -30,8 +30,8 @@ class Builds:
     """One backlog; what the build without a fault costs is counted once."""
 
     def __init__(self, folder):
-        subprocess.run(["cmake", "--preset", "profile"], cwd=ROOT, check=True, capture_output=True)
-        subprocess.run(["cmake", "--build", "--preset", "profile", "--target", "millrace-faulty"], cwd=ROOT, check=True,
+        subprocess.run(["cmake", "--preset", "ci"], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run(["cmake", "--build", "--preset", "ci", "--target", "millrace-faulty"], cwd=ROOT, check=True,
                        capture_output=True)
         self.binary = os.path.join(BUILD, "millrace-faulty")
         self.folder = str(folder)

@@ -11,11 +11,10 @@ MILLRACE_PYTHON=${MILLRACE_PYTHON:-$(tools_python)}
 # shellcheck disable=SC2034 # for the scripts that source this file
 LOAD_USAGE=64
 
-# The program FILE: from MILLRACE_BUILD_DIR, else the build with librdkafka's names, else any other.
+# The program FILE: from MILLRACE_BUILD_DIR, else of the preset release, else ci.
 built_program() {
     local dir
-    for dir in ${MILLRACE_BUILD_DIR:+"$MILLRACE_BUILD_DIR"} "$REPO_ROOT/build/profile" "$REPO_ROOT/build/release" \
-        "$REPO_ROOT/build/ci"; do
+    for dir in ${MILLRACE_BUILD_DIR:+"$MILLRACE_BUILD_DIR"} "$REPO_ROOT/build/release" "$REPO_ROOT/build/ci"; do
         if [ -x "$dir/$1" ]; then
             echo "$dir/$1"
             return

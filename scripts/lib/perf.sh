@@ -52,14 +52,10 @@ doctor() {
         if value=$(built_program "$tool" 2>/dev/null); then
             echo "$tool$(printf '%*s' $((19 - ${#tool})) '')$value"
         else
-            echo "$tool$(printf '%*s' $((19 - ${#tool})) '')NO: cmake --preset profile && cmake --build --preset profile"
+            echo "$tool$(printf '%*s' $((19 - ${#tool})) '')NO: cmake --preset release && cmake --build --preset release"
             wrong=1
         fi
     done
-    value=${MILLRACE_BIN:-$(built_program millrace 2>/dev/null || true)}
-    if [ -n "$value" ] && ldd "$value" | grep -q 'librdkafka\.so'; then
-        echo "librdkafka         shared and stripped: its inner functions have no names; cmake --preset profile links it with names"
-    fi
     [ -e /usr/lib/debug/.build-id ] || echo "libc6-dbg          missing: libc's inner functions have no names; apt-get install libc6-dbg"
     echo "disk               $(df -Pm . | awk 'NR == 2 { print $4 }') MB free (a minute of perf.data is about 400 MB)"
     return "$wrong"

@@ -11,7 +11,6 @@ function(add_millrace_tests)
         millrace_compile_options(${name})
         target_compile_definitions(${name} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
         target_link_libraries(${name} PRIVATE mr_profiler mr_record mr_draw mr_confine mr_convert PkgConfig::CMOCKA)
-        millrace_sanitize_c11_threads(${name})
         add_test(NAME ${name} COMMAND ${name})
         set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT
             "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")

@@ -30,7 +30,6 @@ option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_LOAD "Build what measures and load-tests millrace: millrace-load, millrace-faulty" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc, for heap profiles" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
-option(MILLRACE_STATIC_RDKAFKA "Link librdkafka.a, whose functions have names (for profiles)" OFF)
 option(MILLRACE_PROFILING "Build the profiler in (needs elfutils, protobuf-c, zlib)" ON)
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
 option(MILLRACE_FUZZ "Build the libFuzzer targets (needs Clang)" OFF)
@@ -110,15 +109,6 @@ function(millrace_embed module folder)
                     -DHEADER=${folder}/${stem}.h -P ${script})
         target_sources(mr_${module} PRIVATE ${output})
     endforeach()
-endfunction()
-
-# The thread sanitizer does not know the threads of <threads.h>, which librdkafka uses: they become POSIX threads.
-function(millrace_sanitize_c11_threads target)
-    if(MILLRACE_SANITIZE MATCHES thread)
-        target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src/testing/tsan/c11_threads.c)
-        target_link_options(${target} PRIVATE -Wl,--export-dynamic-symbol=thrd_*
-                            -Wl,--export-dynamic-symbol=mtx_* -Wl,--export-dynamic-symbol=cnd_*)
-    endif()
 endfunction()
 
 # tests/placed_faults.c over what it wraps.

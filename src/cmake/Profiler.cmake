@@ -49,32 +49,3 @@ int main(void) { char has = 0; size_t len = 1; return mallctl(\"config.prof\", &
         endif()
     endif()
 endfunction()
-
-# Names of what Debian's shared libraries keep for themselves, from the archives in the same packages. They stand
-# beside the program, where it looks for them by build id; a library that was updated since has none.
-add_executable(millrace-names src/profiler/tools/millrace_names.c src/profiler/tools/names_file.c)
-target_link_libraries(millrace-names PRIVATE mr_base PkgConfig::LIBDW elf)
-millrace_compile_options(millrace-names)
-function(millrace_name_library target library)
-    find_library(${library}_shared lib${library}.so)
-    foreach(archive lib${library}_pic.a lib${library}.a)
-        find_library(${library}_archive ${archive})
-    endforeach()
-    if(NOT ${library}_shared OR NOT ${library}_archive)
-        return()
-    endif()
-    set(stamp ${CMAKE_BINARY_DIR}/names/${library})
-    add_custom_command(OUTPUT ${stamp}
-        COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:millrace-names>
-                ${CMAKE_BINARY_DIR}/names ${${library}_shared} ${${library}_archive}
-        COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
-        DEPENDS millrace-names ${${library}_shared} ${${library}_archive})
-    add_custom_target(names_${library} DEPENDS ${stamp})
-    add_dependencies(${target} names_${library})
-endfunction()
-function(millrace_name_libraries target)
-    foreach(library rdkafka jemalloc pq lz4 zstd microhttpd z curl ssl crypto dw elf)
-        millrace_name_library(${target} ${library})
-    endforeach()
-endfunction()
-install(DIRECTORY ${CMAKE_BINARY_DIR}/names/.build-id DESTINATION lib/millrace/names OPTIONAL)

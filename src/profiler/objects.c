@@ -67,27 +67,9 @@ static bool report(void)
     return dwfl_report_end(dwfl, NULL, NULL) == 0 && good;
 }
 
-/* Where debug information is looked for by build id: where distributions put it, and what millrace-names made
- * of the libraries' archives at the build, which stands beside the program or is installed with it. */
-static char *debug_path(void)
-{
-    char program[512];
-    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    program[len < 0 ? 0 : len] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash == NULL) {
-        return MR_STRDUP(":.debug:/usr/lib/debug");
-    }
-    *slash = '\0';
-    char path[3 * sizeof(program)];
-    snprintf(path, sizeof(path), ":.debug:/usr/lib/debug:%s/names:%s/../lib/millrace/names",
-             program, program);
-    return MR_STRDUP(path);
-}
-
 Dwfl *mr_objects_dwfl(void)
 {
-    static char *path = NULL;
+    static char where[] = ":.debug:/usr/lib/debug", *path = where;
     static const Dwfl_Callbacks callbacks = {
         .find_elf = find_elf,
         .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -97,7 +79,6 @@ Dwfl *mr_objects_dwfl(void)
         return dwfl;
     }
     elf_version(EV_CURRENT);
-    path = path == NULL ? debug_path() : path;
     dwfl = dwfl_begin(&callbacks);
     if (dwfl == NULL) {
         return NULL;

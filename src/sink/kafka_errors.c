@@ -3,37 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Up to 2.6.0 librdkafka repeats its own nonce in SCRAM's last message; Kafka 4 compares and refuses. */
-enum { SCRAM_MENDED_IN = 0x02060100 };
-
-static bool logs_in_by_scram(const struct mr_kafka_options *options)
-{
-    for (uint32_t i = 0; i < options->property_count; i++) {
-        const struct mr_kafka_property *property = &options->properties[i];
-        if (strncmp(property->name, "sasl.mechanism", strlen("sasl.mechanism")) == 0 &&
-            strncmp(property->value, "SCRAM-", strlen("SCRAM-")) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void login_remedy(const struct mr_kafka_options *options,
-                         char ret_remedy[MR_KAFKA_REMEDY_MAX])
-{
-    bool outdated = logs_in_by_scram(options) && rd_kafka_version() < SCRAM_MENDED_IN;
-    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-             "check user, password and mechanism in sink.kafka.sasl");
-    if (outdated) {
-        size_t len = strlen(ret_remedy);
-        snprintf(ret_remedy + len, MR_KAFKA_REMEDY_MAX - len,
-                 "; librdkafka %s can't log in by SCRAM to Kafka 4: use a librdkafka from 2.6.1 "
-                 "on, or PLAIN "
-                 "over TLS",
-                 rd_kafka_version_str());
-    }
-}
-
 /* Whatever says so last counts, as for librdkafka. */
 static bool speaks_tls(const struct mr_kafka_options *options)
 {
@@ -82,7 +51,8 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
     switch (err) {
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
     case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
-        login_remedy(options, ret_remedy);
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "check user, password and mechanism in sink.kafka.sasl");
         return MR_ERR_AUTH;
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,

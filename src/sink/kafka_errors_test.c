@@ -4,7 +4,6 @@
 
 #include "testing/test.h"
 
-static const struct mr_kafka_property scram[] = {{"sasl.mechanism", "SCRAM-SHA-512"}};
 static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};
 
 static mr_status classify(rd_kafka_resp_err_t err, const char *text,
@@ -59,24 +58,11 @@ static void test_classify_tls_on_both_sides(void **state)
     assert_non_null(strstr(remedy, "speaks TLS; set sink.kafka.tls = false if it does not"));
 }
 
-/* Only who logs in by SCRAM is told of it, and only with a librdkafka that has the fault. */
-static void test_classify_scram(void **state)
-{
-    (void)state;
-    char remedy[MR_KAFKA_REMEDY_MAX];
-    classify(RD_KAFKA_RESP_ERR__AUTHENTICATION, "refused", plain, remedy);
-    assert_null(strstr(remedy, "SCRAM"));
-    classify(RD_KAFKA_RESP_ERR__AUTHENTICATION, "refused", scram, remedy);
-    assert_int_equal(strstr(remedy, "from 2.6.1 on, or PLAIN over TLS") != NULL,
-                     rd_kafka_version() < 0x02060100);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classify_each_kind),
         cmocka_unit_test(test_classify_tls_on_both_sides),
-        cmocka_unit_test(test_classify_scram),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

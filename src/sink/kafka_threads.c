@@ -10,17 +10,14 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "sink/kafka_spin.h"
 
 /* librdkafka has named the thread by now: rdk:main, rdk:broker1. */
 static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread_type_t type,
                                            const char *thread, void *context)
 {
     (void)producer;
+    (void)type;
     (void)context;
-    if (type == RD_KAFKA_THREAD_MAIN && mr_kafka_spins(rd_kafka_version())) {
-        mr_kafka_spin_watch();
-    }
     char name[16] = "";
     prctl(PR_GET_NAME, name);
     /* Its mock cluster takes an interrupted poll for a failure. */

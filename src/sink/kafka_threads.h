@@ -1,5 +1,4 @@
-/* librdkafka's threads make themselves known to the profiler, its main thread does not spin (kafka_spin.h), and their end is
- * not waited for without a limit. Inside sink/ only. */
+/* librdkafka's threads make themselves known to the profiler, and the wait for their end has a limit. Inside sink/ only. */
 #ifndef MR_SINK_KAFKA_THREADS_H
 #define MR_SINK_KAFKA_THREADS_H
 

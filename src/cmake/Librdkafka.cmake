@@ -1,0 +1,31 @@
+# The Kafka client, as PkgConfig::RDKAFKA. By default it is the version that scripts/librdkafka.sh pins, linked statically, so
+# that profiles have its names. The distribution's shared library does from 2.6.1 on: older ones can't log in to Kafka 4 by SCRAM,
+# and before 2.4 their main thread polls without a pause.
+set(MILLRACE_LIBRDKAFKA pinned CACHE STRING "pinned: of scripts/librdkafka.sh; system: the distribution's; or a folder with include/ and lib/")
+
+if(MILLRACE_LIBRDKAFKA STREQUAL "system")
+    pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.6.1)
+    return()
+endif()
+
+set(folder ${MILLRACE_LIBRDKAFKA})
+if(folder STREQUAL "pinned")
+    execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/librdkafka.sh --where
+                    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
+if(NOT EXISTS ${folder}/lib/librdkafka.a)
+    message(FATAL_ERROR "${folder} holds no librdkafka: scripts/setup.sh --build-only makes it; or link the "
+                        "distribution's with -DMILLRACE_LIBRDKAFKA=system (2.6.1 or later)")
+endif()
+
+set(MILLRACE_LIBRDKAFKA_LICENSES ${folder}/LICENSES.txt)
+add_library(PkgConfig::RDKAFKA INTERFACE IMPORTED)
+target_include_directories(PkgConfig::RDKAFKA SYSTEM INTERFACE ${folder}/include)
+if(MILLRACE_SANITIZE MATCHES thread)
+    # It is not built with the sanitizer, which is told so by the library's name (tests/tsan.supp).
+    target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.so)
+    set(CMAKE_BUILD_RPATH ${folder}/lib)
+else()
+    pkg_check_modules(RDKAFKA_NEEDS REQUIRED IMPORTED_TARGET liblz4 libzstd libsasl2 libssl libcrypto zlib libcurl)
+    target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.a PkgConfig::RDKAFKA_NEEDS m dl Threads::Threads)
+endif()
