@@ -49,7 +49,7 @@ fetch() { # FOLDER
         die "$PACKAGE does not hold librdkafka $VERSION, which $0 names"
 }
 
-# build SOURCES FOLDER. LZ4 and zstd are the system's, so that its updates mend them.
+# build SOURCES FOLDER
 build() {
     local compiler="gcc"
     if have ccache; then compiler="ccache gcc"; fi

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import uuid
 
-# Headers that become part of the program and show in no list of libraries.
-COMPILED_IN = ["libtoml11-dev"]
+# Headers and archives that become part of the program and show in no list of libraries.
+COMPILED_IN = ["libtoml11-dev", "liblz4-dev", "libzstd-dev"]
 
 
 def output(*command):

@@ -26,6 +26,10 @@ if(MILLRACE_SANITIZE MATCHES thread)
     target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.so)
     set(CMAKE_BUILD_RPATH ${folder}/lib)
 else()
-    pkg_check_modules(RDKAFKA_NEEDS REQUIRED IMPORTED_TARGET liblz4 libzstd libsasl2 libssl libcrypto zlib libcurl)
-    target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.a PkgConfig::RDKAFKA_NEEDS m dl Threads::Threads)
+    # What compresses is hot, and stripped where it is shared.
+    find_library(LZ4_ARCHIVE liblz4.a REQUIRED)
+    find_library(ZSTD_ARCHIVE libzstd.a REQUIRED)
+    pkg_check_modules(RDKAFKA_NEEDS REQUIRED IMPORTED_TARGET libsasl2 libssl libcrypto zlib libcurl)
+    target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.a ${LZ4_ARCHIVE} ${ZSTD_ARCHIVE}
+                          PkgConfig::RDKAFKA_NEEDS m dl Threads::Threads)
 endif()
