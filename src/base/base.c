@@ -37,27 +37,28 @@ int mr_u32_compare(const void *a, const void *b)
 }
 
 /* After what was logged before, and without waiting for a reader that stands still. */
-static _Noreturn MR_PRINTF(1, 2) void end_with(const char *form, ...)
+void mr_give_up(const char *form, ...)
 {
-    char text[512];
+    char line[512], text[480];
     va_list arguments;
     va_start(arguments, form);
-    int len = vsnprintf(text, sizeof(text), form, arguments);
+    vsnprintf(text, sizeof(text), form, arguments);
     va_end(arguments);
+    int len = snprintf(line, sizeof(line), "millrace: %s\n", text);
     mr_log_stop();
-    mr_log_emit(text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1);
+    mr_log_emit(line, (size_t)len);
     abort();
 }
 
 void mr_assert_failed(const char *condition, const char *file, int line)
 {
-    end_with("millrace: invariant broken at %s:%d: %s\n", file, line, condition);
+    mr_give_up("invariant broken at %s:%d: %s", file, line, condition);
 }
 
 static void *alloc_checked(void *memory, size_t size, const char *file, int line)
 {
     if (memory == NULL) {
-        end_with("millrace: out of memory: %zu bytes at %s:%d\n", size, file, line);
+        mr_give_up("out of memory: %zu bytes at %s:%d", size, file, line);
     }
     return memory;
 }

@@ -39,7 +39,11 @@ bool mr_slice_equal(mr_slice a, mr_slice b);
 /* For qsort and bsearch: numbers of 32 bits, or structures that begin with one, by it. */
 int mr_u32_compare(const void *a, const void *b);
 
-/* Ends the process after one line on stderr. For bugs of ours, never for what the world does. */
+/* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can answer and nobody may miss; the
+ * slot replays. */
+void mr_give_up(const char *form, ...) __attribute__((noreturn)) MR_PRINTF(1, 2);
+
+/* Likewise, for bugs of ours, never for what the world does. */
 void mr_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
 /* On in every build: a broken invariant must not go on to confirm a position. */

@@ -1,15 +1,23 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/pattern.h"
 
+#include <pcre2.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+/* What an expression may take. It may come from people who may write no more than a row (cli/signals.h), so nothing is left to
+ * the library's defaults, which allow seconds and 20 MB. */
 enum {
-    NAME_MAX_BYTES = 255, /* 63 bytes in a stock server; what is longer matches nothing */
+    TEXT_BYTES_MAX = 2000,
+    COMPILED_BYTES_MAX = 256 * 1024,
     NESTED_MAX = 32,
-    PARTS_MAX = 2000,
-    REPEATED_MAX = 500,  /* of them by repeats: what they take grows with the square */
-    REPEATS_MAX = 32767, /* RE_DUP_MAX of the C library */
+    MATCH_STEPS_MAX = 100000, /* some milliseconds */
+    MATCH_KIB_MAX = 1024,
+};
+
+struct mr_regex {
+    pcre2_code *code;
+    pcre2_match_context *limits;
 };
 
 bool mr_pattern_matches(const struct mr_pattern *pattern, mr_slice name)
@@ -20,13 +28,14 @@ bool mr_pattern_matches(const struct mr_pattern *pattern, mr_slice name)
     if (pattern->regex == NULL) {
         return mr_slice_equal(mr_slice_of(pattern->text), name);
     }
-    char copy[NAME_MAX_BYTES + 1];
-    if (name.len > NAME_MAX_BYTES) {
-        return false;
+    enum mr_regex_result result = mr_regex_match(pattern->regex, name, NULL);
+    if (result == MR_REGEX_TOO_LONG) {
+        mr_give_up(
+            "the configuration's expression \"%.200s\" takes too many steps to compare with a "
+            "name; write it without a repeat in a repeat",
+            pattern->text);
     }
-    memcpy(copy, name.data, name.len);
-    copy[name.len] = '\0';
-    return regexec(pattern->regex, copy, 0, NULL, 0) == 0;
+    return result == MR_REGEX_YES;
 }
 
 bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice schema,
@@ -47,178 +56,97 @@ bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t c
     return false;
 }
 
-/* ---- what an expression costs ----
- *
- * glibc's regcomp copies whatever is repeated, so that nested repeats multiply, and goes down into parentheses by recursion: some
- * thirty characters can take gigabytes, and some twenty thousand the stack. Where it repeats what may be nothing, as in
- * ((a?)+){9}, the time that it takes doubles with each of them. Expressions also come from people who may write no more than a
- * row (cli/signals.h). */
-
-struct group {
-    size_t parts;
-    bool is_empty;    /* what stands since the last bar can be nothing */
-    bool was_empty;   /* likewise, but for the last part */
-    bool other_empty; /* one of the alternatives before can */
-};
-
-struct cost {
-    struct group open[NESTED_MAX + 1];
-    unsigned depth;
-    size_t last;     /* what stands before, which a repeat repeats, */
-    bool last_empty; /* and whether it can be nothing */
-    size_t repeated;
-};
-
-static void add_part(struct cost *cost, size_t parts, bool can_be_empty)
-{
-    struct group *group = &cost->open[cost->depth];
-    cost->last = parts;
-    cost->last_empty = can_be_empty;
-    group->parts += parts;
-    group->was_empty = group->is_empty;
-    group->is_empty = group->is_empty && can_be_empty;
-}
-
-static void open_group(struct cost *cost)
-{
-    cost->open[++cost->depth] = (struct group){.parts = 1, .is_empty = true};
-}
-
-static void close_group(struct cost *cost)
-{
-    const struct group *closed = &cost->open[cost->depth--];
-    add_part(cost, closed->parts, closed->is_empty || closed->other_empty);
-}
-
-/* False: what it repeats can be nothing. */
-static bool repeat_part(struct cost *cost, size_t times, bool may_be_none)
-{
-    struct group *group = &cost->open[cost->depth];
-    size_t more = times > 1 ? cost->last * (times - 1) : 0;
-    bool good = !cost->last_empty;
-    cost->last += more;
-    cost->repeated += more;
-    group->parts += more;
-    if (may_be_none) {
-        cost->last_empty = true;
-        group->is_empty = group->was_empty;
-    }
-    return good;
-}
-
-/* Behind "[": the end of that list. A bracket that comes first is one of its characters, and so is one within [: :]. */
-static const char *skip_list(const char *at)
-{
-    at += *at == '^';
-    at += *at == ']';
-    while (*at != '\0' && *at != ']') {
-        bool is_class = *at == '[' && (at[1] == ':' || at[1] == '.' || at[1] == '=');
-        const char end[] = {at[1], ']', '\0'};
-        const char *closed = is_class ? strstr(at + 2, end) : NULL;
-        at = closed == NULL ? at + 1 : closed + 2;
-    }
-    return at;
-}
-
-/* The most repeats that an interval asks for; behind "{". */
-static size_t repeats(const char *at)
-{
-    size_t most = 1, number = 0;
-    for (; *at != '\0' && *at != '}'; at++) {
-        bool is_digit = *at >= '0' && *at <= '9';
-        number = is_digit ? 10 * number + (size_t)(*at - '0') : 0;
-        number = number > REPEATS_MAX ? REPEATS_MAX : number;
-        most = number > most ? number : most;
-    }
-    return most;
-}
-
-/* NULL: it may be compiled. */
-static const char *excess(const char *text)
-{
-    struct cost cost = {.open = {{.is_empty = true}}};
-    for (const char *at = text; *at != '\0'; at++) {
-        bool good = true;
-        switch (*at) {
-        case '(':
-            if (cost.depth == NESTED_MAX) {
-                return "its parentheses are nested too deeply";
-            }
-            open_group(&cost);
-            break;
-        case ')':
-            if (cost.depth > 0) {
-                close_group(&cost);
-            }
-            break;
-        case '|':
-            cost.open[cost.depth].other_empty |= cost.open[cost.depth].is_empty;
-            cost.open[cost.depth].is_empty = true;
-            cost.open[cost.depth].parts++;
-            break;
-        case '{':
-            good = repeat_part(&cost, repeats(at + 1), at[1] == '0' || at[1] == ',');
-            at += strcspn(at, "}");
-            at -= *at == '\0';
-            break;
-        case '*':
-        case '?':
-            good = repeat_part(&cost, 1, true);
-            break;
-        case '+': /* one, and any number */
-            good = repeat_part(&cost, 2, false);
-            break;
-        case '\\':
-            if (at[1] >= '1' && at[1] <= '9') {
-                return "it refers back to a group";
-            }
-            at += at[1] != '\0';
-            add_part(&cost, 1, strchr("bB<>`'", *at) != NULL); /* places, not characters */
-            break;
-        case '[':
-            at = skip_list(at + 1);
-            at -= *at == '\0';
-            add_part(&cost, 1, false);
-            break;
-        default:
-            add_part(&cost, 1, *at == '^' || *at == '$');
-            break;
-        }
-        if (!good) {
-            return "it repeats what can be nothing";
-        }
-        if (cost.open[cost.depth].parts > PARTS_MAX || cost.repeated > REPEATED_MAX) {
-            return "it is too long, or its repeats multiply too far";
-        }
-    }
-    return NULL;
-}
-
 /* ---- expressions ---- */
 
-regex_t *mr_regex_new(const char *text, char *reason, size_t size)
+static pcre2_code *compile(const char *text, char *reason, size_t size)
 {
-    const char *too_much = excess(text);
-    if (too_much != NULL) {
-        snprintf(reason, size, "%s", too_much);
+    int fault;
+    size_t at, bytes = 0;
+    pcre2_compile_context *limits = pcre2_compile_context_create(NULL);
+    MR_ASSERT(limits != NULL);
+    pcre2_set_max_pattern_length(limits, TEXT_BYTES_MAX);
+    pcre2_set_parens_nest_limit(limits, NESTED_MAX);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                                     PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOTALL | PCRE2_UTF |
+                                         PCRE2_NEVER_BACKSLASH_C,
+                                     &fault, &at, limits);
+    pcre2_compile_context_free(limits);
+    if (code == NULL) {
+        PCRE2_UCHAR told[120];
+        pcre2_get_error_message(fault, told, sizeof(told));
+        snprintf(reason, size, "%s, at character %zu", (const char *)told, at);
         return NULL;
     }
-    size_t len = strlen(text) + sizeof("^()$");
-    char *whole = MR_ALLOC(len);
-    snprintf(whole, len, "^(%s)$", text);
-    regex_t *regex = MR_NEW(regex_t);
-    int code = regcomp(regex, whole, REG_EXTENDED);
-    free(whole);
-    if (code != 0) {
-        regerror(code, regex, reason, size);
-        free(regex);
+    pcre2_pattern_info(code, PCRE2_INFO_SIZE, &bytes);
+    if (bytes > COMPILED_BYTES_MAX) {
+        snprintf(reason, size, "its repeats multiply too far");
+        pcre2_code_free(code);
         return NULL;
     }
+    return code;
+}
+
+struct mr_regex *mr_regex_new(const char *text, char *reason, size_t size)
+{
+    pcre2_code *code = compile(text, reason, size);
+    if (code == NULL) {
+        return NULL;
+    }
+    struct mr_regex *regex = MR_NEW(struct mr_regex);
+    *regex = (struct mr_regex){.code = code, .limits = pcre2_match_context_create(NULL)};
+    MR_ASSERT(regex->limits != NULL);
+    pcre2_set_match_limit(regex->limits, MATCH_STEPS_MAX);
+    pcre2_set_depth_limit(regex->limits, MATCH_STEPS_MAX);
+    pcre2_set_heap_limit(regex->limits, MATCH_KIB_MAX);
     return regex;
 }
 
-void mr_regex_free(regex_t *regex)
+void mr_regex_free(struct mr_regex *regex)
 {
-    regfree(regex);
+    if (regex == NULL) {
+        return;
+    }
+    pcre2_code_free(regex->code);
+    pcre2_match_context_free(regex->limits);
     free(regex);
+}
+
+uint32_t mr_regex_group_count(const struct mr_regex *regex)
+{
+    uint32_t count = 0;
+    pcre2_pattern_info(regex->code, PCRE2_INFO_CAPTURECOUNT, &count);
+    return count < MR_REGEX_GROUPS_MAX ? count : MR_REGEX_GROUPS_MAX;
+}
+
+int mr_regex_group_named(const struct mr_regex *regex, mr_slice name)
+{
+    char text[64];
+    if (name.len >= sizeof(text)) {
+        return -1;
+    }
+    snprintf(text, sizeof(text), "%.*s", (int)name.len, (const char *)name.data);
+    int number = pcre2_substring_number_from_name(regex->code, (PCRE2_SPTR)text);
+    return number > 0 && number <= MR_REGEX_GROUPS_MAX ? number : -1;
+}
+
+enum mr_regex_result mr_regex_match(const struct mr_regex *regex, mr_slice name,
+                                    mr_slice *ret_groups)
+{
+    pcre2_match_data *found = pcre2_match_data_create(MR_REGEX_GROUPS_MAX + 1, NULL);
+    MR_ASSERT(found != NULL);
+    const uint8_t *data = name.data == NULL ? (const uint8_t *)"" : name.data;
+    int count = pcre2_match(regex->code, data, name.len, 0, 0, found, regex->limits);
+    const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(found);
+    for (uint32_t i = 0; ret_groups != NULL && count >= 0 && i <= MR_REGEX_GROUPS_MAX; i++) {
+        bool is_there = (count == 0 || i < (uint32_t)count) && ends[2 * i] != PCRE2_UNSET;
+        ret_groups[i] =
+            is_there ? (mr_slice){.data = data + ends[2 * i], .len = ends[2 * i + 1] - ends[2 * i]}
+                     : (mr_slice){0};
+    }
+    pcre2_match_data_free(found);
+    bool is_text = count > PCRE2_ERROR_UTF8_ERR1 || count < PCRE2_ERROR_UTF8_ERR21;
+    /* 0: it has more groups than were asked for. What else is below "no match" is a limit. */
+    return count >= 0                                 ? MR_REGEX_YES
+           : count == PCRE2_ERROR_NOMATCH || !is_text ? MR_REGEX_NO
+                                                      : MR_REGEX_TOO_LONG;
 }

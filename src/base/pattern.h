@@ -1,15 +1,18 @@
-/* Names that are meant: one, all, or those that a regular expression matches as a whole (POSIX, extended). Made once with the
- * configuration and read by any thread; not for the hot path. */
+/* Names that are meant: one, all, or those that a regular expression matches as a whole. Made once with the configuration and
+ * read by any thread; not for the hot path.
+ *
+ * Expressions are Perl's, as PCRE2 has them (man 3 pcre2pattern), which are Java's but for a few. A dot is any character, a line
+ * break included, as for PostgreSQL's operator ~, which also judges patterns of tables. A name that is not UTF-8 matches none. */
 #ifndef MR_BASE_PATTERN_H
 #define MR_BASE_PATTERN_H
 
-#include <regex.h>
-
 #include "base/base.h"
 
+struct mr_regex;
+
 struct mr_pattern {
-    const char *text;     /* of a name or an expression; NULL: any name */
-    const regex_t *regex; /* NULL: `text` is the name itself */
+    const char *text;             /* of a name or an expression; NULL: any name */
+    const struct mr_regex *regex; /* NULL: `text` is the name itself */
 };
 
 /* Whether it can fit one name only. */
@@ -23,6 +26,8 @@ struct mr_table_pattern {
     struct mr_pattern table;
 };
 
+/* An expression that takes more steps than any name is worth ends the process, and says which: a table that was left out
+ * because of it would be lost. */
 bool mr_pattern_matches(const struct mr_pattern *pattern, mr_slice name);
 bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice schema,
                               mr_slice table);
@@ -31,10 +36,28 @@ bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice s
 bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t count,
                              mr_slice schema, mr_slice table);
 
-/* Compiles `text` to match whole names. NULL, and the reason in `reason`, if it is not an expression, or one that would take
- * more memory, stack or time than any name is worth: parentheses more than 32 deep, more than 2,000 characters once each repeat
- * is written out or more than 500 by repeats, repeats of what can be nothing, references back. Else the caller's: mr_regex_free. */
-regex_t *mr_regex_new(const char *text, char *reason, size_t size);
-void mr_regex_free(regex_t *regex);
+/* ---- expressions ---- */
+
+enum mr_regex_result {
+    MR_REGEX_NO,
+    MR_REGEX_YES,
+    MR_REGEX_TOO_LONG, /* it takes more steps than MATCH_STEPS_MAX in pattern.c, and nobody knows */
+};
+
+enum { MR_REGEX_GROUPS_MAX = 9 };
+
+/* Compiles `text` to match whole names. NULL, and the reason in `reason`, if it is not an expression or has more than 2,000
+ * bytes. Else the caller's: mr_regex_free. */
+struct mr_regex *mr_regex_new(const char *text, char *reason, size_t size);
+void mr_regex_free(struct mr_regex *regex); /* NULL is fine */
+
+/* The groups that an expression has, at most; and the number of the one with this name, or -1. */
+uint32_t mr_regex_group_count(const struct mr_regex *regex);
+int mr_regex_group_named(const struct mr_regex *regex, mr_slice name);
+
+/* Whether it matches all of `name`. `ret_groups`, if not NULL, gets MR_REGEX_GROUPS_MAX + 1 parts of `name`, the whole one first;
+ * `data` NULL: that group took no part. Asks for memory. */
+enum mr_regex_result mr_regex_match(const struct mr_regex *regex, mr_slice name,
+                                    mr_slice *ret_groups);
 
 #endif

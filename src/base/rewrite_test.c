@@ -27,19 +27,20 @@ static void test_rewrite_groups(void **state)
     assert_rewritten("(a)|(b)", "[$1$2$0]", "b", "[bb]");
     assert_rewritten("(.)(.)(.)(.)(.)(.)(.)(.)(.)", "$9$1", "abcdefghi", "ia");
     assert_rewritten("(.*)", "\\$1\\\\$1", "a", "$1\\a");
+    assert_rewritten("(?<a>.)-(?<b>.)", "${b}.${a}$1", "x-y", "y.xx");
 }
 
 static void test_rewrite_init_refuses(void **state)
 {
     (void)state;
-    static const char *const wrong[][2] = {
-        {"(", "x"}, {"(.*)", "$2"}, {"(.*)", "a$"}, {"x", "$1"}, {"(.*)", "${name}"}};
+    static const char *const wrong[][2] = {{"(", "x"},  {"(.*)", "$2"},      {"(.*)", "a$"},
+                                           {"x", "$1"}, {"(.*)", "${name}"}, {"(?<n>.*)", "${n"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         struct mr_rewrite rewrite;
         char reason[256] = "";
         assert_false(mr_rewrite_init(&rewrite, wrong[i][0], wrong[i][1], reason, sizeof(reason)));
         assert_true(reason[0] != '\0');
-        assert_true(i == 0 || strstr(reason, "the expression has $0 to $") != NULL);
+        assert_true(i == 0 || strstr(reason, "which has $0 to $") != NULL);
     }
 }
 
@@ -57,7 +58,11 @@ static void test_rewrite_apply_limits(void **state)
     assert_false(
         mr_rewrite_apply(&rewrite, (mr_slice){.data = long_name, .len = sizeof(long_name)}, &out));
     out = mr_buffer_init(bytes, sizeof(bytes));
-    assert_false(mr_rewrite_apply(&rewrite, MR_SLICE("a\0b"), &out)); /* it would be "a" */
+    assert_false(mr_rewrite_apply(&rewrite, MR_SLICE("a\0b"), &out));
+    mr_rewrite_done(&rewrite);
+    assert_true(mr_rewrite_init(&rewrite, "(a|aa)+[!?]", "x", reason, sizeof(reason)));
+    out = mr_buffer_init(bytes, sizeof(bytes));
+    assert_false(mr_rewrite_apply(&rewrite, (mr_slice){.data = long_name, .len = 200}, &out));
     mr_rewrite_done(&rewrite);
 }
 

@@ -138,12 +138,13 @@ static bool takes_too_long(const struct signal *signal)
     return cpu_ns() > signal->cpu_end_ns;
 }
 
-static bool matches(const regex_t *regex, const char *schema, const char *table)
+static enum mr_regex_result matches(const struct mr_regex *regex, const char *schema,
+                                    const char *table)
 {
     char *name = full_name(schema, table);
-    bool found = regexec(regex, name, 0, NULL, 0) == 0;
+    enum mr_regex_result result = mr_regex_match(regex, mr_slice_of(name), NULL);
     free(name);
-    return found;
+    return result;
 }
 
 /* An expression stands for the tables of the stream whose names, schema included, it matches as a whole. */
@@ -152,17 +153,18 @@ static void each_match(struct signal *signal, const char *text, const struct mr_
 {
     char reason[256];
     char told[512];
-    regex_t *regex = mr_regex_new(text, reason, sizeof(reason));
+    struct mr_regex *regex = mr_regex_new(text, reason, sizeof(reason));
     uint32_t found = 0;
     bool in_time = true;
     for (uint32_t i = 0; regex != NULL && i < tables->count && in_time; i++) {
         const char *schema = tables->names[2 * i];
         const char *table = tables->names[2 * i + 1];
-        if (matches(regex, schema, table)) {
+        enum mr_regex_result result = matches(regex, schema, table);
+        if (result == MR_REGEX_YES) {
             act(signal, schema, table);
             found++;
         }
-        in_time = !takes_too_long(signal);
+        in_time = result != MR_REGEX_TOO_LONG && !takes_too_long(signal);
     }
     if (!in_time) {
         ignored(signal, "data-collections has expressions that take too long, and some tables were "
@@ -176,9 +178,7 @@ static void each_match(struct signal *signal, const char *text, const struct mr_
                  text);
         ignored(signal, told);
     }
-    if (regex != NULL) {
-        mr_regex_free(regex);
-    }
+    mr_regex_free(regex);
 }
 
 static char *trimmed(const char *text)
@@ -271,9 +271,9 @@ static const char *filter_of(const struct signal *signal, const char *schema, co
     {
         char reason[256];
         const char *name = member(one, "data-collection")->valuestring;
-        regex_t *regex = mr_regex_new(name, reason, sizeof(reason));
+        struct mr_regex *regex = mr_regex_new(name, reason, sizeof(reason));
         MR_ASSERT(regex != NULL);
-        bool found = matches(regex, schema, table);
+        bool found = matches(regex, schema, table) == MR_REGEX_YES;
         mr_regex_free(regex);
         if (found) {
             return member(one, "filter")->valuestring;
@@ -297,11 +297,9 @@ static const char *conditions_fault(const struct signal *signal)
         const char *name = cJSON_GetStringValue(member(one, "data-collection"));
         const char *filter = cJSON_GetStringValue(member(one, "filter"));
         char reason[256];
-        regex_t *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
+        struct mr_regex *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
         bool good = regex != NULL && filter != NULL && strlen(filter) <= WHERE_MAX;
-        if (regex != NULL) {
-            mr_regex_free(regex);
-        }
+        mr_regex_free(regex);
         if (!good || takes_too_long(signal)) {
             return good ? "additional-conditions has expressions that take too long"
                         : "additional-conditions: each needs \"data-collection\", an expression, "

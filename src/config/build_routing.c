@@ -23,7 +23,8 @@ void mr_config_check_topic(struct mr_config *config, const char *option, const c
     char fixed[2] = {0};
     for (const char *at = replacement; *at != '\0'; at++) {
         if (*at == '$' && at[1] != '\0') {
-            at++;
+            const char *named = at[1] == '{' ? strchr(at, '}') : NULL;
+            at = named != NULL ? named : at + 1;
             continue;
         }
         at += *at == '\\' && at[1] != '\0';

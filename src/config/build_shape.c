@@ -66,7 +66,7 @@ static bool take_pattern(struct mr_config *config, const char *begin, const char
     if (strpbrk(text, EXPRESSION_SIGNS) == NULL) {
         return text[0] != '\0' && strchr(text, '"') == NULL;
     }
-    regex_t *regex = mr_regex_new(text, reason, size);
+    struct mr_regex *regex = mr_regex_new(text, reason, size);
     if (regex != NULL) {
         config->regexes =
             MR_REALLOC(config->regexes, (config->regex_count + 1) * sizeof(*config->regexes));

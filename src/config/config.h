@@ -41,7 +41,7 @@ struct mr_config {
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
     void **memory;               /* everything allocated for the structs above */
     uint32_t memory_count;
-    regex_t **regexes;
+    struct mr_regex **regexes;
     uint32_t regex_count;
     struct mr_kafka_signal_options signals; /* no topic: none are read */
     struct mr_outbox_options outbox;

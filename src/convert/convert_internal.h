@@ -2,6 +2,7 @@
 #ifndef MR_CONVERT_CONVERT_INTERNAL_H
 #define MR_CONVERT_CONVERT_INTERNAL_H
 
+#include "base/pattern.h"
 #include "base/text.h"
 #include "config/values.h"
 #include "convert/convert.h"
@@ -103,8 +104,12 @@ bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
  * can't say. The caller frees it. */
 char *mr_convert_pattern(const char *pattern, int parts);
 
-/* A regular expression of Java's as one of POSIX; the caller's. NULL: it has what POSIX has not. */
-char *mr_convert_posix(const char *java);
+/* Whether an expression of Java's is one here too, and means the same. */
+bool mr_convert_same_regex(const char *java);
+
+/* Sets an expression and its replacement; false: they mean something else here. */
+bool mr_convert_rewrite(struct mr_convert *convert, const char *java, const char *replacement,
+                        const char *regex_option, const char *option);
 
 /* The transformation EventRouter of that alias, whose type is the option `given`. */
 void mr_convert_outbox(struct mr_convert *convert, const char *alias, const char *given);

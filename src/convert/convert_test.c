@@ -286,7 +286,7 @@ static const struct {
     {TABLES
      "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
      "transforms.r.replacement=$2-of-$1\n",
-     "[routing]\ntopic_regex = \"p[.](.*)[.]([A-Za-z0-9_]+)\"\ntopic = \"$2-of-$1\"", NULL},
+     "[routing]\ntopic_regex = \"p\\\\.(.*)\\\\.(\\\\w+)\"\ntopic = \"$2-of-$1\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=io.debezium.transforms.ContentBasedRouter\n"
             "transforms.r.topic.expression=value.after.region\n",
      NULL, "routing.by_column"},
@@ -295,10 +295,10 @@ static const struct {
      "topic_regex = \"q.*\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
             "transforms.r.replacement=z\n",
-     "tables = [\"public.a\", \"s.b\"]", "beyond POSIX"},
+     "topic_regex = \"(?<n>.*)\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(.*)\n"
             "transforms.r.replacement=z${n}\n",
-     "tables = [\"public.a\", \"s.b\"]", "beyond POSIX"},
+     "tables = [\"public.a\", \"s.b\"]", "only Java knows"},
     {TABLES
      "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
      "transforms.r.topic.replacement=z\n",
@@ -319,10 +319,11 @@ static const struct {
     {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
             "transforms.o.route.topic.regex=(?<a>.)-(?<b>.*)\n"
             "transforms.o.route.topic.replacement=${b}.${a}\n",
-     "tables = [\"public.a\", \"s.b\"]\ntopic_regex = \"(.)-(.*)\"\ntopic = \"$2.$1\"", NULL},
+     "tables = [\"public.a\", \"s.b\"]\ntopic_regex = \"(?<a>.)-(?<b>.*)\"\ntopic = \"${b}.${a}\"",
+     NULL},
     {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
             "transforms.o.route.topic.replacement=${other}\n",
-     NULL, "beyond POSIX"},
+     NULL, "only Java knows"},
     {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\n"
             "transforms.o.table.field.event.id=x\n",
      "tables = [\"public.a\", \"s.b\"]", "transforms.o.table.field.event.id: not carried over"},
@@ -335,7 +336,7 @@ static const struct {
      "[outbox]\ntables = [\"public.a\"]", NULL},
     {TABLES OUTBOX("TopicNameMatches", "public.a"), "tables = [\"public.a\", \"s.b\"]",
      "means none of the tables"},
-    {TABLES OUTBOX("TopicNameMatches", "(?i)p.public.a"), "tables = [\"public.a\", \"s.b\"]",
+    {TABLES OUTBOX("TopicNameMatches", "\\\\p{L}.public.a"), "tables = [\"public.a\", \"s.b\"]",
      "predicates.p.pattern: not carried over"},
     {TABLES OUTBOX("RecordIsTombstone", "p.public.a"), "tables = [\"public.a\", \"s.b\"]",
      "transforms.o.predicate: not carried over"},
@@ -360,10 +361,10 @@ static const struct {
      "topic_regex = \"(.*)\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=$1\n"
             "transforms.r.regex=([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\n",
-     "topic_regex = \"([^.]+)[A-Za-z0-9_-]+[]x^]\"", NULL},
+     "topic_regex = \"([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=z\n"
             "transforms.r.regex=[a-z&&[^b]]+\n",
-     NULL, "beyond POSIX"},
+     NULL, "only Java knows"},
     {TABLES AVRO UNWRAP "transforms.u.add.fields=op\n", "format = \"avro\"",
      "transforms.u.type: not carried over: with value.converter's format"},
     {TABLES AVRO, "format = \"avro\"", NULL},

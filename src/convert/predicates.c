@@ -1,5 +1,4 @@
 /* Predicates of transformations: which tables' events a transformation is for. */
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,15 +52,15 @@ static char *topic_of(const struct mr_convert *convert, const char *table)
 }
 
 /* Kafka Connect: TopicNameMatches, whose pattern fits the whole name. */
-static bool compile(const char *java, regex_t *ret)
+static struct mr_regex *compile(const char *java)
 {
-    char *posix = mr_convert_posix(java);
-    struct mr_text whole = {0};
-    mr_text_format(&whole, "^(%s)$", posix == NULL ? "" : posix);
-    bool good = posix != NULL && regcomp(ret, whole.data, REG_EXTENDED | REG_NOSUB) == 0;
-    mr_text_done(&whole);
-    free(posix);
-    return good;
+    char reason[128];
+    return mr_convert_same_regex(java) ? mr_regex_new(java, reason, sizeof(reason)) : NULL;
+}
+
+static bool matches(const struct mr_regex *regex, const char *topic)
+{
+    return mr_regex_match(regex, mr_slice_of(topic), NULL) == MR_REGEX_YES;
 }
 
 /* The tables that the pattern itself spells out, behind the prefix, for those of "tables" that are patterns; false: it does not. */
@@ -102,23 +101,22 @@ static bool decodes_messages(const struct mr_convert *convert)
 static bool tables_of(const struct mr_convert *convert, const char *java, bool negate,
                       struct mr_convert_list *ret)
 {
-    regex_t regex;
-    if (prefix_of(convert) == NULL || !compile(java, &regex)) {
+    struct mr_regex *regex = prefix_of(convert) == NULL ? NULL : compile(java);
+    if (regex == NULL) {
         return false;
     }
     struct mr_text messages = {0};
     mr_text_format(&messages, "%s.message", prefix_of(convert));
-    bool good =
-        !decodes_messages(convert) || (regexec(&regex, messages.data, 0, NULL, 0) == 0) == negate;
+    bool good = !decodes_messages(convert) || matches(regex, messages.data) == negate;
     mr_text_done(&messages);
     for (uint32_t i = 0; i < convert->tables.count; i++) {
         char *topic = topic_of(convert, convert->tables.items[i]);
-        if ((regexec(&regex, topic, 0, NULL, 0) == 0) != negate) {
+        if (matches(regex, topic) != negate) {
             mr_convert_list_add(ret, MR_STRDUP(convert->tables.items[i]));
         }
         free(topic);
     }
-    regfree(&regex);
+    mr_regex_free(regex);
     return good && (convert->patterns.count == 0 ? convert->tables_known
                                                  : !negate && spell_out(convert, java, ret));
 }

@@ -210,116 +210,38 @@ void mr_convert_tables(struct mr_convert *convert)
 
 /* ---- topics ---- */
 
-/* What a set of characters has that POSIX wants at a place of its own: ] first, ^ not first, - last. */
-struct set {
-    struct mr_text rest;
-    bool closes, negates, has_caret, has_minus;
-};
-
-/* One character or class of a set, behind which `*at` comes to stand; '\0' in `ret_single`: no range can begin with it. */
-static bool take_of_set(const char **at, struct set *set, char *ret_single)
+/* A set, from its bracket on; `*at` comes to stand on the last one. False: it is an intersection or a set in a set. */
+static bool is_plain_set(const char **at)
 {
-    const char *c = *at;
-    bool escaped = *c == '\\';
-    c += escaped;
-    *at = c + 1;
-    *ret_single = '\0';
-    bool is_letter =
-        (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
-    if (escaped && (*c == 'd' || *c == 'w')) {
-        mr_text_string(&set->rest, *c == 'd' ? "0-9" : "A-Za-z0-9_");
-        return true;
+    const char *c = *at + 1;
+    c += *c == '^';
+    for (bool is_first = true; *c != ']' || is_first; c++, is_first = false) {
+        if (*c == '\0' || *c == '[' || strncmp(c, "&&", 2) == 0) {
+            return false;
+        }
+        c += *c == '\\' && c[1] != '\0';
     }
-    if (*c == '\0' || (escaped && is_letter) || (!escaped && (*c == '[' || *c == '&'))) {
-        return false; /* a set in a set, an intersection, or what only Java knows */
-    }
-    set->closes |= *c == ']';
-    set->has_caret |= *c == '^';
-    set->has_minus |= *c == '-';
-    *ret_single = strchr("]^-", *c) == NULL ? *c : '\0';
+    *at = c;
     return true;
 }
 
-/* [...] of Java's, where a backslash escapes, as POSIX writes it, where it does not; NULL: it can't. `*at` comes to stand on the
- * last bracket. */
-static char *posix_set(const char **at)
+bool mr_convert_same_regex(const char *java)
 {
-    struct set set = {0};
-    mr_text_string(&set.rest, "");
-    const char *c = *at + 1;
-    set.negates = *c == '^';
-    c += set.negates;
-    bool good = *c != ']';
-    while (good && *c != ']') {
-        char single, last;
-        good = take_of_set(&c, &set, &single);
-        if (!good || single == '\0') {
-            continue;
-        }
-        mr_text_add(&set.rest, &single, 1);
-        if (*c == '-' && c[1] != ']' && c[1] != '\0') {
-            c++;
-            mr_text_string(&set.rest, "-");
-            good = take_of_set(&c, &set, &last) && last != '\0';
-            if (good) {
-                mr_text_add(&set.rest, &last, 1);
-            }
+    char reason[128];
+    struct mr_regex *regex = mr_regex_new(java, reason, sizeof(reason));
+    bool good = regex != NULL;
+    mr_regex_free(regex);
+    for (const char *at = java; good && *at != '\0'; at++) {
+        if (*at == '\\') {
+            at++;
+            good = strchr("pPNuxh", *at) == NULL;
+        } else if (*at == '[') {
+            good = is_plain_set(&at);
+        } else if (strncmp(at, "(?", 2) == 0) {
+            good = at[2] != '\0' && strchr(":=!<>i", at[2]) != NULL;
         }
     }
-    good &= *c == ']' && strpbrk(set.rest.data, "[") == NULL;
-    *at = c;
-    struct mr_text out = {0};
-    bool only_caret = set.has_caret && !set.closes && set.rest.len == 0 && !set.negates;
-    mr_text_format(&out, "[%s%s%s%s%s]", set.negates ? "^" : "", set.closes ? "]" : "",
-                   set.rest.data, set.has_caret ? "^" : "", set.has_minus ? "-" : "");
-    mr_text_done(&set.rest);
-    if (!good || only_caret) {
-        mr_text_done(&out);
-        return NULL;
-    }
-    return out.data;
-}
-
-char *mr_convert_posix(const char *java)
-{
-    struct mr_text out = {0};
-    mr_text_string(&out, "");
-    for (const char *at = java; *at != '\0'; at++) {
-        if (*at == '[') {
-            char *set = posix_set(&at);
-            if (set == NULL) {
-                mr_text_done(&out);
-                return NULL;
-            }
-            mr_text_string(&out, set);
-            free(set);
-            continue;
-        }
-        bool lazy = (*at == '?' || *at == '+') && at > java && strchr("*+?}", at[-1]) != NULL &&
-                    (at < java + 2 || at[-2] != '\\');
-        if (lazy || (*at == '(' && at[1] == '?')) {
-            mr_text_done(&out);
-            return NULL;
-        }
-        if (*at != '\\') {
-            mr_text_add(&out, at, 1);
-            continue;
-        }
-        at++;
-        const char *class = *at == 'd' ? "[0-9]" : *at == 'w' ? "[A-Za-z0-9_]" : NULL;
-        bool is_letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
-                         (*at >= '0' && *at <= '9') || *at == '\0';
-        if (class == NULL && is_letter) {
-            mr_text_done(&out);
-            return NULL;
-        }
-        if (class != NULL) {
-            mr_text_string(&out, class);
-        } else {
-            mr_text_format(&out, strchr("\\^]", *at) != NULL ? "\\%c" : "[%c]", *at);
-        }
-    }
-    return out.data;
+    return good;
 }
 
 /* ---- transformations ---- */
@@ -334,21 +256,19 @@ struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const
     return line;
 }
 
-/* An expression and its replacement as two of ours; false: it is beyond POSIX. */
-static bool carry_rewrite(struct mr_convert *convert, const char *java, const char *replacement,
-                          const char *regex_option, const char *option)
+/* An expression and its replacement as two of ours; false: they mean something else here. */
+bool mr_convert_rewrite(struct mr_convert *convert, const char *java, const char *replacement,
+                        const char *regex_option, const char *option)
 {
-    char *posix = mr_convert_posix(java);
     struct mr_rewrite rewrite;
-    char reason[128];
-    bool good =
-        posix != NULL && mr_rewrite_init(&rewrite, posix, replacement, reason, sizeof(reason));
+    char reason[256];
+    bool good = mr_convert_same_regex(java) &&
+                mr_rewrite_init(&rewrite, java, replacement, reason, sizeof(reason));
     if (good) {
         mr_rewrite_done(&rewrite);
-        mr_convert_set(convert, regex_option, posix);
+        mr_convert_set(convert, regex_option, java);
         mr_convert_set(convert, option, replacement);
     }
-    free(posix);
     return good;
 }
 
@@ -363,11 +283,12 @@ static void convert_uniqueness(struct mr_convert *convert, const char *alias, co
     const struct mr_convert_line *value =
         mr_convert_take_option(convert, alias, "key.field.replacement");
     if (enforces && regex != NULL && value != NULL &&
-        !carry_rewrite(convert, regex->value, value->value, "routing.key_regex",
-                       "routing.key_value")) {
-        mr_convert_note(convert, MR_NOTE_TO_DO, given,
-                        "key.field.regex and key.field.replacement are beyond POSIX's; write "
-                        "routing.key_regex and routing.key_value");
+        !mr_convert_rewrite(convert, regex->value, value->value, "routing.key_regex",
+                            "routing.key_value")) {
+        mr_convert_note(
+            convert, MR_NOTE_TO_DO, given,
+            "key.field.regex and key.field.replacement have what only Java knows; write "
+            "routing.key_regex and routing.key_value");
     } else if ((regex != NULL || value != NULL) && (!enforces || regex == NULL || value == NULL)) {
         mr_convert_note(convert, MR_NOTE_IDLE, (regex != NULL ? regex : value)->given,
                         "has no effect without the other, and key.enforce.uniqueness");
@@ -387,10 +308,11 @@ static void convert_router(struct mr_convert *convert, const char *alias, const 
     } else if (convert->has_router) {
         mr_convert_note(convert, MR_NOTE_LOST, given,
                         "there is one routing.topic_regex: write what both do as one");
-    } else if (!carry_rewrite(convert, regex->value, replacement->value, "routing.topic_regex",
-                              "routing.topic")) {
+    } else if (!mr_convert_rewrite(convert, regex->value, replacement->value, "routing.topic_regex",
+                                   "routing.topic")) {
         mr_convert_note(convert, MR_NOTE_TO_DO, given,
-                        "its regular expression is beyond POSIX's; write routing.topic_regex and "
+                        "its regular expression or replacement has what only Java knows; write "
+                        "routing.topic_regex and "
                         "routing.topic (docs/configuration.md)");
     } else {
         convert->has_router = true;

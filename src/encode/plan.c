@@ -170,7 +170,7 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
     }
     char *topic = mr_topic_name(options->topic_prefix, options->topic_delimiter,
                                 plan->relation->schema, plan->relation->table);
-    if (mr_rewrite_matches(&routing->topic, topic)) {
+    if (mr_regex_match(routing->topic.regex, mr_slice_of(topic), NULL) == MR_REGEX_YES) {
         char *value =
             routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
         size_t size = 6 * (strlen(routing->key_field) + strlen(value)) + sizeof(",\"\":\"\"}");

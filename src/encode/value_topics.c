@@ -45,7 +45,7 @@ static const struct mr_topic *find(const struct mr_value_topics *known,
     return NULL;
 }
 
-/* False: it is too long, or has a NUL. */
+/* False: it is too long, has a NUL, or takes the expression too many steps. */
 static bool make_name(const struct mr_value_route *route, mr_slice value, struct mr_buffer *out)
 {
     if (route->rewrite.regex != NULL) {
@@ -65,7 +65,8 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
     struct mr_buffer out = mr_buffer_init(name, sizeof(name) - 1);
     const struct mr_topic *topic = NULL;
     bool can_be = make_name(route, value, &out);
-    *ret_fault = "is longer than the 249 characters of a topic's name, or has a NUL";
+    *ret_fault = "is longer than the 249 characters of a topic's name, has a NUL, or takes "
+                 "topic_regex too many steps";
     if (can_be) {
         *out.at = '\0';
         *ret_fault = mr_topic_fault((const char *)name);
