@@ -233,6 +233,18 @@ def test_refused(database, millrace):
     assert process.stop() == 0
 
 
+def test_a_condition_that_ends_its_own_backend(database, millrace):
+    """After a few tries the copy has failed, and says why; the stream and others' copies go on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i")
+    process = millrace(tables=("t",), pipeline__reconnect_max='"100ms"').start().streaming()
+    assert command(process, "t", "--where", "id < 500 OR pg_terminate_backend(pg_backend_pid())")[0] == 0
+    eventually(lambda: copies(process)["public.t"]["state"] == "failed", what="the end of the copy")
+    error = copies(process)["public.t"]["error"]
+    assert "public.t" in error and "ended 3 connections" in error and "check the condition" in error, error
+    assert copy(process, "t", "--where", "id < 500")["rows"] == 499
+    assert process.stop() == 0
+
+
 def test_a_table_that_goes_away(database, millrace):
     """Locked when its copy is asked for, dropped when that could begin."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (id int PRIMARY KEY)")

@@ -817,3 +817,50 @@ def test_a_row_that_the_topic_refuses(database, millrace, topic):
     assert set(rows) == {f'{{"id":{i}}}' for i in range(1, 22)}
     assert len(rows['{"id":7}']["large"]) < 100 and rows['{"id":8}']["large"] == "x" * 10
     assert process.stop() == 0
+
+
+def holds_locks(database, table):
+    """Whether anybody has the table locked, or waits for that."""
+    return database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = %s::regclass", [table])[0][0] > 0
+
+
+def test_a_table_is_free_once_it_is_copied(database, millrace, topic):
+    """Others may alter it while the rest is copied, also where an earlier attempt had begun it; its rows and its place are right."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY, v text);"
+                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1, 'x')")
+    process = snapshot(millrace, ("t", "z"), pipeline__batch_size='"64KiB"', snapshot__max__threads=2)
+    slot_of_a_copy(database, ("t", "z"))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        process.wait_for("snapshot_begun")
+        stored = Stored(database, topic)
+        eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
+        process.kill()
+        process.start()
+        process.wait_for("snapshot_begun")
+        process.wait_for("snapshot_table")
+        eventually(lambda: not holds_locks(database, "t"), what="the end of all locks on t")
+        database.run("SET lock_timeout = '5s'; ALTER TABLE t ADD more int DEFAULT 7; UPDATE t SET v = 'new' WHERE id % 1000 = 0")
+        eventually(lambda: holds_locks(database, "z"), what="a reader at z")
+    process.streaming()
+    assert len(process.log("snapshot_begun")) == 1 and not process.log("source_lost")
+    records = read_until(topic(database.topic("t")), last_of_stream(database, "t"))
+    rows, _ = folded(records)
+    assert len(rows) == 20001 and {row["v"] for row in rows.values() if row["id"] % 1000 == 0 and row["id"] <= 20000} == {"new"}
+    check_fold(database, topic, "z", "at-least-once")
+    assert process.stop() == 0
+
+
+SUICIDE = "CREATE FUNCTION last_row(i int) RETURNS boolean {volatility} LANGUAGE plpgsql AS $$ BEGIN RETURN i < 300 OR pg_terminate_backend(pg_backend_pid()); END $$"
+
+
+@pytest.mark.parametrize("volatility, argument", [("VOLATILE", "id"), ("STABLE", "300")])
+def test_a_condition_that_ends_its_own_backend(database, millrace, volatility, argument):
+    """While rows are read, or, where its argument is a constant, while it is planned: a few tries, and an end that says why."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000);" + SUICIDE.format(volatility=volatility))
+    process = snapshot(millrace, ("t",), snapshot__where=json.dumps([f"t: public.last_row({argument})"]),
+                       pipeline__reconnect_max='"100ms"')
+    code, text = process.start().ended(60), "".join(process.lines).replace('\\"', '"')
+    assert code == 78 and "snapshot.where" in text and "ended" in text and ("public.t" in text or '"public"."t"' in text), text
+    assert len(process.log("snapshot_begun")) <= 3

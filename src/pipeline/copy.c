@@ -312,6 +312,7 @@ static mr_status copy_pieces(struct worker *worker, struct mr_error *ret_error)
     while (mr_copy_plan_take(copying->plan, number, &piece)) {
         MR_TRY(copy_piece(worker, &piece, ret_error));
     }
+    source->ops->reader_rest(worker->reader);
     return MR_OK;
 }
 

@@ -108,6 +108,28 @@ static void rule_called(struct copy_rules *rules, const struct mr_pg_result *tab
                      role, called);
 }
 
+static bool is_ended(mr_status status, const struct mr_error *error)
+{
+    return status == MR_ERR_TRANSIENT && strstr(error->text, "(57P01)") != NULL;
+}
+
+/* Whether the server, if it takes another connection, ends that by the same command, too. */
+static bool ends_another(const struct copy_rules *rules, const char *command)
+{
+    const struct mr_pg_source_options *options = rules->options;
+    struct mr_pg_conn *other;
+    struct mr_error error = {0};
+    mr_status status =
+        mr_pg_connect(mr_pg_copies_apart(options) ? &options->copying : &options->connection, false,
+                      rules->stop_fd, &other, &error);
+    if (status != MR_OK) {
+        return false;
+    }
+    status = mr_pg_command(other, rules->stop_fd, command, MR_PG_ANSWER_MS, &error);
+    mr_pg_close(other);
+    return is_ended(status, &error);
+}
+
 /* The server plans it, and reads no row. To plan is to call what has constant arguments, also of a view that stands where the table
  * was: what is called may only read, and what it sets goes with the transaction. */
 static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where *where,
@@ -119,7 +141,14 @@ static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where
                    mr_pg_without_views(rules->conn), name, where->condition);
     mr_status status =
         mr_pg_command(rules->conn, rules->stop_fd, sql.data, MR_PG_ANSWER_MS, &error);
+    bool ends = is_ended(status, &error) && ends_another(rules, sql.data);
     mr_text_done(&sql);
+    if (ends) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "%s has a condition in snapshot.where, %s, that ended each connection which "
+                       "planned it (57P01); correct snapshot.where, or the functions that it calls",
+                       subject, where->condition);
+    }
     if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
         MR_TRY(mr_pg_command(rules->conn, rules->stop_fd, "ROLLBACK", MR_PG_ANSWER_MS, ret_error));
     }

@@ -129,3 +129,29 @@ mr_status mr_pg_copying_connect_home(const struct mr_pg_source_options *options,
     pthread_mutex_unlock(&home->lock);
     return mr_pg_copying_connect(options, &place, stop_fd, ret_conn, ret_error);
 }
+
+bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct mr_pg_home *home,
+                            const struct mr_pg_conn *conn, uint32_t table, int stop_fd)
+{
+    /* A server that shuts down ends all with that code, and takes nobody (57P03). */
+    struct mr_pg_conn *other;
+    if (strcmp(mr_pg_copy_refusal(conn)->sqlstate, "57P01") != 0 ||
+        mr_pg_copying_connect_home(options, home, stop_fd, &other, NULL) != MR_OK) {
+        return false;
+    }
+    mr_pg_close(other);
+    pthread_mutex_lock(&home->lock);
+    home->ended_table = table;
+    bool is_ended = ++home->ended >= MR_PG_ENDED_MAX;
+    pthread_mutex_unlock(&home->lock);
+    return is_ended;
+}
+
+void mr_pg_home_came(struct mr_pg_home *home, uint32_t table)
+{
+    pthread_mutex_lock(&home->lock);
+    if (home->ended_table == table) {
+        home->ended = 0;
+    }
+    pthread_mutex_unlock(&home->lock);
+}

@@ -25,6 +25,8 @@ struct mr_pg_home {
     pthread_mutex_t lock;
     struct mr_pg_place place;
     uint64_t streams; /* how often one was begun */
+    uint32_t ended;   /* how often in a row the server has ended who read rows by a condition, */
+    uint32_t ended_table; /* of that table the last time */
 };
 void mr_pg_home_init(struct mr_pg_home *home);
 void mr_pg_home_done(struct mr_pg_home *home);
@@ -36,6 +38,17 @@ mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
 
 /* How often the stream has begun: a connection that was made before the last time may be one to a server that it has left. */
 uint64_t mr_pg_home_streams(struct mr_pg_home *home);
+
+/* After so many it is not tried again. */
+enum { MR_PG_ENDED_MAX = 3 };
+
+/* The connection has failed while it read rows of the table by a condition. True: the server has ended it (57P01), though it takes
+ * others, and that MR_PG_ENDED_MAX times in a row: so the condition does it. Any thread. */
+bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct mr_pg_home *home,
+                            const struct mr_pg_conn *conn, uint32_t table, int stop_fd);
+
+/* Rows of the table have come. Any thread. */
+void mr_pg_home_came(struct mr_pg_home *home, uint32_t table);
 
 /* Copies have a connection string of their own. */
 static inline bool mr_pg_copies_apart(const struct mr_pg_source_options *options)

@@ -908,6 +908,17 @@ static mr_status fail_table(const struct mr_chunk_table *table, mr_status status
 mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                             struct mr_chunk *chunk, struct mr_error *ret_error)
 {
-    mr_status status = close_if(reader, read_chunk(reader, wish, chunk, ret_error));
-    return fail_table(wish->table, status, ret_error);
+    mr_status status = read_chunk(reader, wish, chunk, ret_error);
+    if (status == MR_OK) {
+        mr_pg_home_came(reader->home, wish->table->oid);
+    } else if (status == MR_ERR_TRANSIENT && wish->where != NULL && reader->conn != NULL &&
+               mr_pg_copying_is_ended(&reader->options, reader->home, reader->conn,
+                                      wish->table->oid, reader->stop_fd)) {
+        status = mr_fail(ret_error, MR_ERR_CONFIG,
+                         "the server ended %u connections in a row while they read them by the "
+                         "condition that was asked for, and takes others (57P01); check the "
+                         "condition, and the functions that it calls",
+                         MR_PG_ENDED_MAX);
+    }
+    return fail_table(wish->table, close_if(reader, status), ret_error);
 }

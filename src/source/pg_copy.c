@@ -331,79 +331,12 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
     return status;
 }
 
-/* Tables that were partly copied, by name. */
-static bool add_parts(const struct mr_pg_result *tables, const struct mr_copy_stored *resumed,
-                      struct mr_text *names, struct mr_text *oids)
-{
-    bool found = false;
-    for (uint32_t row = 0; row < mr_pg_result_rows(tables); row++) {
-        uint32_t oid = (uint32_t)mr_pg_result_number(tables, row, LEAF_OID);
-        if (mr_copy_stored_part(resumed, oid) == NULL) {
-            continue;
-        }
-        struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
-                                     .table = mr_pg_result_value(tables, row, LEAF_NAME)};
-        mr_text_string(names, found ? ", ONLY " : "ONLY ");
-        mr_sql_add_table(names, &leaf);
-        mr_text_format(oids, found ? ",%u" : "%u", oid);
-        found = true;
-    }
-    return found;
-}
-
 static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_error *ret_error)
 {
     return mr_fail(ret_error, MR_ERR_TRANSIENT,
                    "table %s.%s was written anew or renamed since the snapshot was taken, which "
                    "may not show its rows any more; the next attempt has a new snapshot",
                    table->relation->schema, table->relation->table);
-}
-
-static mr_status read_filenodes(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
-                                const char *oids, struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"files of tables", "nn", 0, UINT32_MAX};
-    struct mr_pg_copy *copy = reading->copy;
-    struct mr_pg_result *result;
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT x::bigint, coalesce(pg_relation_filenode(x), 0)::bigint"
-                         " FROM unnest(ARRAY[");
-    mr_text_string(&sql, oids);
-    mr_text_string(&sql, "]::oid[]) x");
-    MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
-    mr_status status = MR_OK;
-    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
-        for (uint32_t i = 0; i < copy->view.table_count && status == MR_OK; i++) {
-            const struct mr_copy_table *table = &copy->tables[i];
-            if (table->oid == mr_pg_result_number(result, row, 0) &&
-                table->filenode != mr_pg_result_number(result, row, 1)) {
-                status = fail_new_file(table, ret_error);
-            }
-        }
-    }
-    mr_pg_result_free(result);
-    return status;
-}
-
-/* VACUUM FULL, CLUSTER and some of ALTER TABLE write a table into another file, where its rows have other places. They want a
- * lock that nobody gets any more: what the file is now, it stays. */
-static mr_status keep_files(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
-                            struct mr_error *ret_error)
-{
-    struct mr_text sql = {0};
-    struct mr_text oids = {0};
-    mr_text_string(&sql, "LOCK TABLE ");
-    mr_status status = MR_OK;
-    if (add_parts(reading->tables, reading->copy->view.resumed, &sql, &oids)) {
-        mr_text_string(&sql, " IN ACCESS SHARE MODE");
-        status = mr_pg_command(keeper, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
-        if (status == MR_OK) {
-            status = read_filenodes(reading, keeper, stop_fd, oids.data, ret_error);
-        }
-    }
-    mr_text_done(&sql);
-    mr_text_done(&oids);
-    return status;
 }
 
 static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
@@ -418,9 +351,6 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
         reading->tables = tables;
         reading->parts = parts;
         status = take_tables(reading, ret_error);
-        if (status == MR_OK && reading->copy->view.resumed != NULL) {
-            status = keep_files(reading, keeper, stop_fd, ret_error);
-        }
         mr_pg_result_free(parts);
     }
     mr_pg_result_free(tables);
@@ -490,9 +420,12 @@ struct held {
 
 struct mr_copy_reader {
     const struct mr_pg_copy *copy;
+    const struct mr_pg_source_options *options;
+    struct mr_pg_home *home;
     struct mr_pg_conn *conn;
     int stop_fd;
     const struct mr_copy_table *table;
+    const struct mr_copy_table *locked;  /* that the transaction reads; NULL: there is none */
     const struct mr_copy_table *checked; /* whose file is the one that the snapshot knows */
     bool has_places;
     struct held held[2]; /* the row handed out last, and room for the next */
@@ -520,11 +453,10 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
 {
     struct mr_copy_reader *reader = MR_NEW(struct mr_copy_reader);
     reader->copy = copy;
+    reader->options = options;
+    reader->home = home;
     reader->stop_fd = stop_fd;
     mr_status status = mr_pg_copying_connect_home(options, home, stop_fd, &reader->conn, ret_error);
-    if (status == MR_OK) {
-        status = mr_pg_begin_in_snapshot(reader->conn, stop_fd, copy->snapshot, ret_error);
-    }
     if (status != MR_OK) {
         mr_pg_reader_free(reader);
         return status;
@@ -579,6 +511,16 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->leaf_name)) {
         status = MR_ERR_TRANSIENT;
     }
+    bool ends = status == MR_ERR_TRANSIENT && command->has_where &&
+                mr_pg_copying_is_ended(reader->options, reader->home, reader->conn,
+                                       reader->table->oid, reader->stop_fd);
+    if (ends) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "the rows of table %s.%s can't be copied: the server ended %u connections "
+                       "in a row while they read them by its condition in snapshot.where, and "
+                       "takes others (57P01); check the condition, and the functions that it calls",
+                       relation->schema, relation->table, MR_PG_ENDED_MAX);
+    }
     const char *remedy = "";
     if (status == MR_ERR_CONFIG && command->has_where && refusal->sqlstate[0] != '\0') {
         remedy = is_view(refusal)
@@ -589,11 +531,29 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
                    relation->schema, relation->table, reason.text, remedy);
 }
 
+/* A table's lock goes with its transaction (manual, "Explicit Locking"), so each table has one, all in the snapshot that the keeper
+ * has. Between two ranges of one table it stays: who has waited to write the table anew would have the attempt begin again. */
+static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy_table *table,
+                             struct mr_error *ret_error)
+{
+    reader->table = table;
+    if (reader->locked == table) {
+        return MR_OK;
+    }
+    if (reader->locked != NULL) {
+        MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
+    }
+    reader->checked = NULL;
+    reader->locked = table;
+    return mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot,
+                                   ret_error);
+}
+
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
                              const struct mr_copy_range *range, struct mr_error *ret_error)
 {
     MR_ASSERT(table < reader->copy->view.table_count);
-    reader->table = &reader->copy->tables[table];
+    MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
     reader->has_places = reader->copy->commands[table].has_places;
     struct mr_text sql = {0};
     add_range(&sql, &reader->copy->commands[table], range);
@@ -658,6 +618,7 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
     mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &bytes, &len, ret_error);
     if (status == MR_END) {
         MR_TRY(check_file(reader, ret_error));
+        mr_pg_home_came(reader->home, reader->table->oid);
     }
     if (status != MR_OK) {
         return fail_table(reader, status, ret_error);
@@ -683,6 +644,12 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
     *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values + reader->has_places};
     *ret_place = place;
     return MR_OK;
+}
+
+void mr_pg_reader_rest(struct mr_copy_reader *reader)
+{
+    mr_pg_close(reader->conn);
+    reader->conn = NULL;
 }
 
 void mr_pg_reader_free(struct mr_copy_reader *reader)

@@ -19,8 +19,8 @@ struct mr_pg_copy;
 mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
                                   struct mr_error *ret_error);
 
-/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. Tables of which `resumed` (NULL: it
- * begins anew) tells places can't be written anew as long as the keeper is there. Source thread. */
+/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. `resumed`: as in struct mr_copy.
+ * Source thread. */
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
                          const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
                          const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
@@ -30,7 +30,8 @@ void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);
 
-/* A connection in the copy's snapshot. Any thread; the reader is that thread's. */
+/* A connection that reads in the copy's snapshot, of which at most one table is locked (ACCESS SHARE). Any thread; the reader is
+ * that thread's. `options` and `home` outlive it. */
 mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
                            const struct mr_pg_source_options *options, struct mr_pg_home *home,
                            int stop_fd, struct mr_copy_reader **ret_reader,
@@ -39,6 +40,7 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
                              const struct mr_copy_range *range, struct mr_error *ret_error);
 mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                             uint64_t *ret_place, struct mr_error *ret_error);
+void mr_pg_reader_rest(struct mr_copy_reader *reader);
 void mr_pg_reader_free(struct mr_copy_reader *reader);
 
 #endif

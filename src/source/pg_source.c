@@ -686,6 +686,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .reader_new = pg_source_reader_new,
         .reader_begin = mr_pg_reader_begin,
         .reader_next = mr_pg_reader_next,
+        .reader_rest = mr_pg_reader_rest,
         .reader_free = mr_pg_reader_free,
         .chunks_new = pg_source_chunks_new,
         .chunks_find = mr_pg_chunks_find,

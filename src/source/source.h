@@ -149,6 +149,8 @@ struct mr_source_ops {
                               const struct mr_copy_range *range, struct mr_error *ret_error);
     mr_status (*reader_next)(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
                              uint64_t *ret_place, struct mr_error *ret_error);
+    /* Nothing more is asked for: what it has of the server is given up, and its last rows stay. */
+    void (*reader_rest)(struct mr_copy_reader *reader);
     void (*reader_free)(struct mr_copy_reader *reader);
 
     /* The reader of chunks; NULL where there is none. It connects when it is asked. Source thread. */
