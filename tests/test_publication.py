@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kit import check, eventually
+from kit import check, connect, eventually
 from test_reload import reload, with_tables
 
 WHERE = {"publication__where": json.dumps(["t: open AND id <> 13"]), "publication__columns": json.dumps(["public.t:id,open,v"])}
@@ -261,3 +261,39 @@ def test_a_key_that_a_partition_does_not_hold(database, millrace, topic):
     assert process.log("partition_identity")[0]["partition"] == "t_1"
     assert [r.key for r in topic(database.topic("t")).take(5)] == ['{"id":101}'] * 3 + ['{"id":102}', '{"id":1}']
     assert any(r["subject"] == 'table "public"."t"' for r in process.log("setup_warning"))
+
+
+def test_a_table_that_is_locked_holds_it_up_not_in_silence(database, millrace):
+    """A start says who has the lock, and keeps the other tables free while it waits; a stop is at once."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(("t", "u"))
+    with connect(database.name) as holder:
+        holder.execute("BEGIN; LOCK TABLE u IN SHARE ROW EXCLUSIVE MODE")
+        process.start()
+        told = process.wait_for("publication_held_up")
+        pid = holder.info.backend_pid
+        assert told["table"] == "public.u" and told["holder"] == f"the transaction of role postgres in database {database.name}, process {pid}"
+        assert f"pg_terminate_backend({pid})" in told["remedy"] and told["since"], told
+        database.run("VACUUM t")  # it wants the lock that a publication takes
+        assert process.stop(20) == 0
+        process.start()
+        process.wait_for("publication_held_up")
+        holder.execute("COMMIT; BEGIN; LOCK TABLE u IN ACCESS EXCLUSIVE MODE; PREPARE TRANSACTION 'locks u'")
+        told = process.wait_for("publication_held_up", times=2)
+        assert "prepared" in told["holder"] and "ROLLBACK PREPARED 'locks u'" in told["remedy"], told
+        holder.execute("ROLLBACK PREPARED 'locks u'")
+    process.streaming()
+    assert filters(database) == [("t", None, "{id}"), ("u", None, "{id}")]
+    assert process.stop() == 0
+
+
+def test_a_table_that_is_locked_while_it_is_altered(database, millrace):
+    """The refused reload names who has it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(("t",), publication__alter="true").start().streaming()
+    with connect(database.name) as holder:
+        holder.execute("BEGIN; LOCK TABLE u IN ACCESS EXCLUSIVE MODE")
+        with_tables(process, "t", "u", publication__alter="true")
+        code, text = reload(process)
+        assert code != 0 and f"process {holder.info.backend_pid}" in text and "public.u" in text, text
+    assert process.stop() == 0

@@ -415,6 +415,7 @@ static mr_status change_publication(struct mr_pg_conn *conn,
 {
     struct mr_pg_facts facts;
     MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    facts.is_reload = true;
     mr_status status =
         mr_pg_publication_follow(conn, &facts, change, stop_fd, report, context, ret_error);
     mr_pg_facts_done(&facts);

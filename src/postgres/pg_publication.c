@@ -3,9 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include <poll.h>
 
-enum { SUBJECT_MAX = 600 };
+#include "base/log.h"
+#include "postgres/pg_holder.h"
+
+enum {
+    SUBJECT_MAX = 600,
+    HELD_PAUSE_MS = 2000,
+    HELD_TOLD_TRIES = 4, /* about 10 s */
+};
 
 /* ---- what it is made of ---- */
 
@@ -85,6 +92,81 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
 static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
 static const char via_root[] = "publish_via_partition_root = true";
 
+/* ---- tables that are locked ---- */
+
+static bool is_locked(mr_status status, const struct mr_error *error)
+{
+    return status == MR_ERR_TRANSIENT && strstr(error->text, "(55P03)") != NULL;
+}
+
+/* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has it. */
+static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                       int stop_fd, struct mr_error *error)
+{
+    struct mr_pg_holder holder;
+    struct mr_text table = {0};
+    if (mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, NULL) == MR_OK &&
+        holder.who[0] != '\0') {
+        struct mr_error reason = *error;
+        mr_error_set(error, reason.status, "%s; table %s is locked by %s, since %s: %s",
+                     reason.text, table.data, holder.who,
+                     holder.since[0] == '\0' ? "an unknown time" : holder.since, holder.remedy);
+    }
+    mr_text_done(&table);
+}
+
+static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_pg_holder holder;
+    struct mr_text table = {0};
+    mr_status status = mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, ret_error);
+    if (status == MR_OK) {
+        mr_log(
+            MR_LOG_WARN, "publication_held_up",
+            "the publication can't be made while one of its tables is locked; it is tried again, "
+            "and nothing is locked meanwhile",
+            MR_LOG_STR("publication", options->publication), MR_LOG_STR("table", table.data),
+            MR_LOG_STR("holder", holder.who), MR_LOG_STR("since", holder.since),
+            MR_LOG_STR("remedy", holder.remedy));
+    }
+    mr_text_done(&table);
+    return status;
+}
+
+/* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
+ * the tables before the locked one for that long. */
+static mr_status create_once(struct mr_pg_conn *conn, const char *command, int stop_fd,
+                             struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SET LOCAL lock_timeout = '1s'; %s", command);
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                        const char *command, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_error error = {0};
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    mr_status status;
+    for (uint32_t tries = 0;
+         is_locked(status = create_once(conn, command, stop_fd, &error), &error); tries++) {
+        if (tries % HELD_TOLD_TRIES == 0) {
+            MR_TRY(tell_held_up(conn, options, stop_fd, ret_error));
+        }
+        if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
+            return MR_AGAIN;
+        }
+    }
+    if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
                                    int stop_fd, struct mr_error *ret_error)
@@ -96,7 +178,7 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
     if (options->via_root) {
         mr_text_format(&sql, " WITH (%s)", via_root);
     }
-    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_status status = create(conn, options, sql.data, stop_fd, ret_error);
     mr_text_done(&sql);
     MR_TRY(status);
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
@@ -148,11 +230,13 @@ static void found_error(struct follow *follow, mr_status status, const char *sub
     follow->errors++;
 }
 
-/* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes on, all may be as it should. */
+/* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes on, all may be as it should; but a
+ * reload may be about a table that is locked. */
 static mr_status report_refusal(struct follow *follow, const char *subject, mr_status status,
                                 const struct mr_error *error)
 {
-    if (status == MR_AGAIN || (status == MR_ERR_TRANSIENT && !follow->goes_on)) {
+    if (status == MR_AGAIN ||
+        (status == MR_ERR_TRANSIENT && (!follow->goes_on || follow->facts->is_reload))) {
         *follow->ret_error = *error;
         return status;
     }
@@ -502,6 +586,9 @@ static mr_status in_draft(struct follow *follow)
     mr_status status = compare(follow);
     bool good = status == MR_OK || status == MR_END;
     mr_status ended = run_text(follow, "ROLLBACK", good ? follow->ret_error : NULL);
+    if (ended == MR_OK && !good && is_locked(status, follow->ret_error)) {
+        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
+    }
     return good ? ended : status;
 }
 
@@ -518,6 +605,9 @@ static mr_status alter(struct follow *follow)
         mr_log(MR_LOG_INFO, "publication_altered", "the publication was altered as configured",
                MR_LOG_STR("publication", follow->options->publication),
                MR_LOG_STR("tables", follow->altered.data == NULL ? "" : follow->altered.data));
+    } else if (is_locked(status, follow->ret_error)) {
+        (void)run_text(follow, "ROLLBACK", NULL);
+        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
     } else if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
         (void)run_text(follow, "ROLLBACK", NULL);
     }

@@ -15,6 +15,7 @@ struct mr_pg_facts {
     const struct mr_pg_source_options *options;
     int version;
     bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
+    bool is_reload;        /* whoever asks can ask again */
     char *database;
     struct mr_pg_result *server;   /* enum mr_server_column */
     struct mr_pg_result *tables;   /* enum mr_table_column */
