@@ -41,8 +41,8 @@ void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
 }
 
 /* ShareUpdateExclusiveLock is what a publication takes of a table (OpenTableList in commands/publicationcmds.c); what that waits
- * for: the manual, "Conflicting Lock Modes". A prepared transaction's locks are of the virtual transaction -1/number
- * (MarkAsPreparingGuts in access/transam/twophase.c). */
+ * for: the manual, "Conflicting Lock Modes". A prepared transaction's locks are of no process, and all of one
+ * virtual transaction, that of its number too (MarkAsPreparingGuts in access/transam/twophase.c). */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options, int stop_fd,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
@@ -71,8 +71,10 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
         " AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode IN ('ShareUpdateExclusiveLock',"
         " 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
         " JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_prepared_xacts p"
-        " ON l.virtualtransaction = '-1/' || p.transaction::text"
+        " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_locks x"
+        " ON x.locktype = 'transactionid' AND x.granted AND l.pid IS NULL AND x.pid IS NULL"
+        " AND x.virtualtransaction = l.virtualtransaction"
+        " LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid"
         " ORDER BY l.granted DESC, a.xact_start LIMIT 1");
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));

@@ -115,23 +115,25 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
     mr_text_done(&table);
 }
 
+/* Once for each holder, and every few tries. `told`: what was logged last. */
 static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              int stop_fd, struct mr_error *ret_error)
+                              uint32_t tries, struct mr_pg_holder *told, int stop_fd,
+                              struct mr_error *ret_error)
 {
     struct mr_pg_holder holder;
     struct mr_text table = {0};
-    mr_status status = mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, ret_error);
-    if (status == MR_OK) {
-        mr_log(
-            MR_LOG_WARN, "publication_held_up",
-            "the publication can't be made while one of its tables is locked; it is tried again, "
-            "and nothing is locked meanwhile",
-            MR_LOG_STR("publication", options->publication), MR_LOG_STR("table", table.data),
-            MR_LOG_STR("holder", holder.who), MR_LOG_STR("since", holder.since),
-            MR_LOG_STR("remedy", holder.remedy));
+    MR_TRY(mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, ret_error));
+    if (tries % HELD_TOLD_TRIES == 0 || strcmp(holder.who, told->who) != 0) {
+        mr_log(MR_LOG_WARN, "publication_held_up",
+               "the publication can't be made while one of its tables is locked; it is tried "
+               "again, and nothing is locked meanwhile",
+               MR_LOG_STR("publication", options->publication), MR_LOG_STR("table", table.data),
+               MR_LOG_STR("holder", holder.who), MR_LOG_STR("since", holder.since),
+               MR_LOG_STR("remedy", holder.remedy));
     }
     mr_text_done(&table);
-    return status;
+    *told = holder;
+    return MR_OK;
 }
 
 /* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
@@ -151,12 +153,11 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
 {
     struct mr_error error = {0};
     struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    struct mr_pg_holder told = {0};
     mr_status status;
     for (uint32_t tries = 0;
          is_locked(status = create_once(conn, command, stop_fd, &error), &error); tries++) {
-        if (tries % HELD_TOLD_TRIES == 0) {
-            MR_TRY(tell_held_up(conn, options, stop_fd, ret_error));
-        }
+        MR_TRY(tell_held_up(conn, options, tries, &told, stop_fd, ret_error));
         if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
             return MR_AGAIN;
         }
