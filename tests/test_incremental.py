@@ -245,6 +245,36 @@ def test_a_condition_that_ends_its_own_backend(database, millrace):
     assert process.stop() == 0
 
 
+def test_a_transaction_that_holds_it_up(database, millrace, topic):
+    """In another database; one of a process, then a prepared one that was there before, too. Whose it is is told, and nothing is read for nothing."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i")
+    process = millrace(tables=("t",)).start().streaming()
+    gid = f"holds up {database.name}"
+    with connect("postgres") as holder:
+        holder.execute(f"BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION '{gid}'")
+        try:
+            with connect("postgres") as other:
+                other.execute("BEGIN; SELECT pg_current_xact_id()")
+                assert command(process, "t")[0] == 0
+                told = process.wait_for("incremental_held_up")
+                assert "prepared transaction of role postgres in database postgres" in told["holder"] and gid in told["remedy"], told
+                holder.execute(f"ROLLBACK PREPARED '{gid}'")
+                told = process.wait_for("incremental_held_up", times=2)
+                who = f"the transaction of role postgres in database postgres, process {other.info.backend_pid}"
+                assert told["holder"] == who and told["since"] and f"pg_terminate_backend({other.info.backend_pid})" in told["remedy"], told
+                status = process.get("/status").json["incremental"]
+                assert status["held_by"] == who and status["rows"] == 0 and status["repeated"] == 1, status
+                assert who in subprocess.run([BINARY, "status", "--address", process.address()], capture_output=True, text=True, check=True).stdout
+                other.execute("COMMIT")
+        finally:
+            holder.execute(f"SELECT 1 FROM pg_prepared_xacts WHERE gid = '{gid}'").fetchone() and holder.execute(f"ROLLBACK PREPARED '{gid}'")
+    done = eventually(lambda: is_done(process, "public.t"), 60, "the copy")
+    assert done["rows"] == 1000 and done["repeated"] == 1
+    assert "held_by" not in process.get("/status").json["incremental"]
+    check(database, topic, "t")
+    assert process.stop() == 0
+
+
 def test_a_table_that_goes_away(database, millrace):
     """Locked when its copy is asked for, dropped when that could begin."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (id int PRIMARY KEY)")

@@ -142,6 +142,10 @@ static void add_incremental(cJSON *root, const struct mr_incremental_stats *stat
     add_count(item, "passed_over", stats->passed_over);
     add_count(item, "chunks", stats->chunks);
     add_count(item, "repeated", stats->repeated);
+    if (stats->held.by[0] != '\0') {
+        cJSON_AddStringToObject(item, "held_by", stats->held.by);
+        cJSON_AddStringToObject(item, "held_since", stats->held.since);
+    }
 }
 
 static void add_in_flight(cJSON *root, const struct mr_monitor_snapshot *snapshot)

@@ -45,6 +45,16 @@ static void print_slot(const cJSON *status, FILE *to)
     fputc('\n', to);
 }
 
+static void print_held_up(const cJSON *status, FILE *to)
+{
+    const cJSON *holder = mr_show_at(status, "incremental", "held_by");
+    const char *by = mr_show_word(holder);
+    const char *since = mr_show_word(mr_show_at(status, "incremental", "held_since"));
+    if (holder != NULL) {
+        fprintf(to, "copies     wait for %s%s%s\n", by, since[0] == '\0' ? "" : ", since ", since);
+    }
+}
+
 static void print_figures(const cJSON *status, FILE *to)
 {
     fprintf(to, "rate       %s changes/s   %s acknowledged/s   %s/s   %s transactions/s\n",
@@ -64,6 +74,7 @@ static void print_figures(const cJSON *status, FILE *to)
             mr_show_word(mr_show_at(status, "positions", "confirmed")),
             mr_show_word(mr_show_at(status, "positions", "server")));
     print_slot(status, to);
+    print_held_up(status, to);
     fprintf(to, "ends       PostgreSQL %s   %s %s   %s reconnects   %s rebuilds\n",
             cJSON_IsTrue(mr_show_at(status, "source", "connected")) ? "connected" : "away",
             mr_show_word(mr_show_at(status, "sink", "type")),

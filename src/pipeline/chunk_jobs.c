@@ -9,6 +9,11 @@
 enum { ROWS_MAX = 65536 };
 #define TARGET_NS (INT64_C(50) * 1000000)
 
+/* Whoever holds a copy up is looked for in a while that doubles; a moment's is not logged. */
+#define HELD_LOOK_NS  (INT64_C(1000) * 1000000)
+#define HELD_QUIET_NS (INT64_C(1000) * 1000000)
+#define HELD_TOLD_NS  (INT64_C(10000) * 1000000)
+
 int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
 {
     uint32_t max_ms = atomic_load(&chunks->pipeline->options.backoff_max_ms);
@@ -112,6 +117,60 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
     return verdict;
 }
 
+/* ---- transactions that must end first ---- */
+
+static void begin_held(struct mr_chunks *chunks)
+{
+    mr_chunks_close_window(chunks);
+    mr_chunk_request_repeat(chunks->requests, chunks->current);
+    chunks->held_ns = mr_monotonic_ns();
+    chunks->held_told_ns = 0;
+    chunks->due_ns = chunks->held_ns + MR_CHUNKS_AGAIN_NS;
+    mr_chunks_set_phase(chunks, MR_CHUNKS_HELD);
+}
+
+static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *holder,
+                      int64_t now_ns)
+{
+    const struct mr_chunk_request *current = chunks->current;
+    bool is_other = mr_chunk_requests_hold(chunks->requests, holder);
+    bool was_told = chunks->held_told_ns != 0 && now_ns - chunks->held_told_ns < HELD_TOLD_NS;
+    if (now_ns - chunks->held_ns < HELD_QUIET_NS || (was_told && !is_other)) {
+        return;
+    }
+    chunks->held_told_ns = now_ns;
+    mr_log(MR_LOG_WARN, "incremental_held_up",
+           "the copy of a table's existing rows waits for a transaction that began before it, or "
+           "that the stream has had and others do not see yet; in whatever database",
+           MR_LOG_STR("schema", current->schema), MR_LOG_STR("table", current->table),
+           MR_LOG_STR("holder", holder->who), MR_LOG_STR("since", holder->since),
+           MR_LOG_STR("remedy", holder->remedy),
+           MR_LOG_INT("seconds", (now_ns - chunks->held_ns) / 1000000000));
+}
+
+/* The holder may have ended since the last look, and another one hold the copy up. */
+static void take_holder(struct mr_chunks *chunks, const struct mr_chunk_holder *holder)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    struct mr_chunk_snapshot snapshot;
+    bool is_held = true;
+    chunks->attempt = 0;
+    if (mr_chunk_snapshot_parse(holder->snapshot, &snapshot)) {
+        is_held = mr_chunk_window_is_held(chunks->window, &snapshot);
+        mr_chunk_snapshot_done(&snapshot);
+    }
+    if (!is_held) {
+        mr_chunk_requests_hold(chunks->requests, NULL);
+        mr_chunks_read_next(chunks);
+        return;
+    }
+    if (holder->who[0] != '\0') {
+        tell_held(chunks, holder, now_ns);
+    }
+    int64_t held_ns = now_ns - chunks->held_ns;
+    chunks->due_ns = now_ns + (held_ns < HELD_LOOK_NS ? held_ns : HELD_LOOK_NS);
+}
+
 static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
 {
     if (job->status != MR_OK) {
@@ -135,9 +194,10 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         if (differs && mr_chunks_differs(chunks)) {
             return;
         }
-        /* fall through */
-    case MR_CHUNK_TOO_SOON:
         mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+        return;
+    case MR_CHUNK_HELD:
+        begin_held(chunks);
         return;
     case MR_CHUNK_GOOD:
         break;
@@ -163,6 +223,17 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
     mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
 }
 
+static void take_holder_job(struct mr_chunks *chunks, const struct mr_chunk_job *job, bool stale)
+{
+    if (!stale && chunks->current != NULL && chunks->phase == MR_CHUNKS_HELD) {
+        if (job->status == MR_OK) {
+            take_holder(chunks, &chunks->holder);
+        } else {
+            job_failed(chunks, chunks->current, job);
+        }
+    }
+}
+
 void mr_chunks_take_job(struct mr_chunks *chunks)
 {
     if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_DONE) {
@@ -176,6 +247,10 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
     }
     bool stale = chunks->stale;
     chunks->stale = false;
+    if (job.kind == MR_CHUNK_JOB_HOLDER) {
+        take_holder_job(chunks, &job, stale);
+        return;
+    }
     if (stale || chunks->current == NULL) {
         mr_chunks_forget_relation(chunks); /* the reader may free it */
         return;
@@ -217,6 +292,12 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     if (chunks->phase == MR_CHUNKS_NUMBER) {
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
         mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBERED);
+    } else if (chunks->phase == MR_CHUNKS_HELD) {
+        free(chunks->holder.snapshot);
+        chunks->holder = (struct mr_chunk_holder){0};
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
+                                           .xid = mr_chunk_window_holder(chunks->window),
+                                           .holder = &chunks->holder});
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->streamed = NULL;

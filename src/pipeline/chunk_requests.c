@@ -321,9 +321,13 @@ bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests)
     return is_stored;
 }
 
-struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests)
+struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests)
 {
+    pthread_mutex_lock(&requests->lock);
+    struct mr_held_up held = requests->held;
+    pthread_mutex_unlock(&requests->lock);
     return (struct mr_incremental_stats){
+        .held = held,
         .paused = atomic_load(&requests->paused),
         .tables = atomic_load(&requests->open),
         .rows = atomic_load_explicit(&requests->rows, memory_order_relaxed),
@@ -334,6 +338,21 @@ struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_reques
 }
 
 /* ---- source thread ---- */
+
+bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
+                            const struct mr_chunk_holder *holder)
+{
+    struct mr_held_up held = {0};
+    if (holder != NULL) {
+        snprintf(held.by, sizeof(held.by), "%s", holder->who);
+        snprintf(held.since, sizeof(held.since), "%s", holder->since);
+    }
+    pthread_mutex_lock(&requests->lock);
+    bool is_other = strcmp(requests->held.by, held.by) != 0;
+    requests->held = held;
+    pthread_mutex_unlock(&requests->lock);
+    return is_other;
+}
 
 static void name_of(const struct mr_chunk_request *request, char *name, size_t size)
 {

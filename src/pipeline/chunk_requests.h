@@ -37,9 +37,10 @@ struct mr_chunk_requests {
     struct mr_chunk_request *first; /* in order of asking */
     uint64_t last_id;
     _Atomic bool paused;
-    _Atomic uint32_t open; /* that are not at their ends */
-    int wake_fd;           /* the source thread's */
-    bool stores;           /* the sink does */
+    _Atomic uint32_t open;  /* that are not at their ends */
+    struct mr_held_up held; /* the one that is copied */
+    int wake_fd;            /* the source thread's */
+    bool stores;            /* the sink does */
     _Atomic uint64_t step;
     uint64_t safe_step;
     uint64_t wish_step;   /* of what somebody asked for last, */
@@ -73,7 +74,7 @@ bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests);
 void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows);
 void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
                                 const struct mr_streamed_table *tables, uint32_t count);
-struct mr_incremental_stats mr_chunk_requests_stats(const struct mr_chunk_requests *requests);
+struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests);
 
 /* ---- source thread ---- */
 
@@ -105,6 +106,10 @@ void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_r
                            uint64_t sent, uint64_t passed_over);
 void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
 void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+
+/* The request that is copied waits for that transaction; NULL: for none. True: it is another one than before. */
+bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
+                            const struct mr_chunk_holder *holder);
 
 /* A place that the request has come to with what is in the lane's batch at hand, behind the one of that sequence. The next
  * batches are to carry the step that is returned. */

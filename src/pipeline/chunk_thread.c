@@ -37,6 +37,8 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
                                 &job->table_count, &job->error);
     case MR_CHUNK_JOB_NUMBER:
         return ops->chunks_number(thread->reader, &job->xid, &job->error);
+    case MR_CHUNK_JOB_HOLDER:
+        return ops->chunks_holder(thread->reader, job->xid, job->holder, &job->error);
     case MR_CHUNK_JOB_READ:
         break;
     }

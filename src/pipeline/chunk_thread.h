@@ -11,7 +11,12 @@
 
 #include "source/source.h"
 
-enum mr_chunk_job_kind { MR_CHUNK_JOB_FIND, MR_CHUNK_JOB_NUMBER, MR_CHUNK_JOB_READ };
+enum mr_chunk_job_kind {
+    MR_CHUNK_JOB_FIND,
+    MR_CHUNK_JOB_NUMBER,
+    MR_CHUNK_JOB_HOLDER,
+    MR_CHUNK_JOB_READ
+};
 
 enum mr_chunk_job_state { MR_CHUNK_JOB_IDLE, MR_CHUNK_JOB_ASKED, MR_CHUNK_JOB_DONE };
 
@@ -22,8 +27,9 @@ struct mr_chunk_job {
     struct mr_chunk_wish wish;       /* READ */
     struct mr_chunk_table *tables;   /* FIND: the asker's to free */
     uint32_t table_count;
-    uint32_t xid; /* NUMBER */
-    int64_t ns;   /* how long it took */
+    uint32_t xid;                   /* NUMBER; HOLDER: whose it is */
+    struct mr_chunk_holder *holder; /* HOLDER: the asker's, filled in */
+    int64_t ns;                     /* how long it took */
     mr_status status;
     struct mr_error error;
 };

@@ -161,6 +161,7 @@ struct mr_chunk_window {
         *noted; /* transactions since A that the last snapshot did not see, or that are younger */
     uint32_t noted_count, noted_max;
     uint32_t noted_at_open; /* of them: those before R */
+    uint32_t holder;        /* the one that held up the last snapshot */
     struct keys streamed;   /* between R and S's arrival here */
     struct keys chunk;      /* its rows */
     size_t bytes_max;
@@ -256,27 +257,39 @@ void mr_chunk_window_open(struct mr_chunk_window *window)
     window->noted_at_open = window->noted_count;
 }
 
-static bool misses_noted(const struct mr_chunk_window *window,
-                         const struct mr_chunk_snapshot *snapshot)
-{
-    for (uint32_t i = 0; i < window->noted_at_open; i++) {
-        if (!sees(snapshot, window->noted[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Later snapshots see it, too. */
 static void forget_seen(struct mr_chunk_window *window, const struct mr_chunk_snapshot *snapshot)
 {
     uint32_t kept = 0;
+    uint32_t kept_at_open = 0;
     for (uint32_t i = 0; i < window->noted_count; i++) {
         if (!sees(snapshot, window->noted[i])) {
+            kept_at_open += i < window->noted_at_open;
             window->noted[kept++] = window->noted[i];
         }
     }
     window->noted_count = kept;
+    window->noted_at_open = kept_at_open;
+}
+
+bool mr_chunk_window_is_held(struct mr_chunk_window *window,
+                             const struct mr_chunk_snapshot *snapshot)
+{
+    forget_seen(window, snapshot);
+    if (!window->has_number) {
+        return false;
+    }
+    bool is_older = precedes(snapshot->xmin, window->number);
+    if (is_older || window->noted_at_open > 0) {
+        window->holder = is_older ? snapshot->xmin : window->noted[0];
+        return true;
+    }
+    return false;
+}
+
+uint32_t mr_chunk_window_holder(const struct mr_chunk_window *window)
+{
+    return window->holder;
 }
 
 enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
@@ -285,14 +298,13 @@ enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
 {
     MR_ASSERT(window->state == OPEN);
     enum mr_chunk_verdict verdict = MR_CHUNK_GOOD;
-    if (!window->has_number || precedes(snapshot->xmin, window->number)) {
-        verdict = MR_CHUNK_TOO_SOON;
-    } else if (window->reshaped || misses_noted(window, snapshot)) {
+    if (mr_chunk_window_is_held(window, snapshot)) {
+        verdict = MR_CHUNK_HELD;
+    } else if (!window->has_number || window->reshaped) {
         verdict = MR_CHUNK_AGAIN;
     } else if (window->overflown) {
         verdict = MR_CHUNK_TOO_MUCH;
     }
-    forget_seen(window, snapshot);
     window->until = wal_end;
     window->state = JUDGED;
     if (verdict != MR_CHUNK_GOOD) {

@@ -76,9 +76,9 @@ void mr_chunk_window_commit(struct mr_chunk_window *window, uint32_t xid);
 void mr_chunk_window_open(struct mr_chunk_window *window);
 
 enum mr_chunk_verdict {
-    MR_CHUNK_GOOD,     /* its rows may be added */
-    MR_CHUNK_TOO_SOON, /* transactions from before A are under way: read it again in a while */
-    MR_CHUNK_AGAIN,    /* read it again */
+    MR_CHUNK_GOOD,  /* its rows may be added */
+    MR_CHUNK_HELD,  /* a transaction must be seen that is not yet: mr_chunk_window_is_held */
+    MR_CHUNK_AGAIN, /* read it again */
     MR_CHUNK_TOO_MUCH, /* the stream had more keys meanwhile than there is room for: again, and a smaller one */
 };
 
@@ -87,6 +87,14 @@ enum mr_chunk_verdict {
 enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
                                             const struct mr_chunk_snapshot *snapshot,
                                             mr_lsn wal_end);
+
+/* After MR_CHUNK_HELD, with any later snapshot: whether a chunk of that one would be held up, too. */
+bool mr_chunk_window_is_held(struct mr_chunk_window *window,
+                             const struct mr_chunk_snapshot *snapshot);
+
+/* The number of the transaction that has held up the last snapshot: from before A, or of the stream and not yet seen to have
+ * ended. */
+uint32_t mr_chunk_window_holder(const struct mr_chunk_window *window);
 
 /* Its rows in their order, the first is 0. False: it had the key already, so this is no table in the order of its key. */
 MR_MUST_USE bool mr_chunk_window_add(struct mr_chunk_window *window, mr_slice key);

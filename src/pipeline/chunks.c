@@ -36,6 +36,7 @@ void mr_chunks_free(struct mr_chunks *chunks)
     mr_chunk_window_free(chunks->window);
     mr_asked_place_done(&chunks->place);
     mr_text_done(&chunks->key);
+    free(chunks->holder.snapshot);
     free(chunks);
 }
 
@@ -79,6 +80,7 @@ static void begin_window(struct mr_chunks *chunks)
     chunks->streamed = NULL;
     chunks->changed = false;
     chunks->due_ns = 0;
+    mr_chunk_requests_hold(chunks->requests, NULL);
     mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBER);
 }
 
@@ -92,6 +94,7 @@ void mr_chunks_leave(struct mr_chunks *chunks)
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;
     chunks->current = NULL;
+    mr_chunk_requests_hold(chunks->requests, NULL);
     mr_chunks_set_phase(chunks, MR_CHUNKS_NONE);
 }
 

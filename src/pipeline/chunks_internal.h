@@ -27,7 +27,8 @@ enum mr_chunks_phase {
     MR_CHUNKS_NUMBERED, /* and asked for */
     MR_CHUNKS_READ,     /* a chunk is wanted, */
     MR_CHUNKS_READS,    /* and being read */
-    MR_CHUNKS_WAITS,    /* for the stream to come to its place */
+    MR_CHUNKS_HELD, /* no chunk would be good before a transaction has ended, which is looked for */
+    MR_CHUNKS_WAITS, /* for the stream to come to its place */
     MR_CHUNKS_SENDS,
 };
 
@@ -57,9 +58,12 @@ struct mr_chunks {
     uint32_t lacked; /* times in a row that the first one was read again for its values */
     bool lacks_told; /* of the table: that it was too often */
     bool appends;    /* it is being appended */
-    uint64_t sent, passed_over; /* rows since the request's were counted */
-    int64_t due_ns;             /* of what is to be tried again */
-    int64_t since_ns;           /* the phase began, or the last slice went out */
+    uint64_t sent, passed_over;    /* rows since the request's were counted */
+    int64_t due_ns;                /* of what is to be tried again */
+    struct mr_chunk_holder holder; /* as it was looked for last */
+    int64_t held_ns;               /* since when it is held up, */
+    int64_t held_told_ns;          /* and when that was logged last; 0: not yet */
+    int64_t since_ns;              /* the phase began, or the last slice went out */
     uint32_t attempt;
     struct mr_text key;                /* scratch */
     struct mr_transaction transaction; /* that copied rows seem to be of */

@@ -378,7 +378,8 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
     stats.copy = copy_stats(pipeline);
-    stats.incremental = mr_chunk_requests_stats(&pipeline->copy_requests);
+    stats.incremental =
+        mr_chunk_requests_stats((struct mr_chunk_requests *)(uintptr_t)&pipeline->copy_requests);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);

@@ -209,12 +209,19 @@ bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline);
 uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
                                    uint32_t max, bool *ret_paused);
 
+/* A transaction that the copy at hand waits for. */
+struct mr_held_up {
+    char by[256];   /* "": for none */
+    char since[48]; /* "": not known */
+};
+
 /* Of all copies beside the stream since the start. */
 struct mr_incremental_stats {
     bool paused;
     uint32_t tables; /* that are not at their ends */
     uint64_t rows, passed_over;
     uint64_t chunks, repeated;
+    struct mr_held_up held;
 };
 
 /* A recent view for logs and the control plane. Any thread. */

@@ -4,7 +4,14 @@
 
 #include "postgres/pg_sql.h"
 
-enum holder_column { HOLDER_PID, HOLDER_ROLE, HOLDER_DATABASE, HOLDER_SINCE, HOLDER_GID, LOCKED };
+enum holder_column {
+    HOLDER_PID,
+    HOLDER_ROLE,
+    HOLDER_DATABASE,
+    HOLDER_SINCE,
+    HOLDER_GID,
+    HOLDER_END
+};
 
 static const char *or_unknown(const char *name)
 {
@@ -81,8 +88,30 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
     *ret_holder = (struct mr_pg_holder){0};
     if (mr_pg_result_rows(result) == 1) {
         mr_pg_holder_take(result, 0, ret_holder);
-        mr_text_string(ret_table, mr_pg_result_value(result, 0, LOCKED));
+        mr_text_string(ret_table, mr_pg_result_value(result, 0, HOLDER_END));
     }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* The number is everybody's to see, other than the rest of pg_stat_activity (pg_stat_get_activity in utils/adt/pgstatfuncs.c). */
+mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop_fd,
+                                 struct mr_pg_holder *ret_holder, char **ret_snapshot,
+                                 struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"whose a transaction is", MR_PG_HOLDER_SHAPE "s", 1,
+                                             1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT " MR_PG_HOLDER_COLUMNS
+                   ", pg_current_snapshot()::text FROM (VALUES (1)) x"
+                   " LEFT JOIN pg_stat_activity a ON a.backend_xid = '%u'::xid"
+                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = '%u'::xid LIMIT 1",
+                   xid, xid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    mr_pg_holder_take(result, 0, ret_holder);
+    *ret_snapshot = MR_STRDUP(mr_pg_result_value(result, 0, HOLDER_END));
     mr_pg_result_free(result);
     return MR_OK;
 }

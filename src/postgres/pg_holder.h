@@ -30,4 +30,9 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
                                  struct mr_error *ret_error);
 
+/* Whose transaction has that number, in whatever database, and a snapshot's text of that moment, the caller's. */
+mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop_fd,
+                                 struct mr_pg_holder *ret_holder, char **ret_snapshot,
+                                 struct mr_error *ret_error);
+
 #endif

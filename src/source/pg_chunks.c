@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "postgres/pg_holder.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
 #include "source/pg_captured.h"
@@ -891,6 +892,25 @@ mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                               struct mr_error *ret_error)
 {
     return close_if(reader, take_number(reader, ret_xid, ret_error));
+}
+
+static mr_status find_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                             struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
+{
+    struct mr_pg_holder holder;
+    MR_TRY(open_reader(reader, ret_error));
+    MR_TRY(mr_pg_holder_of_number(reader->conn, xid, reader->stop_fd, &holder,
+                                  &ret_holder->snapshot, ret_error));
+    snprintf(ret_holder->who, sizeof(ret_holder->who), "%s", holder.who);
+    snprintf(ret_holder->since, sizeof(ret_holder->since), "%s", holder.since);
+    snprintf(ret_holder->remedy, sizeof(ret_holder->remedy), "%s", holder.remedy);
+    return MR_OK;
+}
+
+mr_status mr_pg_chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                              struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
+{
+    return close_if(reader, find_holder(reader, xid, ret_holder, ret_error));
 }
 
 /* What the rows are, the error says; a condition that does not parse is the asker's. */

@@ -21,6 +21,8 @@ mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, 
                             uint32_t *ret_count, struct mr_error *ret_error);
 mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                               struct mr_error *ret_error);
+mr_status mr_pg_chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                              struct mr_chunk_holder *ret_holder, struct mr_error *ret_error);
 mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                             struct mr_chunk *chunk, struct mr_error *ret_error);
 void mr_pg_chunks_rest(struct mr_chunk_reader *reader);

@@ -691,6 +691,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .chunks_new = pg_source_chunks_new,
         .chunks_find = mr_pg_chunks_find,
         .chunks_number = mr_pg_chunks_number,
+        .chunks_holder = mr_pg_chunks_holder,
         .chunks_read = mr_pg_chunks_read,
         .chunks_rest = mr_pg_chunks_rest,
         .chunks_free = mr_pg_chunks_free,

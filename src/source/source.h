@@ -112,6 +112,14 @@ static inline const struct mr_datum *mr_chunk_row(const struct mr_chunk *chunk, 
 
 void mr_chunk_done(struct mr_chunk *chunk);
 
+/* A transaction that is waited for, as far as it is there and its role may be told. */
+struct mr_chunk_holder {
+    char who[256];    /* role, database and process; "": it has ended */
+    char since[48];   /* "": not known */
+    char remedy[320]; /* to have it end */
+    char *snapshot;   /* pg_current_snapshot's text, malloc'ed: of that moment */
+};
+
 /* Has a connection of its own; one thread's. */
 struct mr_chunk_reader;
 
@@ -163,6 +171,9 @@ struct mr_source_ops {
     /* A transaction number, of a transaction that has ended. */
     mr_status (*chunks_number)(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                                struct mr_error *ret_error);
+    /* Whose transaction has that number. */
+    mr_status (*chunks_holder)(struct mr_chunk_reader *reader, uint32_t xid,
+                               struct mr_chunk_holder *ret_holder, struct mr_error *ret_error);
     mr_status (*chunks_read)(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error);
     void (*chunks_rest)(
