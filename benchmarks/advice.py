@@ -59,8 +59,8 @@ BY_FUNCTION = (
      "holds records back for a larger request; judge by what an event costs, not by shares."),
     ("locks", LOCK, 5, "Threads wait for each other's locks. Look in the flame graph who is below: librdkafka's queues are shared by "
      "the sink thread and the brokers' threads."),
-    ("page faults", FAULT, 5, "Memory is given back and asked for again: page faults. `M_TRIM_THRESHOLD` or jemalloc's "
-     "`dirty_decay_ms` is too small for this load, or the pool grows; see `profile.sh heap`."),
+    ("page faults", FAULT, 5, "Memory is given back and asked for again: page faults. {trim} is too small for this load, or "
+     "the pool grows; see `profile.sh heap`."),
     ("compression", CODEC, 15, "Compression is wide. Try another `sink.kafka.compression` (lz4 costs the least, zstd packs best, none "
      "where the network is free)."),
     ("copying", COPY, 12, "Copying is wide: rows are large, or requests are put together from many small records. Fewer columns, "
@@ -82,8 +82,15 @@ BY_STAGE = {
                   "compression where a codec's functions are wide."),
     "acknowledge": (25, "Delivery reports and the window. Larger batches make fewer; see which function is wide."),
     "malloc": (10, "The allocator is busy, though the flow asks for no memory of its own: see whose frames are below it. "
-                   "librdkafka's messages are the usual ones; try jemalloc (`-DMILLRACE_JEMALLOC=ON`) against the C library's."),
+                   "librdkafka's messages are the usual ones; {other}"),
 }
+
+# By what is linked (env.txt): what to try against it.
+ALLOCATORS = {"jemalloc": "the C library's allocator may cost less (`-DMILLRACE_JEMALLOC=OFF`).",
+              "libc": "try jemalloc (`-DMILLRACE_JEMALLOC=ON`) against the C library's.",
+              "": "try jemalloc against the C library's allocator, whichever it is not."}
+FAULTS = {"jemalloc": "jemalloc's `dirty_decay_ms`", "libc": "`M_TRIM_THRESHOLD`",
+          "": "`M_TRIM_THRESHOLD` or jemalloc's `dirty_decay_ms`"}
 
 # Where millrace waits for somebody: (name, figure of env.txt or metrics, limit, sentence).
 WALSENDER_BUSY, BACKPRESSURE = 0.80, 0.20
@@ -101,19 +108,39 @@ def by_wait(found):
                "disks, network and replication; more partitions; a larger `pipeline.batches` where the round trip is long.")
 
 
+def allocator_of(found):
+    """The first word of "jemalloc 5.3.0" or "libc"; "": not known."""
+    word = found["env"].get("allocator", "").partition(" ")[0]
+    return word if word in ALLOCATORS else ""
+
+
 def rules(found):
     """(name, sentence) of every rule that fires."""
-    profile = found["profile"]
+    profile, allocator = found["profile"], allocator_of(found)
     for name, pattern, limit, text in BY_FUNCTION:
         part = share(profile, pattern)
         if part >= limit:
+            text = text.replace("{trim}", FAULTS[allocator])
             yield name, f"- **{name}**: {part:.1f} % of all samples (limit {limit} %). {text} Widest: {widest(matching(profile, pattern))}."
     for stage, (limit, text) in BY_STAGE.items():
         part = work_share(profile, stage)
         if part >= limit:
+            text = text.replace("{other}", ALLOCATORS[allocator])
             yield stage, (f"- **{stage}** is {part:.1f} % of the work (limit {limit} %). {text} Widest there: "
                           f"{widest(row for row in profile['functions'] if row['stage'] == stage and not is_polling(row))}.")
     yield from by_wait(found)
+
+
+def largest_stage(profile):
+    """By the share that the table of stages has; where that is polling, the largest of the work is another."""
+    shares = {stage: 100.0 * samples / profile["total"] for stage, samples in profile["stages"].items()}
+    largest, worker = max(shares, key=shares.get), max(BY_STAGE, key=lambda stage: work_share(profile, stage))
+    said = f"The largest stage is **{largest}** with {shares[largest]:.1f} % of {profile['total']} samples"
+    if worker == largest or largest not in BY_STAGE:
+        return f"{said}."
+    polled = 100.0 * sum(row["self"] for row in matching(profile, None) if row["stage"] == largest) / profile["total"]
+    return (f"{said}, {polled:.1f} % of them polling for news; of the work without polling it is **{worker}** with "
+            f"{work_share(profile, worker):.1f} %.")
 
 
 def advise(found):
@@ -122,7 +149,6 @@ def advise(found):
     if not profile["total"]:
         yield "- There is no sample, so nothing can be said."
         return
-    largest = max(((stage, work_share(profile, stage)) for stage in BY_STAGE), key=lambda row: row[1])
-    yield f"The largest stage is **{largest[0]}** with {largest[1]:.1f} % of the work ({profile['total']} samples)."
+    yield largest_stage(profile)
     fired = [sentence for _, sentence in rules(found)]
     yield from fired or ["- Nothing passes its limit: the work is spread as it is when all is well."]

@@ -93,6 +93,23 @@ class Advice(unittest.TestCase):
         said = {rule for rule, _ in advice.rules({"profile": slowed, "env": {}, "load": {}})}
         self.assertIn("encode", said)
 
+    def test_the_largest_stage_is_the_tables(self):
+        """flush at 45 % of the table, most of it polling: receive is the largest of the work alone, and that is said so."""
+        polling = found({"a": ("flush", "do_sys_poll [kernel]", 350), "b": ("receive", "recv", 280)})
+        said = next(advice.advise(polling))
+        self.assertRegex(said, r"The largest stage is \*\*flush\*\* with 4\d\.\d % of 1\d+ samples, 3\d\.\d % of them polling")
+        self.assertRegex(said, r"of the work without polling it is \*\*receive\*\* with \d\d\.\d %")
+        self.assertRegex(next(advice.advise(found())), r"^The largest stage is \*\*flush\*\* with 34\.0 % of 1000 samples\.$")
+
+    def test_the_allocator_that_is_linked_is_not_advised(self):
+        for functions in ({"a": ("malloc", "malloc", 600)}, {"a": ("flush", "clear_page_erms [kernel]", 70)}):
+            said = {linked: " ".join(text for _, text in advice.rules(found(functions, allocator=linked)))
+                    for linked in ("jemalloc 5.3.0-0-g54eaed", "libc", "")}
+            self.assertNotRegex(said["jemalloc 5.3.0-0-g54eaed"], "try jemalloc|M_TRIM_THRESHOLD")
+            self.assertNotRegex(said["libc"], "dirty_decay_ms|JEMALLOC=OFF")
+            self.assertIn("jemalloc", said[""])
+            self.assertNotIn("{", " ".join(said.values()))
+
     def test_no_wrong_advice(self):
         """The flat format costs more instructions here; jemalloc is not the default of release."""
         text = " ".join(sentence for case in CASES.values() for _, sentence in advice.rules(case[0]))

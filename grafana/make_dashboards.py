@@ -294,6 +294,42 @@ def bottleneck():
     ]
 
 
+def none_is_zero(query):
+    """What has a value only while a copy is under way."""
+    return f"({query} >= 0) or sum by (instance) (0 * {metric('millrace_ready')})"
+
+
+def copies():
+    def part(done, of):
+        return none_is_zero(f"{metric(done)} / {metric(of)}")
+    return [
+        row("Copies of existing rows"),
+        timeline("First copy", "none: nothing was to be copied. broken_off: the next attempt begins again.",
+                 metric("millrace_snapshot_state"), "{{state}}"),
+        graph("First copy: progress", "Part of the tables' files that is read, in all and of the tables under way.",
+              [("all", part("millrace_snapshot_bytes", "millrace_snapshot_bytes_estimated")),
+               ("{{table}}", part("millrace_snapshot_table_bytes", "millrace_snapshot_table_bytes_estimated"))],
+              "percentunit", max=1),
+        graph("First copy: time", "What it will take yet, by the bytes read so far, beside how long the slot lasts at the last "
+              "minute's pace: raise max_slot_wal_keep_size where the second is the shorter.",
+              [("left", none_is_zero(metric("millrace_snapshot_seconds_left"))),
+               ("so far", metric("millrace_snapshot_seconds")),
+               ("until the slot is lost", none_is_zero(f"{metric('millrace_slot_forecast_seconds')} < Inf"))], "s"),
+        graph("Rows", "Existing rows a second: of the first copy, and beside the stream; rows that the stream had in a newer form "
+              "are passed over.",
+              [("first copy", none_is_zero(f"deriv({metric('millrace_snapshot_rows')}[$__rate_interval])")),
+               ("beside the stream", total("millrace_incremental_rows_total")),
+               ("passed over", total("millrace_incremental_rows_passed_over_total"))], "cps"),
+        graph("Tables", "To be copied, done, and those that are copied beside the stream or wait for it.",
+              [("first copy", metric("millrace_snapshot_tables")), ("done", metric("millrace_snapshot_tables_done")),
+               ("beside the stream", metric("millrace_incremental_tables"))]),
+        graph("Chunks", "Read beside the stream. Many that are read again: a table is altered, or an old transaction is under "
+              "way.",
+              [("sent", total("millrace_incremental_chunks_total")),
+               ("read again", total("millrace_incremental_chunks_repeated_total"))], "cps"),
+    ]
+
+
 def memory_and_cpu():
     return [
         row("Memory and CPU"),
@@ -337,7 +373,7 @@ def trouble():
 
 def pipeline():
     return dashboard("millrace-pipeline", "millrace: Pipeline", "Rows from PostgreSQL to Kafka, and what holds them up.",
-                     [*summary(), *flow(), *in_flight(), *times(), *lag_and_slot(), *bottleneck(), *memory_and_cpu(),
+                     [*summary(), *flow(), *in_flight(), *times(), *lag_and_slot(), *bottleneck(), *copies(), *memory_and_cpu(),
                       *trouble()], [INSTANCE, STAGE])
 
 

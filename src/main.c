@@ -51,7 +51,7 @@ static int ask(const struct mr_arguments *arguments, const struct mr_http_option
                            ? mr_ask_snapshots(server, &arguments->snapshot, stdout, &error)
                        : arguments->command == MR_COMMAND_RELOAD
                            ? mr_ask_reload(server, arguments->dry_run, stdout, &error)
-                           : mr_ask_status(server, stdout, &error);
+                           : mr_ask_status(server, arguments->json, stdout, &error);
     if (status != MR_OK) {
         fprintf(stderr, "millrace: %s\n", error.text);
     }

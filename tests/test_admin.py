@@ -99,6 +99,10 @@ def test_pages_carry_their_protection(streaming):
         assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
         assert "Access-Control-Allow-Origin" not in headers
     assert process.get("/nothing").status == 404
+    for guessed, meant in (("/health", "/healthz"), ("/ready", "/readyz")):
+        answer = process.get(guessed)
+        assert answer.status == 404 and f"did you mean {meant}?" in answer.json["error"], answer.json
+        assert all(path in answer.json["error"] for path in ("there are /, ", "/metrics", "/status", "/healthz", "/readyz"))
     assert process.get("/metrics", method="POST").status == 405
     assert process.get("/metrics", method="HEAD").body == ""
     # A page elsewhere whose name resolves to 127.0.0.1 is not let in.
@@ -544,6 +548,8 @@ def test_commands(database, streaming):
     assert status.returncode == 0 and status.stderr == ""
     assert "streaming for" in status.stdout and f"slot       {database.slot}" in status.stdout
     assert "public.t" in status.stdout and "1,234" in status.stdout and "source_connected" in status.stdout
+    told = json.loads(run_command("status", "--json", "--address", address).stdout)
+    assert (told["state"], told["slot"]["name"], told["totals"]["changes"]) == ("streaming", database.slot, 1234)
 
     top = subprocess.Popen([BINARY, "top", "--address", address], stdout=subprocess.PIPE, text=True,
                            stdin=subprocess.DEVNULL)

@@ -224,7 +224,13 @@ CONFIGURATIONS = [
     (T + '[columns]\nhash_salt = "canary"\n', 3, "kept out of the file; set columns.hash_salt_env\n"),
     (T + '[row]\nadd_fields = ["op"]\n', 3, 'is of format = "row" alone'),
     ('tables: [t]\n', 1, "not valid TOML"),
-    ('{"tables": ["t"]}\n', 1, "not valid TOML"),
+    ('{"tables": ["t"]}\n', 0, "this is JSON, and millrace reads TOML"),
+    ('{"name": "orders", "config": {"connector.class": "io.debezium.connector.postgresql.PostgresConnector"}}\n', 0,
+     "becomes a file of ours by millrace convert"),
+    ("name=orders\nconnector.class=io.debezium.connector.postgresql.PostgresConnector\n", 0,
+     "this is a connector's properties, and millrace reads TOML"),
+    (T + '[slot]\nname = "x"\n', 2, 'unknown section [slot]; did you mean "source.postgres.slot_name"?'),
+    (T + '[publication]\nname = "x"\n', 3, 'did you mean "source.postgres.publication_name"?'),
     (T + '[pipeline]\nmemory = 0\n', 3, "it goes from 64MiB to 1024GiB"),
     (T + '[pipeline]\nlatency = "1s"\n', 3, "out of range: it goes from 0us to 100ms"),
 ]
@@ -254,6 +260,13 @@ def test_configuration(tmp_path, text, line, said):
     (["--config", "/no/such.toml"], 78, "the file can't be read: No such file or directory"),
     (["--no-such-option"], 64, "try millrace --help"),
     (["walk"], 64, 'unknown command "walk"; try millrace --help'),
+    (["--confg", "x"], 64, "did you mean --config?"),
+    (["strat"], 64, 'unknown command "strat"; did you mean millrace run?'),
+    (["chekc"], 64, "did you mean millrace check?"),
+    (["--config", "a.toml", "-c", "b.toml"], 64, "--config is given twice; give it once"),
+    (["help", "slto"], 64, 'no help about "slto"'),
+    (["help", "exit-code"], 64, "did you mean millrace help exit-codes?"),
+    (["run", "--json"], 64, "run has no option --json"),
     (["run", "fast"], 64, 'unexpected argument "fast"'),
     (["--skip-commit-lsn", "here", "--config", "x"], 64, "wants a position such as 16/B374D848"),
     (["profile", "--seconds", "soon"], 64, "wants a whole number above 0"),
@@ -267,6 +280,12 @@ def test_command_line(arguments, code, said):
     environment = {name: value for name, value in os.environ.items() if name not in ("MILLRACE_TABLES", "DATABASE_URL")}
     assert run(*arguments, environment=environment)[0] == code
     assert said in run(*arguments, environment=environment)[1]
+
+
+def test_help_of_a_word_has_the_options_with_it():
+    done = subprocess.run([BINARY, "help", "slot"], capture_output=True, text=True, check=True, timeout=20)
+    paths = [line.split()[0] for line in done.stdout.splitlines() if line[:3].strip() and not line.startswith("   ")]
+    assert "source.postgres.slot_name" in paths and all("slot" in path for path in paths), done.stdout
 
 
 def test_help_names_every_exit_code():

@@ -37,7 +37,7 @@ def intruder(tmp_path_factory):
 
 
 def confined(process):
-    return eventually(lambda: process.log("confined"), 30, "the line about confinement")[0]
+    return eventually(lambda: process.log("started"), 30, "the line about confinement")[0]
 
 
 def kernel_status(path):
@@ -64,12 +64,12 @@ def test_an_intruder_gets_nowhere(database, millrace, topic, intruder):
     process.environment.update(environment)
     process.start().streaming()
     line = confined(process)
-    if line["syscalls"] != "yes":
+    if line["confined_syscalls"] != "yes":
         pytest.skip("this kernel, or what runs this test, has no seccomp")
     answers = attempt(process)
     assert {name: answers[name] for name in DENIED_CALLS} == DENIED_CALLS
     assert answers["system file"] == 0
-    if line["files"] == "yes":
+    if line["confined_files"] == "yes":
         assert {name: answers[name] for name in DENIED_FILES} == DENIED_FILES
     assert set(seccomp_filters(process)) == {2}
     database.run("INSERT INTO t (writer, n) VALUES (1, 1)")
@@ -84,7 +84,7 @@ def test_switched_off_it_would(database, millrace, intruder):
     process.environment.update(environment)
     process.start().streaming()
     line = confined(process)
-    assert (line["syscalls"], line["files"]) == ("off", "off")
+    assert (line["confined_syscalls"], line["confined_files"]) == ("off", "off")
     process.process.send_signal(signal.SIGUSR2)
     process.process.wait(30)  # it has become another program
     with open(environment["BREAK_OUT_RESULT"], encoding="ascii") as file:
@@ -99,7 +99,7 @@ def test_more_may_be_read(database, millrace, intruder):
     process = millrace(hardening__readable=f'["{environment["BREAK_OUT_SECRET"]}"]')
     process.environment.update(environment)
     process.start().streaming()
-    if (line := confined(process))["syscalls"] != "yes" or line["files"] != "yes":
+    if (line := confined(process))["confined_syscalls"] != "yes" or line["confined_files"] != "yes":
         pytest.skip("this kernel has no seccomp or no Landlock")
     answers = attempt(process)
     assert (answers["secret"], answers["overwrite"]) == (0, errno.EACCES)

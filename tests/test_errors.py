@@ -25,6 +25,18 @@ def test_wrong_password(database, millrace):
     assert "canary-secret" not in text
 
 
+def test_the_error_of_a_failed_start_is_not_buried(database, millrace):
+    """Two lines say what was started, then comes why it failed, once; nothing was done, so nothing is counted."""
+    process = millrace(tables=("absent",))
+    for change in (lambda url: url.replace("millrace-stand", "wrong"), lambda url: url.replace(database.name, "absent_database"),
+                   lambda url: url):
+        process.environment["TEST_URL"] = change(dsn(database.name))
+        code, text = process.run_to_end()
+        lines = [line for line in text.splitlines() if "warning:" not in line]
+        events = [json.loads(line)["event"] for line in lines if "topic_created" not in line]
+        assert code in (77, 78) and events == ["started", "http_listening", "stopped"], text
+
+
 def test_unknown_database(database, millrace):
     process = millrace()
     process.environment["TEST_URL"] = dsn("no_such_database")

@@ -81,6 +81,14 @@ def test_panels_that_may_be_empty_say_why():
         assert any(title == words and part in text for (_, title), text in said.items()), words
 
 
+def test_copies_have_panels():
+    """How a copy stands, how far it is, how long it takes yet, of the first copy and of those beside the stream."""
+    shown = " ".join(query for _, query in panel_queries())
+    for name in ("snapshot_state", "snapshot_bytes", "snapshot_table_bytes", "snapshot_seconds_left", "snapshot_rows",
+                 "incremental_tables", "incremental_rows_total", "incremental_chunks_repeated_total"):
+        assert re.search(rf"\bmillrace_{name}\b", shown), f"no panel has millrace_{name}"
+
+
 def test_rules_and_their_tests():
     run("promtool", "check", "rules", os.path.join(CONFIGURATION, "rules.yml"))
     run("promtool", "check", "config", os.path.join(CONFIGURATION, "prometheus.yml"))
@@ -136,7 +144,8 @@ def slot_limit(database):
 def prometheus(database, slot_limit, millrace, tmp_path):
     """One that scrapes a millrace through which rows flow."""
     database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
-    process = millrace(source__postgres__slot_interval='"1s"',
+    database.run("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 1000)")
+    process = millrace(snapshot__mode='"initial"', source__postgres__slot_interval='"1s"',
                        sink__kafka__statistics_interval='"1s"', sink__kafka__partitions="2")
     if not SANITIZED:  # a sanitizer brings its own allocator
         process.environment["LD_PRELOAD"] = "libjemalloc.so.2"

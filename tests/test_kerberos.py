@@ -146,7 +146,7 @@ def test_postgresql_by_a_client_keytab(database, millrace, topic, kdc, keytab, p
     connection = database.run("SELECT gss_authenticated, principal, encrypted FROM pg_stat_gssapi WHERE pid = %s",
                               [database.slot_row("active_pid")])
     assert connection == [(True, f"millrace@{REALM}", True)]
-    assert "kinit" not in process.log("confined")[0]["message"]
+    assert "kinit" not in process.log("started")[0]["confined_syscalls"]
     assert process.stop() == 0
 
 
@@ -171,7 +171,7 @@ def test_kafka(database, millrace, kdc, keytab, broker, tmp_path, kinit):
     consumer.assign([confluent_kafka.TopicPartition(wanted, 0, 0)])
     assert eventually(lambda: (record := consumer.poll(1)) is not None and record.error() is None, 60, "the row")
     consumer.close()
-    assert ("kinit" in process.log("confined")[0]["message"]) == kinit
+    assert ("kinit" in process.log("started")[0]["confined_syscalls"]) == kinit
     assert cache.exists() == kinit
     assert process.stop() == 0
 

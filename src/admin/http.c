@@ -11,6 +11,7 @@
 #include "admin/http_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/thread.h"
 
 enum {
@@ -236,6 +237,26 @@ static void *take_target(void *context, const char *uri, struct MHD_Connection *
     return NULL;
 }
 
+/* Whoever guesses an address gets to know those there are: the live page, and what has a link on it. */
+static void tell_routes(const struct mr_http *http, struct mr_http_request *request)
+{
+    const char *paths[MR_HTTP_ROUTES_MAX + 1] = {0};
+    size_t count = 0;
+    char list[512] = "/";
+    size_t len = 1;
+    for (size_t i = 0; i < http->route_count; i++) {
+        const struct mr_http_route *route = &http->routes[i];
+        if (route->title != NULL && len < sizeof(list)) {
+            len += (size_t)snprintf(list + len, sizeof(list) - len, ", %s", route->path);
+            paths[count++] = route->path;
+        }
+    }
+    const char *meant = mr_nearest(request->path, paths);
+    mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path%s%s%s; there are %s",
+                 meant == NULL ? "" : ", did you mean ", meant == NULL ? "" : meant,
+                 meant == NULL ? "" : "?", list);
+}
+
 /* MHD_AccessHandlerCallback: when the head is there, and again when a slow handler is done. */
 static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *path,
                               const char *method, const char *version, const char *upload,
@@ -259,6 +280,10 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
     MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     if (!mr_http_admit(&http->options, &http->logins, from, method, stopping(http), request)) {
+        return answer(http, from, request);
+    }
+    if (request->route == NULL) {
+        tell_routes(http, request);
         return answer(http, from, request);
     }
     request->takes_gzip = mr_http_encoding_has_gzip(

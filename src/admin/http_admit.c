@@ -222,7 +222,7 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
     } else if (!admit_login(options, logins, from, request)) {
         return false;
     } else if (request->route == NULL) {
-        mr_http_fail(request, MHD_HTTP_NOT_FOUND, "nothing is served at this path");
+        return true; /* what there is in its place, the server knows */
     } else if (request->route->slow && ending) {
         /* It could begin when nobody waits for it any more. */
         mr_http_fail_ending(request);

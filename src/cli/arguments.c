@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "cli/help.h"
 #include "cli/versions.h"
 #include "event/lsn.h"
@@ -112,6 +113,9 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
     case MR_CLI_AFTER_OFFSET:
         ret->offset_path = optarg;
         break;
+    case MR_CLI_JSON:
+        ret->json = true;
+        break;
     case MR_CLI_HELP:
     case MR_CLI_VERSION:
     case MR_CLI_OPTION_COUNT:
@@ -150,6 +154,64 @@ static enum mr_cli_option option_of(int value)
         option++;
     }
     return option;
+}
+
+/* What others call them; run is what starts. */
+static const char *const other_commands[][2] = {
+    {"start", "run"},      {"stream", "run"},           {"serve", "run"},
+    {"validate", "check"}, {"test", "check"},           {"info", "status"},
+    {"copy", "snapshot"},  {"ready", "health --ready"}, {"version", "--version"},
+};
+
+static void tell_unknown_command(const char *name)
+{
+    const char *names[MR_COMMAND_COUNT + MR_ARRAY_LEN(other_commands) + 1] = {0};
+    uint32_t count = 0;
+    for (int i = 0; i < MR_COMMAND_COUNT; i++) {
+        names[count++] = mr_cli_commands[i].name;
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(other_commands); i++) {
+        names[count++] = other_commands[i][0];
+    }
+    const char *meant = mr_nearest(name, names);
+    for (size_t i = 0; meant != NULL && i < MR_ARRAY_LEN(other_commands); i++) {
+        meant = strcmp(meant, other_commands[i][0]) == 0 ? other_commands[i][1] : meant;
+    }
+    if (meant != NULL) {
+        fprintf(stderr, "millrace: unknown command \"%s\"; did you mean millrace %s?\n", name,
+                meant);
+    } else {
+        fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n", name);
+    }
+}
+
+/* getopt has said what is wrong with the option that it saw last. */
+static void tell_nearest_option(const char *typed)
+{
+    const char *names[MR_CLI_OPTION_COUNT + 1] = {0};
+    for (int i = 0; i < MR_CLI_OPTION_COUNT; i++) {
+        names[i] = mr_cli_options[i].name;
+    }
+    char name[MR_NEAREST_FAR];
+    const char *begin = typed + strspn(typed, "-");
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(begin, "="), begin);
+    const char *meant = mr_nearest(name, names);
+    if (meant != NULL && strcmp(meant, name) != 0) {
+        fprintf(stderr, "millrace: did you mean --%s?\n", meant);
+    } else {
+        fputs("millrace: try millrace --help\n", stderr);
+    }
+}
+
+/* Of two values one would be passed over without a word. */
+static mr_status refuse_second(enum mr_cli_option option, uint32_t given)
+{
+    const struct mr_cli_option_text *text = &mr_cli_options[option];
+    if (text->argument == NULL || (given >> option & 1) == 0) {
+        return MR_OK;
+    }
+    fprintf(stderr, "millrace: --%s is given twice; give it once\n", text->name);
+    return MR_ERR_USAGE;
 }
 
 static mr_status refuse_foreign(enum mr_cli_command command, uint32_t given)
@@ -232,10 +294,11 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
     int value;
     while ((value = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (value == '?') {
-            fputs("millrace: try millrace --help\n", stderr);
+            tell_nearest_option(argv[optind - 1]);
             return MR_ERR_USAGE;
         }
         enum mr_cli_option option = option_of(value);
+        MR_TRY(refuse_second(option, given));
         given |= 1u << option;
         MR_TRY(take_option(ret, option, &seconds));
     }
@@ -251,7 +314,7 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
     const char *name = optind < argc ? argv[optind++] : mr_cli_commands[MR_COMMAND_RUN].name;
     ret->command = mr_cli_command_find(name);
     if (ret->command == MR_COMMAND_COUNT) {
-        fprintf(stderr, "millrace: unknown command \"%s\"; try millrace --help\n", name);
+        tell_unknown_command(name);
         return MR_ERR_USAGE;
     }
     if (help) {

@@ -11,6 +11,7 @@ struct mr_arguments {
     const char *address; /* of the millrace to ask */
     const char *topic;   /* help, reference; NULL: none was named */
     bool ready;
+    bool json;
     bool dry_run;
     uint64_t stop_after;
     mr_lsn skip_commit_lsn;

@@ -30,8 +30,9 @@ mr_status mr_cli_read_offset(const char *path, struct mr_handed_over *ret);
 /* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
 bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to);
 
-/* `millrace status`: the state of a running millrace, once. */
-mr_status mr_ask_status(const struct mr_http_options *server, FILE *to, struct mr_error *ret_error);
+/* `millrace status`: the state of a running millrace, once; `json`: as /status answers it. */
+mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *to,
+                        struct mr_error *ret_error);
 
 /* `millrace top`: the state, drawn again each second until SIGINT or a "q"; goes on while millrace is away. */
 void mr_ask_top(const struct mr_http_options *server, FILE *to);

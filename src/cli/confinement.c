@@ -230,12 +230,14 @@ static const char *word(bool wanted, mr_confined result)
                                                : "not possible here";
 }
 
-void mr_confinement_log(const struct mr_confinement *confinement)
+const char *mr_confinement_syscalls(const struct mr_confinement *confinement)
 {
-    mr_log(MR_LOG_INFO, "confined",
-           confinement->programs
-               ? "system calls and files that are not needed are given up; kinit may be started"
-               : "system calls and files that are not needed are given up",
-           MR_LOG_STR("syscalls", word(confinement->syscalls_wanted, confinement->syscalls)),
-           MR_LOG_STR("files", word(confinement->files_wanted, confinement->files)));
+    const char *found = word(confinement->syscalls_wanted, confinement->syscalls);
+    bool kinit = confinement->programs && strcmp(found, "yes") == 0;
+    return kinit ? "yes, but kinit may be started" : found;
+}
+
+const char *mr_confinement_files(const struct mr_confinement *confinement)
+{
+    return word(confinement->files_wanted, confinement->files);
 }

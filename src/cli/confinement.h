@@ -14,7 +14,8 @@ struct mr_confinement {
 /* Gives up files and system calls, and has the HTTP server give up listeners. Before the first thread. */
 struct mr_confinement mr_confine_process(struct mr_config *config);
 
-/* One line that says what is given up, and what could not be. */
-void mr_confinement_log(const struct mr_confinement *confinement);
+/* Whether it is given up, for the log: "yes", "off", or why not. */
+const char *mr_confinement_syscalls(const struct mr_confinement *confinement);
+const char *mr_confinement_files(const struct mr_confinement *confinement);
 
 #endif

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/nearest.h"
 #include "config/config.h"
+#include "config/unknown.h"
 
 enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
@@ -87,19 +89,24 @@ static void print_exit_codes(FILE *to)
     }
 }
 
-/* Options of the file: one, those of a section, or all (an empty name). */
+/* Options of the file: one, those of a section, all (an empty name), or those that have a word. */
 struct wanted {
     const char *name;
+    bool (*has)(const char *path, const char *name);
     FILE *to;
     uint32_t found;
 };
 
+static bool is_or_is_below(const char *path, const char *name)
+{
+    size_t len = strlen(name);
+    return strncmp(path, name, len) == 0 && (len == 0 || path[len] == '\0' || path[len] == '.');
+}
+
 static void print_config_option(void *context, const struct mr_config_option *option)
 {
     struct wanted *wanted = context;
-    size_t len = strlen(wanted->name);
-    if (strncmp(option->path, wanted->name, len) != 0 ||
-        (len > 0 && option->path[len] != '\0' && option->path[len] != '.')) {
+    if (!wanted->has(option->path, wanted->name)) {
         return;
     }
     wanted->found++;
@@ -124,9 +131,32 @@ static void print_config_option(void *context, const struct mr_config_option *op
 
 static bool print_config_options(const char *name, FILE *to)
 {
-    struct wanted wanted = {.name = name, .to = to};
+    struct wanted wanted = {.name = name, .has = is_or_is_below, .to = to};
     mr_config_each_option(print_config_option, &wanted);
+    if (wanted.found == 0) {
+        wanted.has = mr_option_has_word;
+        mr_config_each_option(print_config_option, &wanted);
+    }
     return wanted.found > 0;
+}
+
+static void tell_no_help(const char *topic)
+{
+    const char *names[MR_COMMAND_COUNT + 3] = {"options", "exit-codes"};
+    for (int i = 0; i < MR_COMMAND_COUNT; i++) {
+        names[i + 2] = mr_cli_commands[i].name;
+    }
+    const char *meant = mr_nearest(topic, names);
+    meant = meant == NULL ? mr_option_nearest(topic) : meant;
+    if (meant != NULL) {
+        fprintf(stderr, "millrace: no help about \"%s\"; did you mean millrace help %s?\n", topic,
+                meant);
+        return;
+    }
+    fprintf(stderr,
+            "millrace: no help about \"%s\"; a command, an option or section of the file "
+            "(sink.kafka) or a word of one (slot), options, or exit-codes\n",
+            topic);
 }
 
 mr_status mr_help_print_topic(const char *topic, FILE *to)
@@ -151,9 +181,6 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
     if (print_config_options(topic, to)) {
         return MR_OK;
     }
-    fprintf(stderr,
-            "millrace: no help about \"%s\"; a command, an option or section of the file "
-            "(sink.kafka), options, or exit-codes\n",
-            topic);
+    tell_no_help(topic);
     return MR_ERR_USAGE;
 }

@@ -333,22 +333,32 @@ static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
     }
 }
 
-/* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. */
+static void log_totals(const struct mr_pipeline_stats *stats, mr_status status)
+{
+    bool good = status == MR_OK;
+    mr_log(MR_LOG_INFO, good ? "stopped" : "totals",
+           good ? "everything read is delivered and confirmed" : "what this run has done",
+           MR_LOG_INT("exit_code", mr_status_exit_code(status)),
+           MR_LOG_INT("changes", stats->changes), MR_LOG_INT("records", stats->records),
+           MR_LOG_INT("acknowledged", stats->records_acked), MR_LOG_INT("skipped", stats->skipped),
+           MR_LOG_INT("transactions", stats->transactions),
+           MR_LOG_INT("reconnects", stats->reconnects), MR_LOG_INT("rebuilds", stats->rebuilds),
+           MR_LOG_INT("allocations", mr_alloc_count()),
+           MR_LOG_INT("backpressure_ms", stats->backpressure_ns / 1000000),
+           MR_LOG_LSN("confirmed", stats->confirmed_lsn));
+}
+
+/* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. A start that failed has
+ * no totals. */
 static void log_end(const struct mr_pipeline *pipeline, mr_status status,
                     const struct mr_error *error)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
     bool good = status == MR_OK;
-    mr_log(MR_LOG_INFO, good ? "stopped" : "totals",
-           good ? "everything read is delivered and confirmed" : "what this run has done",
-           MR_LOG_INT("exit_code", mr_status_exit_code(status)),
-           MR_LOG_INT("changes", stats.changes), MR_LOG_INT("records", stats.records),
-           MR_LOG_INT("acknowledged", stats.records_acked), MR_LOG_INT("skipped", stats.skipped),
-           MR_LOG_INT("transactions", stats.transactions),
-           MR_LOG_INT("reconnects", stats.reconnects), MR_LOG_INT("rebuilds", stats.rebuilds),
-           MR_LOG_INT("allocations", mr_alloc_count()),
-           MR_LOG_INT("backpressure_ms", stats.backpressure_ns / 1000000),
-           MR_LOG_LSN("confirmed", stats.confirmed_lsn));
+    bool began = stats.changes > 0 || stats.records > 0 || stats.received_lsn > 0;
+    if (good || began) {
+        log_totals(&stats, status);
+    }
     if (!good) {
         mr_log(MR_LOG_ERROR, "stopped", error->text,
                MR_LOG_INT("exit_code", mr_status_exit_code(status)));
@@ -382,8 +392,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
            MR_LOG_STR("publication", app->config->source.publication),
            MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
            MR_LOG_STR("librdkafka", versions.librdkafka),
-           MR_LOG_STR("allocator", versions.allocator));
-    mr_confinement_log(&confinement);
+           MR_LOG_STR("allocator", versions.allocator),
+           MR_LOG_STR("confined_syscalls", mr_confinement_syscalls(&confinement)),
+           MR_LOG_STR("confined_files", mr_confinement_files(&confinement)));
     mr_status status = mr_profiling_begin(app->config, app->http, app->monitor, ret_error);
     if (status == MR_OK) {
         status = watchers_start(app, ret_error);

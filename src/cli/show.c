@@ -33,18 +33,40 @@ static mr_status ask_ok(const struct mr_http_options *server, const char *path, 
                            : "");
 }
 
-static mr_status ask_object(const struct mr_http_options *server, const char *path,
-                            const char *text, cJSON **ret_object, struct mr_error *ret_error)
+static mr_status parse_object(const char *body, cJSON **ret_object, struct mr_error *ret_error)
 {
-    char *body = NULL;
-    MR_TRY(ask_ok(server, path, text, &body, ret_error));
     cJSON *object = cJSON_Parse(body);
-    free(body);
     if (object == NULL) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "what answers there is no millrace; set --address or --config");
     }
     *ret_object = object;
+    return MR_OK;
+}
+
+static mr_status ask_object(const struct mr_http_options *server, const char *path,
+                            const char *text, cJSON **ret_object, struct mr_error *ret_error)
+{
+    char *body = NULL;
+    MR_TRY(ask_ok(server, path, text, &body, ret_error));
+    mr_status status = parse_object(body, ret_object, ret_error);
+    free(body);
+    return status;
+}
+
+mr_status mr_show_ask_text(const struct mr_http_options *server, const char *path, char **ret_text,
+                           struct mr_error *ret_error)
+{
+    char *body = NULL;
+    MR_TRY(ask_ok(server, path, NULL, &body, ret_error));
+    cJSON *object = NULL;
+    mr_status status = parse_object(body, &object, ret_error);
+    if (status != MR_OK) {
+        free(body);
+        return status;
+    }
+    cJSON_Delete(object);
+    *ret_text = body;
     return MR_OK;
 }
 

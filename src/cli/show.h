@@ -10,6 +10,10 @@
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
                       struct mr_error *ret_error);
 
+/* The same as the text that came, to be freed. */
+mr_status mr_show_ask_text(const struct mr_http_options *server, const char *path, char **ret_text,
+                           struct mr_error *ret_error);
+
 /* The same with POST, and `text` in it: it changes something. */
 mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
                        cJSON **ret_object, struct mr_error *ret_error);

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -124,8 +125,16 @@ static void print_events(const cJSON *status, FILE *to)
     }
 }
 
-mr_status mr_ask_status(const struct mr_http_options *server, FILE *to, struct mr_error *ret_error)
+mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *to,
+                        struct mr_error *ret_error)
 {
+    if (json) {
+        char *text = NULL;
+        MR_TRY(mr_show_ask_text(server, "/status", &text, ret_error));
+        fprintf(to, "%s\n", text);
+        free(text);
+        return MR_OK;
+    }
     cJSON *status = NULL;
     MR_TRY(mr_show_ask(server, "/status", &status, ret_error));
     print_heading(status, to);

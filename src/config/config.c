@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/config_internal.h"
+#include "config/unknown.h"
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
@@ -62,7 +63,7 @@ static mr_status read_text(struct mr_config *config, const char *text, size_t le
     struct mr_toml_node *root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
     if (root == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
-        PROBLEM(config, line, "not valid TOML: %s", reason);
+        mr_config_not_toml(text, len, line, reason, &config->problems);
         return MR_ERR_CONFIG;
     }
     mr_values_read(&config->values, root, &config->problems);

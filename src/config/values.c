@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/unknown.h"
+
 /* CHOICE lines hold their words where the others hold the lower bound. */
 #define LOW_STRING(low)      NULL, 0
 #define LOW_BOOL(low)        NULL, 0
@@ -296,9 +298,9 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
     }
 }
 
-/* ---- unknown keys ---- */
+/* ---- the tree's names ---- */
 
-static bool find_option(const char *path, uint32_t *ret_index)
+bool mr_option_find(const char *path, uint32_t *ret_index)
 {
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         if (strcmp(options[i].path, path) == 0) {
@@ -309,7 +311,7 @@ static bool find_option(const char *path, uint32_t *ret_index)
     return false;
 }
 
-static bool is_section(const char *path)
+bool mr_option_is_section(const char *path)
 {
     size_t len = strlen(path);
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
@@ -318,112 +320,6 @@ static bool is_section(const char *path)
         }
     }
     return false;
-}
-
-static uint32_t edit_distance(const char *a, const char *b)
-{
-    enum { LEN_MAX = 64 };
-    size_t a_len = strlen(a), b_len = strlen(b);
-    if (a_len >= LEN_MAX || b_len >= LEN_MAX) {
-        return LEN_MAX;
-    }
-    uint32_t row[LEN_MAX];
-    for (size_t j = 0; j <= b_len; j++) {
-        row[j] = (uint32_t)j;
-    }
-    for (size_t i = 1; i <= a_len; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            uint32_t change = diagonal + (a[i - 1] != b[j - 1]);
-            uint32_t shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < shift ? change : shift;
-        }
-    }
-    return row[b_len];
-}
-
-/* The known path nearest to a wrong one: the same last word elsewhere, or few letters away. */
-static const char *nearest_path(const char *path)
-{
-    const char *best = NULL;
-    uint32_t best_distance = 4;
-    const char *word = strrchr(path, '.');
-    word = word == NULL ? path : word + 1;
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        const char *known_word = strrchr(options[i].path, '.');
-        known_word = known_word == NULL ? options[i].path : known_word + 1;
-        uint32_t distance = edit_distance(path, options[i].path);
-        if (strcmp(word, known_word) == 0 && distance > 3) {
-            distance = 3;
-        }
-        if (distance < best_distance) {
-            best = options[i].path;
-            best_distance = distance;
-        }
-    }
-    return best;
-}
-
-/* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is near. */
-static const char *nearest_section(const char *path, size_t *ret_len)
-{
-    const char *best = NULL;
-    uint32_t best_distance = 4;
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        for (const char *dot = strchr(options[i].path, '.'); dot != NULL;
-             dot = strchr(dot + 1, '.')) {
-            char section[64];
-            size_t len = (size_t)(dot - options[i].path);
-            snprintf(section, sizeof(section), "%.*s", (int)len, options[i].path);
-            uint32_t distance = edit_distance(path, section);
-            const char *last = strrchr(section, '.');
-            if (last != NULL && strcmp(last + 1, path) == 0) {
-                distance = 0; /* [kafka] for [sink.kafka] */
-            }
-            if (distance < best_distance) {
-                best = options[i].path;
-                best_distance = distance;
-                *ret_len = len;
-            }
-        }
-    }
-    return best;
-}
-
-static void unknown_key(const char *path, uint32_t line, bool is_table,
-                        struct mr_problems *problems)
-{
-    size_t section_len = 0;
-    const char *section = is_table ? nearest_section(path, &section_len) : NULL;
-    const char *nearest = nearest_path(path);
-    uint32_t index;
-    char by_variable[256 + sizeof("_env")];
-    char by_file[256 + sizeof("_file")];
-    snprintf(by_variable, sizeof(by_variable), "%s_env", path);
-    snprintf(by_file, sizeof(by_file), "%s_file", path);
-    if (find_option(by_variable, &index)) {
-        bool has_file = find_option(by_file, &index);
-        PROBLEM(problems, line,
-                "\"%s\" is unknown, for secrets are kept out of the file; set %s%s%s", path,
-                by_variable, has_file ? " or " : "", has_file ? by_file : "");
-    } else if (edit_distance(path, "streams") <= 2) {
-        PROBLEM(problems, line, "unknown key \"%s\"; did you mean [[streams]]?", path);
-    } else if (is_section(path)) {
-        PROBLEM(problems, line,
-                "%s is a section and takes no value; write [%s] and its keys below it, which "
-                "millrace help %s lists",
-                path, path, path);
-    } else if (section != NULL) {
-        PROBLEM(problems, line, "unknown section [%s]; did you mean [%.*s]?", path,
-                (int)section_len, section);
-    } else if (nearest != NULL) {
-        PROBLEM(problems, line, "unknown key \"%s\"; did you mean \"%s\"?", path, nearest);
-    } else {
-        PROBLEM(problems, line, "unknown key \"%s\"; millrace help options lists the known ones",
-                path);
-    }
 }
 
 /* ---- parts that are no plain options ---- */
@@ -588,13 +484,13 @@ static void read_table(struct mr_config_values *values, const char *prefix,
             read_streams(values, node, problems);
         } else if (strcmp(path, "sink.kafka.properties") == 0 && node->kind == MR_TOML_TABLE) {
             read_properties(values, node, problems);
-        } else if (find_option(path, &index)) {
+        } else if (mr_option_find(path, &index)) {
             read_option(values, index, node, problems);
-        } else if (is_section(path) && node->kind == MR_TOML_TABLE) {
+        } else if (mr_option_is_section(path) && node->kind == MR_TOML_TABLE) {
             note_section(values, path, node->line == 0 ? 1 : node->line);
             read_table(values, path, node, problems);
         } else {
-            unknown_key(path, node->line, node->kind == MR_TOML_TABLE, problems);
+            mr_config_unknown(path, node, problems);
         }
     }
 }

@@ -113,4 +113,8 @@ struct mr_option {
 };
 const struct mr_option *mr_option_at(uint32_t index);
 
+/* The option of that path; whether options are below it. */
+bool mr_option_find(const char *path, uint32_t *ret_index);
+bool mr_option_is_section(const char *path);
+
 #endif

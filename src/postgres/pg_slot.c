@@ -25,7 +25,7 @@ struct mr_pg_slot {
     int stop_fd;
 
     /* The thread's own. */
-    bool told;         /* that it fails; once until it works again */
+    uint32_t failed;   /* looks in a row */
     int64_t making_ns; /* since when it is being made; 0: it is not */
     bool told_held_up;
 
@@ -311,8 +311,8 @@ static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const str
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);
-    if (!slot->told) {
-        slot->told = true;
+    /* One look that fails is no news of its own: whoever opens the stream says why at the same time. */
+    if (++slot->failed == 2) {
         mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
     }
 }
@@ -336,7 +336,7 @@ static void *slot_main(void *context)
         char sqlstate[MR_SQLSTATE_SIZE] = "";
         mr_status status = look(slot, sqlstate, &error);
         if (status == MR_OK) {
-            slot->told = false;
+            slot->failed = 0;
         } else if (status != MR_AGAIN) {
             look_failed(slot, sqlstate, &error);
         }

@@ -1,0 +1,246 @@
+#include "config/unknown.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/nearest.h"
+
+enum { PATH_MAX_LEN = 256 };
+
+#define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
+
+/* ---- what may have been meant ---- */
+
+static bool is_between(char c)
+{
+    return c == '.' || c == '_' || c == '\0';
+}
+
+bool mr_option_has_word(const char *path, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *at = path; len > 0 && (at = strstr(at, word)) != NULL; at++) {
+        if ((at == path || is_between(at[-1])) && is_between(at[len])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What only a file of Outboxx's form has, nobody else means. */
+static bool is_own(const char *path)
+{
+    return strncmp(path, "observability.", 14) != 0 && strncmp(path, "metadata.", 9) != 0;
+}
+
+/* Whether the path ends with these words, whatever stands between them: publication.name of
+ * source.postgres.publication_name. */
+static bool ends_with_words(const char *path, const char *words)
+{
+    size_t path_len = strlen(path), len = strlen(words);
+    if (len > path_len || (len < path_len && !is_between(path[path_len - len - 1]))) {
+        return false;
+    }
+    for (size_t i = 0; i < len; i++) {
+        char known = path[path_len - len + i];
+        if (known != words[i] && !(is_between(known) && is_between(words[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot == NULL ? path : dot + 1;
+}
+
+typedef bool (*match_fn)(const char *known, const char *path);
+
+/* The one in the section first. */
+static bool is_word_of_section(const char *known, const char *path)
+{
+    size_t section = (size_t)(last_part(path) - path);
+    return strncmp(known, path, section) == 0 && strchr(known + section, '.') == NULL &&
+           mr_option_has_word(known + section, path + section);
+}
+
+static bool is_elsewhere(const char *known, const char *path)
+{
+    return strcmp(last_part(known), last_part(path)) == 0;
+}
+
+static bool has_its_word(const char *known, const char *path)
+{
+    return mr_option_has_word(last_part(known), last_part(path));
+}
+
+static const char *first_that(match_fn match, const char *path)
+{
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const char *known = mr_option_at(i)->path;
+        if (is_own(known) && match(known, path)) {
+            return known;
+        }
+    }
+    return NULL;
+}
+
+static const char *slip_of(const char *path)
+{
+    const char *paths[MR_OPTION_COUNT + 1];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (is_own(mr_option_at(i)->path)) {
+            paths[count++] = mr_option_at(i)->path;
+        }
+    }
+    paths[count] = NULL;
+    return mr_nearest(path, paths);
+}
+
+const char *mr_option_nearest(const char *path)
+{
+    char as_name[PATH_MAX_LEN + sizeof("_name")];
+    snprintf(as_name, sizeof(as_name), "%.*s_name", PATH_MAX_LEN, path);
+    const char *found = strchr(path, '.') != NULL ? first_that(ends_with_words, path) : NULL;
+    if (found == NULL) {
+        found = slip_of(path);
+    }
+    if (found == NULL) {
+        found = first_that(ends_with_words, as_name);
+    }
+    static const match_fn matches[] = {is_word_of_section, is_elsewhere, has_its_word};
+    for (size_t i = 0; found == NULL && i < MR_ARRAY_LEN(matches); i++) {
+        found = first_that(matches[i], path);
+    }
+    return found;
+}
+
+/* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is near. */
+static const char *nearest_section(const char *path, size_t *ret_len)
+{
+    const char *best = NULL;
+    uint32_t best_distance = mr_slip_max(path) + 1;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const char *known = mr_option_at(i)->path;
+        for (const char *dot = strchr(known, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+            char section[MR_NEAREST_FAR];
+            size_t len = (size_t)(dot - known);
+            snprintf(section, sizeof(section), "%.*s", (int)len, known);
+            /* [kafka] for [sink.kafka] */
+            uint32_t distance = is_elsewhere(section, path) ? 0 : mr_edit_distance(path, section);
+            if (distance < best_distance) {
+                best = known;
+                best_distance = distance;
+                *ret_len = len;
+            }
+        }
+    }
+    return best;
+}
+
+/* What one of a section's keys is called in truth ("name" in [slot]), or what the section's own name is a word of. */
+static const char *meant_by_section(const char *path, const struct mr_toml_node *node)
+{
+    for (uint32_t i = 0; i < node->count; i++) {
+        char key[PATH_MAX_LEN];
+        snprintf(key, sizeof(key), "%s.%s", path, node->children[i].key);
+        const char *known = first_that(ends_with_words, key);
+        if (known != NULL) {
+            return known;
+        }
+    }
+    return mr_option_nearest(path);
+}
+
+/* ---- what is said ---- */
+
+static void unknown_section(const char *path, const struct mr_toml_node *node,
+                            struct mr_problems *problems)
+{
+    size_t len = 0;
+    const char *section = nearest_section(path, &len);
+    const char *option = section == NULL ? meant_by_section(path, node) : NULL;
+    if (section != NULL) {
+        PROBLEM(problems, node->line, "unknown section [%s]; did you mean [%.*s]?", path, (int)len,
+                section);
+    } else if (option != NULL) {
+        PROBLEM(problems, node->line, "unknown section [%s]; did you mean \"%s\"?", path, option);
+    } else {
+        PROBLEM(problems, node->line,
+                "unknown section [%s]; millrace help options lists the known ones", path);
+    }
+}
+
+static void unknown_key(const char *path, uint32_t line, struct mr_problems *problems)
+{
+    const char *nearest = mr_option_nearest(path);
+    if (nearest != NULL) {
+        PROBLEM(problems, line, "unknown key \"%s\"; did you mean \"%s\"?", path, nearest);
+        return;
+    }
+    char section[PATH_MAX_LEN];
+    snprintf(section, sizeof(section), "%.*s", (int)(last_part(path) - path), path);
+    if (section[0] != '\0') {
+        section[strlen(section) - 1] = '\0'; /* the dot */
+    }
+    bool known = section[0] != '\0' && mr_option_is_section(section);
+    PROBLEM(problems, line, "unknown key \"%s\"; millrace help %s lists the known ones", path,
+            known ? section : "options");
+}
+
+void mr_config_unknown(const char *path, const struct mr_toml_node *node,
+                       struct mr_problems *problems)
+{
+    uint32_t index;
+    char by_variable[PATH_MAX_LEN + sizeof("_env")];
+    char by_file[PATH_MAX_LEN + sizeof("_file")];
+    snprintf(by_variable, sizeof(by_variable), "%.*s_env", PATH_MAX_LEN, path);
+    snprintf(by_file, sizeof(by_file), "%.*s_file", PATH_MAX_LEN, path);
+    if (mr_option_find(by_variable, &index)) {
+        bool has_file = mr_option_find(by_file, &index);
+        PROBLEM(problems, node->line,
+                "\"%s\" is unknown, for secrets are kept out of the file; set %s%s%s", path,
+                by_variable, has_file ? " or " : "", has_file ? by_file : "");
+    } else if (mr_edit_distance(path, "streams") <= 2) {
+        PROBLEM(problems, node->line, "unknown key \"%s\"; did you mean [[streams]]?", path);
+    } else if (mr_option_is_section(path)) {
+        PROBLEM(problems, node->line,
+                "%s is a section and takes no value; write [%s] and its keys below it, which "
+                "millrace help %s lists",
+                path, path, path);
+    } else if (node->kind == MR_TOML_TABLE) {
+        unknown_section(path, node, problems);
+    } else {
+        unknown_key(path, node->line, problems);
+    }
+}
+
+/* ---- other files ---- */
+
+/* Both are what `millrace convert` reads. A file of Debezium Server names the class behind a prefix. */
+static const char *other_form(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == '{'      ? "JSON"
+           : strstr(text, "connector.class") != NULL ? "a connector's properties"
+                                                     : NULL;
+}
+
+void mr_config_not_toml(const char *text, size_t len, uint32_t line, const char *reason,
+                        struct mr_problems *problems)
+{
+    char begin[8192];
+    snprintf(begin, sizeof(begin), "%.*s", (int)(len < sizeof(begin) ? len : sizeof(begin) - 1),
+             text);
+    const char *form = other_form(begin);
+    if (form != NULL) {
+        PROBLEM(problems, 0,
+                "this is %s, and millrace reads TOML; what configures Debezium's connector becomes "
+                "a file of ours by millrace convert %s > millrace.toml",
+                form, problems->name);
+    } else {
+        PROBLEM(problems, line, "not valid TOML: %s", reason);
+    }
+}
