@@ -11,8 +11,8 @@
 # MILLRACE_TEST_RERUN=0 fails at once).
 #
 #   --quick   unit tests under the sanitizers only
-#   --full    system tests at full length: a million changes, 30 kills, 30 stops,
-#             a transaction of two million rows (about 15 minutes more)
+#   --full    also what a run of each push leaves out (tests/nightly.py says what, and why), and system tests at
+#             full length: a million changes, 30 kills, 30 stops, a transaction of two million rows
 #   --sanitized  only the system tests, with the binary built with the address and
 #             undefined-behaviour sanitizers, and again with the thread sanitizer
 set -euo pipefail
@@ -110,6 +110,7 @@ main() {
         export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
         export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
     fi
+    [ "$MODE" = full ] || export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed}
     export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
     tests/run.sh
     newest_postgres

@@ -3,6 +3,8 @@ import os
 
 import pytest
 
+import nightly
+
 # A worker of pytest-xdist has a stand of its own: run.sh leaves what it would have in its environment there.
 if "PYTEST_XDIST_WORKER" in os.environ:
     with open(os.environ["MILLRACE_TEST_STANDS"] + "/" + os.environ["PYTEST_XDIST_WORKER"], encoding="utf-8") as stand:
@@ -16,10 +18,21 @@ ALONE = {"test_benchmarks.py", "test_lies.py", "test_limits.py", "test_load.py",
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    mode = os.environ.get("MILLRACE_TEST_NIGHTLY", "")
+    changed = nightly.changed_places() if mode == "changed" else None
+    left_out = []
     for item in items:
         if item.path.name in ALONE:
             item.add_marker("alone")
+        one = nightly.of(os.path.relpath(item.path, config.rootpath), item.function.__name__)
+        if one is not None:
+            item.add_marker("nightly")
+            if nightly.is_left_out(one, mode, changed):
+                left_out.append(item)
+    if left_out:
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -14,6 +14,9 @@
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
 #                          flaky, and three of them fail the run (tests/README.md)
 #   MILLRACE_TEST_FLAKY    file that the names of flaky tests are added to
+#   MILLRACE_TEST_NIGHTLY  what is done with the tests of tests/nightly.py: unset: they run as any other; changed: those whose
+#                          places have changed; no: none
+#   MILLRACE_TEST_SINCE    the commit that "changed" compares with (default: where the branch left origin/main)
 #   MILLRACE_TEST_CHANGES  changes of the concurrent writers (default 100000)
 #   MILLRACE_TEST_CYCLES   kills and stops under load (default 6)
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)

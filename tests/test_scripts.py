@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import nightly
 from faults.servers import port_open
 from kit import STAND
 from prometheus import ROOT
@@ -105,6 +106,19 @@ def test_what_this_machine_cannot_try_is_told_once(tmp_path):
     told = done.stdout.split("not tried on this machine")[1]
     assert "no file system can be mounted here: unshare: Operation not permitted: 2 tests" in told
     assert "test_full_disk_under_the_log" in told and "test_broker_with_a_full_disk" in told
+
+
+@pytest.mark.parametrize("one", nightly.NIGHTLY, ids=lambda one: one.test)
+def test_nightly_tests_exist_and_come_back_when_their_places_change(one):
+    path, _, function = one.test.partition("::")
+    with open(os.path.join(ROOT, "tests", path), encoding="utf-8") as file:
+        assert f"def {function}(" in file.read() if function else path
+    for place in one.places:
+        assert os.path.exists(os.path.join(ROOT, place)), place
+        assert not nightly.is_left_out(one, "changed", ["README.md", place + "x" * place.endswith("/")])
+    assert not nightly.is_left_out(one, "changed", ["tests/" + path]) and not nightly.is_left_out(one, "", None)
+    assert nightly.is_left_out(one, "changed", ["README.md"]) and nightly.is_left_out(one, "changed", None)
+    assert nightly.is_left_out(one, "no", list(one.places))
 
 
 @pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/setup.sh", "scripts/style.sh", "scripts/fuzz.sh",

@@ -1,0 +1,57 @@
+"""What a run of each push leaves out, and why: the one place that says so.
+
+A line holds a test (a file, or `file::test` for one function with all its parameters), the places whose change brings it
+back, and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every chosen test runs; "changed", as
+scripts/test.sh has it, leaves out those whose places have not changed; "no" leaves out all. scripts/test.sh --full runs all
+of them, each night in CI.
+
+What keeps the promise (delivery, kills, exactly-once, copies, keys, equality with Debezium) never stands here."""
+
+import os
+import subprocess
+from typing import NamedTuple
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Nightly(NamedTuple):
+    test: str
+    places: tuple
+    why: str
+
+
+PROFILER = ("src/profiler/", "src/cli/profile.c", "tests/pprof_file.py")
+NIGHTLY = (
+    Nightly("test_profiler.py", PROFILER, "the profiler looks at the flow and is no part of it"),
+    Nightly("test_profile_readers.py", PROFILER, "other programs read profiles; the format's unit tests run each time"),
+    Nightly("test_profiling.py", (*PROFILER, "benchmarks/"), "builds and measures several times, alone on the machine"),
+    Nightly("test_pr_check.py", ("benchmarks/", ".github/workflows/pr-checks.yml"), "measures two builds, alone on the machine"),
+    Nightly("test_verdict.py", ("benchmarks/", "tests/placed_faults.c"), "judges measurements, not millrace"),
+    Nightly("test_packages.py", ("packaging/", "src/cmake/Packaging.cmake"), "builds the packages"),
+)
+
+
+def changed_places():
+    """Paths that differ from where the change began: MILLRACE_TEST_SINCE, else where the branch left origin/main, else the
+    commit before. None where no git says so."""
+    def git(*arguments):
+        done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.split("\n") if done.returncode == 0 else None
+    try:
+        head, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "origin/main")
+        since = os.environ.get("MILLRACE_TEST_SINCE") or (base[0] if base and base != head else "HEAD~1")
+        changed, new = git("diff", "--name-only", since), git("ls-files", "--others", "--exclude-standard")
+    except OSError:
+        return None
+    return None if changed is None else [*changed, *(new or [])]
+
+
+def of(path, function):
+    """The line for a test, if it has one."""
+    return next((one for one in NIGHTLY if one.test in (path, f"{path}::{function}")), None)
+
+
+def is_left_out(one, mode, changed):
+    if mode == "changed":
+        return not any(path.startswith((*one.places, f"tests/{one.test.split('::')[0]}")) for path in changed or ())
+    return mode == "no"
