@@ -1,18 +1,49 @@
-# Every *_test.c under src is a cmocka program of its own, found by its name so that none is forgotten.
+# Every *_test.c under src is a cmocka program of its own, found by its name so that none is forgotten. Linking takes longer
+# than compiling, so most are one executable, `unit-tests`, which runs the one that its argument names: their mains get the
+# names of their files. Those of MILLRACE_OWN_TESTS replace symbols, and are executables by themselves.
+set(MILLRACE_OWN_TESTS out_of_memory_test)
+
+function(millrace_add_test name)
+    add_test(NAME ${name} COMMAND ${ARGN})
+    # A limit for what hangs, also where eight builds run beside it.
+    set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 600 ENVIRONMENT
+        "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+endfunction()
+
+function(millrace_test_target target)
+    millrace_compile_options(${target})
+    target_compile_definitions(${target} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_link_libraries(${target} PRIVATE mr_profiler mr_record mr_draw mr_confine mr_convert PkgConfig::CMOCKA)
+endfunction()
+
 function(add_millrace_tests)
     file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/testing/*.c)
+    add_library(mr_testing OBJECT ${support})
+    millrace_test_target(mr_testing)
     file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_test.c)
     if(NOT MILLRACE_PROFILING)
         list(FILTER tests EXCLUDE REGEX "/src/profiler/([a-z_]*|http/[a-z_]*)\\.c$")
     endif()
+    set(together)
+    set(rows)
     foreach(test_source ${tests})
         get_filename_component(name ${test_source} NAME_WE)
-        add_executable(${name} ${test_source} ${support})
-        millrace_compile_options(${name})
-        target_compile_definitions(${name} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-        target_link_libraries(${name} PRIVATE mr_profiler mr_record mr_draw mr_confine mr_convert PkgConfig::CMOCKA)
-        add_test(NAME ${name} COMMAND ${name})
-        set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT
-            "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+        if(name IN_LIST MILLRACE_OWN_TESTS)
+            add_executable(${name} ${test_source})
+            millrace_test_target(${name})
+            target_link_libraries(${name} PRIVATE mr_testing)
+            millrace_add_test(${name} ${name})
+        else()
+            set_source_files_properties(${test_source} PROPERTIES COMPILE_DEFINITIONS main=mr_main_of_${name})
+            list(APPEND together ${test_source})
+            string(APPEND rows "TEST(${name})\n")
+            millrace_add_test(${name} unit-tests ${name})
+        endif()
     endforeach()
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit_tests.def CONTENT "${rows}")
+    add_executable(unit-tests ${CMAKE_SOURCE_DIR}/src/testing/runner/unit_tests.c ${together})
+    millrace_test_target(unit-tests)
+    target_compile_options(unit-tests PRIVATE -Wno-missing-prototypes)
+    target_include_directories(unit-tests PRIVATE ${CMAKE_BINARY_DIR})
+    target_link_libraries(unit-tests PRIVATE mr_testing)
 endfunction()

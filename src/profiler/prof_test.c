@@ -189,7 +189,7 @@ static void test_pprof_is_complete(void **state)
         false; /* of the program; which mapping is the first is up to the first sample */
     for (size_t i = 0; i < file->n_mapping; i++) {
         build_id_seen |=
-            strstr(file->string_table[file->mapping[i]->filename], "prof_test") != NULL &&
+            strstr(file->string_table[file->mapping[i]->filename], "unit-tests") != NULL &&
             strlen(file->string_table[file->mapping[i]->build_id]) >= 16;
     }
     assert_true(build_id_seen);

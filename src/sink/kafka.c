@@ -118,7 +118,10 @@ mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_e
  * each attempt to reconnect would only repeat themselves. */
 static void on_log(const rd_kafka_t *producer, int level, const char *facility, const char *text)
 {
-    (void)producer;
+    struct mr_kafka_sink *kafka = rd_kafka_opaque(producer);
+    if (mr_kafka_is_hung_up(facility, text)) {
+        kafka->hung_up = true;
+    }
     bool repeats = strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "FAIL") == 0 ||
                    strcmp(facility, "ERROR") == 0 || strcmp(facility, "GETPID") == 0;
     enum mr_log_level mine = repeats || level > 6 ? MR_LOG_DEBUG
@@ -135,6 +138,8 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, int wake_fd, struct m
         rd_kafka_conf_destroy(conf);
         return status;
     }
+    kafka->hung_up = false;
+    rd_kafka_conf_set_opaque(conf, kafka);
     rd_kafka_conf_set_log_cb(conf, on_log);
     mr_kafka_threads_watch(conf);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
@@ -527,6 +532,7 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         }
         struct mr_record *record = message->_private;
         kafka->told_unreachable = false;
+        kafka->reached = true;
         kafka->unreported--;
         if (record == NULL) {
             kafka->storing = kafka->transaction.ending; /* a transaction's is safe with its end */
@@ -552,6 +558,10 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
     if (fatal) {
         mr_kafka_session_fail(kafka, err, NULL, reason);
         return;
+    }
+    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && kafka->hung_up && !kafka->reached) {
+        err = RD_KAFKA_RESP_ERR__TRANSPORT;
+        text = MR_KAFKA_HUNG_UP;
     }
     if (explain(kafka, err, NULL, text, &error) == MR_ERR_AUTH ||
         mr_kafka_transaction_is_unsettled(kafka)) {

@@ -15,6 +15,7 @@ struct kafka_check {
     int brokers;
     rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
     char last_error[TEXT_MAX];
+    _Atomic bool hung_up; /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
 };
 
 /* librdkafka's errors come while it tries; the last one says why there is no answer. */
@@ -28,12 +29,13 @@ static void remember_error(rd_kafka_t *client, int code, const char *reason, voi
     }
 }
 
-static void ignore_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
-    (void)client;
     (void)level;
-    (void)facility;
-    (void)text;
+    struct kafka_check *check = rd_kafka_opaque(client);
+    if (mr_kafka_is_hung_up(facility, text)) {
+        check->hung_up = true;
+    }
 }
 
 static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_error)
@@ -41,7 +43,7 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_opaque(conf, check);
     rd_kafka_conf_set_error_cb(conf, remember_error);
-    rd_kafka_conf_set_log_cb(conf, ignore_log);
+    rd_kafka_conf_set_log_cb(conf, on_log);
     char reason[256];
     if (mr_kafka_conf_fill(conf, check->options, ret_error) != MR_OK) {
         rd_kafka_conf_destroy(conf);
@@ -234,8 +236,9 @@ static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
 {
     rd_kafka_poll(client, 0); /* calls remember_error */
     if (check->last_error[0] == '\0') {
-        check->last_code = err;
-        snprintf(check->last_error, sizeof(check->last_error), "%s", rd_kafka_err2str(err));
+        check->last_code = check->hung_up ? RD_KAFKA_RESP_ERR__TRANSPORT : err;
+        snprintf(check->last_error, sizeof(check->last_error), "%s",
+                 check->hung_up ? MR_KAFKA_HUNG_UP : rd_kafka_err2str(err));
     }
     char text[TEXT_MAX + 64];
     char remedy[MR_KAFKA_REMEDY_MAX];

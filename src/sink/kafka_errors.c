@@ -43,6 +43,12 @@ static mr_status classify_tls(const char *text, const struct mr_kafka_options *o
     return MR_ERR_TRANSIENT;
 }
 
+bool mr_kafka_is_hung_up(const char *facility, const char *text)
+{
+    return strcmp(facility, "FAIL") == 0 && strstr(text, "Disconnected: ") != NULL &&
+           strstr(text, "in state APIVERSION_QUERY") != NULL;
+}
+
 mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                                   const struct mr_kafka_options *options,
                                   char ret_remedy[MR_KAFKA_REMEDY_MAX])
@@ -67,8 +73,11 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                  options->state_name);
         return MR_ERR_AUTH;
     case RD_KAFKA_RESP_ERR__TRANSPORT: /* also a handshake that failed while it was being read */
-        return strstr(text, "SSL") == NULL ? MR_ERR_TRANSIENT
-                                           : classify_tls(text, options, ret_remedy);
+        if (strstr(text, "SSL") == NULL &&
+            (strcmp(text, MR_KAFKA_HUNG_UP) != 0 || speaks_tls(options))) {
+            return MR_ERR_TRANSIENT;
+        }
+        return classify_tls(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR__SSL:
         return classify_tls(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:

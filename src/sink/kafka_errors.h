@@ -16,4 +16,11 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                                   const struct mr_kafka_options *options,
                                   char ret_remedy[MR_KAFKA_REMEDY_MAX]);
 
+/* The text of an error for a broker that closes each connection at the first request. */
+#define MR_KAFKA_HUNG_UP "the broker closes the connection at the first request"
+
+/* Whether a line of librdkafka's log says so. A port that speaks TLS does this to a client that does not, and librdkafka
+ * 2.15 reports it in its log alone: rd_kafka_broker_conn_closed (rdkafka_broker.c) makes it information, not an error. */
+bool mr_kafka_is_hung_up(const char *facility, const char *text);
+
 #endif

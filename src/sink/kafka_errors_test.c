@@ -31,6 +31,7 @@ static void test_classify_each_kind(void **state)
          "tls_ca_location"},
         {RD_KAFKA_RESP_ERR__SSL, "alert bad certificate", MR_ERR_AUTH, "tls_certificate_location"},
         {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", MR_ERR_TRANSIENT, "tls = true"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, MR_ERR_TRANSIENT, "tls = true"},
         {RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused", MR_ERR_TRANSIENT, ""},
         {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", MR_ERR_TRANSIENT, ""},
         {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, "Invalid timestamp", MR_ERR_TRANSIENT,
@@ -56,6 +57,22 @@ static void test_classify_tls_on_both_sides(void **state)
     char remedy[MR_KAFKA_REMEDY_MAX];
     classify(RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", encrypted, remedy);
     assert_non_null(strstr(remedy, "speaks TLS; set sink.kafka.tls = false if it does not"));
+    classify(RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, encrypted, remedy);
+    assert_string_equal(remedy, "");
+}
+
+/* Lines of librdkafka 2.15.1. */
+static void test_is_hung_up(void **state)
+{
+    (void)state;
+    assert_true(mr_kafka_is_hung_up(
+        "FAIL", "[thrd:localhost:9093/bootstrap]: localhost:9093/bootstrap: Disconnected: "
+                "connection closed by peer: receive 0 after POLLIN (after 3ms in state "
+                "APIVERSION_QUERY, 1 identical error(s) suppressed)"));
+    assert_false(mr_kafka_is_hung_up(
+        "FAIL", "[thrd:localhost:9093/1]: localhost:9093/1: Disconnected: connection closed by "
+                "peer: receive 0 after POLLIN (after 3ms in state UP)"));
+    assert_false(mr_kafka_is_hung_up("STATE", "Disconnected: in state APIVERSION_QUERY"));
 }
 
 int main(void)
@@ -63,6 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classify_each_kind),
         cmocka_unit_test(test_classify_tls_on_both_sides),
+        cmocka_unit_test(test_is_hung_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ struct mr_kafka_sink {
     mr_sink_done_fn done;
     void *done_context;
     uint32_t send_at;      /* records of the batch at hand that are produced already */
+    bool reached;          /* something was delivered once */
     bool told_unreachable; /* said once, until something is delivered again */
     bool failed;
     bool judged; /* it failed because of a refused record, and what that means is settled */
@@ -45,6 +46,7 @@ struct mr_kafka_sink {
     /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
     struct mr_sink_counts counts;
     _Atomic bool connected;
+    _Atomic bool hung_up; /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
     _Atomic int64_t unreachable_ns; /* since when, by the monotonic clock; 0: reachable */
     _Atomic(char *) statistics;
     _Atomic bool session_is_new;
