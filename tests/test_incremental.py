@@ -233,6 +233,29 @@ def test_refused(database, millrace):
     assert process.stop() == 0
 
 
+def test_keys_by_whose_texts_no_row_is_found_again(database, millrace, topic):
+    """Refused before a row is out, each by its reason; others whose operators are those of another type are read to their ends."""
+    keys = {"pair": "(i, 'x')::pair", "regclass": "i::oid::regclass", "regclass[]": "ARRAY[i::oid::regclass]"}
+    good = {"varchar": "'k' || i", "cidr": "('10.0.' || i / 256 || '.' || i % 256 || '/32')::cidr", "mood[]": "ARRAY['a']::mood[] || array_fill('b'::mood, ARRAY[i])",
+            "small": "i", "int4range": "int4range(i, i + 1)", "citext": "('k' || i)::citext", "pair[]": "ARRAY[(i, 'x')::pair]", "pairs": "ARRAY[(i, 'x')::pair]"}
+    database.run("CREATE EXTENSION citext; CREATE TYPE pair AS (x int, y text); CREATE TYPE mood AS ENUM ('a', 'b'); CREATE DOMAIN small AS int;"
+                 "CREATE DOMAIN pairs AS pair[]; CREATE TABLE mixed (a int, b citext, PRIMARY KEY (a, b)); CREATE TABLE nulls (id int UNIQUE, n int);"
+                 "ALTER TABLE nulls REPLICA IDENTITY FULL")
+    names = {}
+    for number, (type, value) in enumerate([*keys.items(), *good.items()]):
+        names[type] = f"t{number}"
+        database.run(f'CREATE TABLE t{number} (id {type} PRIMARY KEY); INSERT INTO t{number} SELECT {value} FROM generate_series(1, 600) i')
+    process = millrace(tables=("mixed", "nulls", *names.values()), key_columns='["nulls:id"]').start().streaming()
+    for table, reason in (("mixed", '"pg_catalog.<" and "public.<"'), ("nulls", 'column "id", by which its rows would be read, can hold nulls'), (names["pair"], "composite type"),
+                          (names["regclass"], "name of something in the catalog"), (names["regclass[]"], "name of something in the catalog")):
+        code, said = command(process, table)
+        assert code == 78 and reason in said and f"public.{table}" in said and "domain" not in said.split("Choose")[0], said
+        assert copies(process)[f"public.{table}"]["rows"] == 0
+    for type in good:
+        assert copy(process, names[type])["rows"] == 600, type
+    assert process.stop() == 0
+
+
 def test_a_condition_that_ends_its_own_backend(database, millrace):
     """After a few tries the copy has failed, and says why; the stream and others' copies go on."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i")

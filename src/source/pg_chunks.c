@@ -362,6 +362,17 @@ static bool find_column(const struct mr_relation_view *view, mr_slice name, uint
     return false;
 }
 
+/* Of each column of a key: what says that it can't be one to read by, and its place in an index. */
+enum order_column {
+    ORDER_NAME,
+    ORDER_FAULT,
+    ORDER_BEHIND_SCHEMA, /* NULL, as what follows: there is no such index */
+    ORDER_BEHIND,
+    ORDER_BEFORE_SCHEMA,
+    ORDER_BEFORE,
+    ORDER_COLLATION,
+};
+
 /* MR_ERR_PROTOCOL: by a column that nobody asked for. */
 static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
                             const struct mr_pg_result *result, struct mr_error *ret_error)
@@ -374,7 +385,7 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
     reader->place_count = count;
     reader->form = MR_HASH_BEGIN;
     for (uint32_t i = 0; i < count; i++) {
-        mr_slice name = mr_slice_of(mr_pg_result_value(result, i, 0));
+        mr_slice name = mr_slice_of(mr_pg_result_value(result, i, ORDER_NAME));
         if (!find_column(view, name, &reader->places[i])) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the server was asked for the order of a key and answers with another "
@@ -382,11 +393,11 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
         }
     }
     mr_text_string(&behind, " OPERATOR(");
-    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, 1));
-    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, 2));
+    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, ORDER_BEHIND_SCHEMA));
+    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, ORDER_BEHIND));
     for (uint32_t i = 0; i < count; i++) {
-        const char *name = mr_pg_result_value(result, i, 0);
-        const char *collation = mr_pg_result_value(result, i, 5);
+        const char *name = mr_pg_result_value(result, i, ORDER_NAME);
+        const char *collation = mr_pg_result_value(result, i, ORDER_COLLATION);
         uint32_t type_oid = view->columns[reader->places[i]].type_oid;
         reader->form = mr_hash_add(reader->form, &type_oid, sizeof(type_oid));
         reader->form = mr_hash_add(reader->form, collation, strlen(collation));
@@ -395,8 +406,8 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
         mr_text_string(&order, i == 0 ? "" : ", ");
         mr_sql_add_identifier(&order, name);
         mr_text_string(&order, " USING OPERATOR(");
-        mr_sql_add_identifier(&order, mr_pg_result_value(result, i, 3));
-        mr_text_format(&order, ".%s)", mr_pg_result_value(result, i, 4));
+        mr_sql_add_identifier(&order, mr_pg_result_value(result, i, ORDER_BEFORE_SCHEMA));
+        mr_text_format(&order, ".%s)", mr_pg_result_value(result, i, ORDER_BEFORE));
     }
     reader->behind = behind.data;
     reader->order = order.data;
@@ -408,19 +419,18 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
 
 /* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
  * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
- * comparison of rows (parse_expr.c, make_row_comparison_op). From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order,
- * and NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. A literal of an array or
- * a range of a domain calls the domain's checks, in our name (domain_in in utils/adt/domains.c); one of a domain itself is compared as
- * what the domain is over, and calls none (binary_oper_exact in parser/parse_oper.c). */
-static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
-                            const struct mr_chunk_table *table, const uint32_t *columns,
-                            uint32_t count, struct mr_error *ret_error)
+ * comparison of rows (parse_expr.c, make_row_comparison_op).
+ *
+ * Faults: from 18 on NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. A
+ * literal of an array or a range of a domain calls the domain's checks, in our name (domain_in in utils/adt/domains.c); one of a
+ * domain itself is compared as what the domain is over, and calls none. A literal is read as what the operator compares
+ * (binary_oper_exact in parser/parse_oper.c, enforce_generic_type_consistency in parser/parse_coerce.c): where that is another type
+ * than the column's, it must read the same texts, which record (of no type's columns) and oid (of a regclass) don't. What a name in
+ * the catalog means, and how it is written, changes. */
+static void add_faults(struct mr_text *sql, const struct mr_chunk_table *table)
 {
-    static const struct mr_pg_shape shape = {"the order of a key", "ssssss", 0, MR_COLUMNS_MAX};
-    const struct mr_relation_view *view = &description->view;
-    struct mr_text sql = {0};
     mr_text_format(
-        &sql,
+        sql,
         "WITH RECURSIVE held(attnum, oid, inside) AS (SELECT a.attnum, a.atttypid, false"
         " FROM pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 UNION"
         " SELECT h.attnum, x.oid, h.inside OR t.typtype <> 'd' FROM held h"
@@ -430,28 +440,40 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         " WHERE t.oid IN (g.rngtypid, g.rngmultitypid) UNION ALL SELECT c.atttypid"
         " FROM pg_attribute c WHERE t.typrelid <> 0 AND c.attrelid = t.typrelid"
         " AND c.attnum > 0 AND NOT c.attisdropped) x),"
-        " wanted AS (SELECT a.attnum, a.attname, a.attcollation FROM pg_attribute a"
-        " WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attnotnull"
-        " AND NOT EXISTS (SELECT FROM held h JOIN pg_type t ON t.oid = h.oid"
-        " WHERE h.attnum = a.attnum AND h.inside AND t.typtype = 'd')"
-        " AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid"
+        " kinds AS MATERIALIZED (SELECT h.attnum, h.inside, t.typtype, t.oid,"
+        " t.typtype = 'b' AND t.typname LIKE 'reg%%' AND t.typnamespace = "
+        "'pg_catalog'::regnamespace"
+        " AS names FROM held h JOIN pg_type t ON t.oid = h.oid),"
+        " wanted AS (SELECT a.attnum, a.attname, a.attcollation, k.oid AS base, CASE"
+        " WHEN NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = "
+        "a.attrelid"
         " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
-        " AND a.attname = ANY (ARRAY[",
+        " THEN 'can hold nulls (also where NOT NULL is NOT VALID)'"
+        " WHEN EXISTS (SELECT FROM kinds d WHERE d.attnum = a.attnum AND d.inside"
+        " AND d.typtype = 'd')"
+        " THEN 'holds domains within arrays, ranges or composite types, whose checks would be "
+        "called'"
+        " WHEN k.typtype = 'c' THEN 'is of a composite type, whose texts can''t be compared'"
+        " WHEN EXISTS (SELECT FROM kinds r WHERE r.attnum = a.attnum AND r.names)"
+        " THEN 'is or holds the name of something in the catalog, which may change' END AS fault"
+        " FROM pg_attribute a JOIN kinds k ON k.attnum = a.attnum AND NOT k.inside"
+        " AND k.typtype <> 'd' WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attname = ANY "
+        "(ARRAY[",
         table->oid, table->oid);
-    for (uint32_t i = 0; i < count; i++) {
-        struct mr_text name = {0};
-        mr_slice of = view->columns[columns[i]].name;
-        mr_text_add(&name, of.data, of.len);
-        mr_text_string(&sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(&sql, name.data);
-        mr_text_done(&name);
-    }
+}
+
+/* From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that is another type's (anyarray,
+ * anyenum, anyrange and anymultirange apart) it is known for two that their texts are the same. */
+static void add_places(struct mr_text *sql, const struct mr_chunk_table *table, uint32_t count)
+{
     mr_text_format(
-        &sql,
-        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attname, w.attcollation, gn.nspname "
-        "AS gs, g.oprname "
-        "AS g,"
-        " ln.nspname AS ls, l.oprname AS l FROM pg_index i CROSS JOIN LATERAL"
+        sql,
+        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attnum, gn.nspname AS gs,"
+        " g.oprname AS g, ln.nspname AS ls, l.oprname AS l,"
+        " o.opcintype = w.base OR o.opcintype IN ('anyarray'::regtype, 'anyenum'::regtype,"
+        " 'anyrange'::regtype, %s) OR (w.base, o.opcintype) IN (('varchar'::regtype,"
+        " 'text'::regtype), ('cidr'::regtype, 'inet'::regtype)) AS fits"
+        " FROM pg_index i CROSS JOIN LATERAL"
         " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
         " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
         " JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'"
@@ -461,32 +483,82 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
         " JOIN pg_amop la ON la.amopfamily = o.opcfamily AND la.amoplefttype = o.opcintype"
         " AND la.amoprighttype = o.opcintype AND la.amopstrategy = 1"
         " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
-        " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid AND "
-        "i.indislive"
-        " AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
+        " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid"
+        " AND i.indislive AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
         " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
-        " AND count(DISTINCT (gs, g, ls, l)) = 1 ORDER BY 1 LIMIT 1)"
-        " SELECT attname, gs, g, ls, l, attcollation::text FROM places JOIN chosen"
-        " USING (indexrelid) ORDER BY at",
-        table->oid, count, count);
-    struct mr_pg_result *result;
-    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    if (mr_pg_result_rows(result) != count) {
-        mr_pg_result_free(result);
-        return no_key(
-            table,
-            columns != view->key_columns
-                ? "the columns that it is to be read by can hold nulls (also where NOT NULL is NOT "
-                  "VALID), or have no unique B-tree index of these columns alone that is not "
-                  "deferrable, in the columns' collation, or hold domains within arrays or ranges, "
-                  "whose checks would be called"
-                : "its key can hold nulls (also where NOT NULL is NOT VALID), or has no unique "
-                  "B-tree index of its columns alone that is not deferrable, in the columns' "
-                  "collation, or holds domains within arrays or ranges, whose checks would be "
-                  "called",
-            ret_error);
+        " ORDER BY NOT bool_and(fits), count(DISTINCT (gs, g, ls, l)), 1 LIMIT 1)"
+        " SELECT w.attname, coalesce(w.fault, CASE WHEN NOT p.fits"
+        " THEN 'is compared as another type than its own' END), p.gs, p.g, p.ls, p.l,"
+        " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
+        " ON p.attnum = w.attnum ORDER BY p.at, w.attnum",
+        "(SELECT oid FROM pg_type WHERE typname = 'anymultirange')", table->oid, count, count);
+}
+
+/* Why the rows can't be read in that order; false: nothing is against it. */
+static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
+{
+    if (mr_pg_result_rows(order) != count) {
+        mr_text_string(
+            reason,
+            "a column by which its rows would be read is named twice, or is not there any more");
+        return true;
     }
-    mr_status status = take_order(reader, view, result, ret_error);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *fault = mr_pg_result_value(order, i, ORDER_FAULT);
+        if (fault != NULL) {
+            mr_text_format(reason, "column \"%s\", by which its rows would be read, %s",
+                           mr_pg_result_value(order, i, ORDER_NAME), fault);
+            return true;
+        }
+    }
+    if (mr_pg_result_value(order, 0, ORDER_BEHIND) == NULL) {
+        mr_text_string(reason, "there is no unique B-tree index of these columns alone, in "
+                               "their collation, that is not deferrable and has no condition");
+        return true;
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        for (uint32_t c = ORDER_BEHIND_SCHEMA; c <= ORDER_BEFORE; c++) {
+            if (strcmp(mr_pg_result_value(order, 0, c), mr_pg_result_value(order, i, c)) != 0) {
+                mr_text_format(
+                    reason,
+                    "the columns by which its rows would be read are ordered by several operators, "
+                    "such as \"%s.%s\" and \"%s.%s\", and rows are compared by one; name other "
+                    "columns to read it by (--key, surrogate-key)",
+                    mr_pg_result_value(order, 0, ORDER_BEFORE_SCHEMA),
+                    mr_pg_result_value(order, 0, ORDER_BEFORE),
+                    mr_pg_result_value(order, i, ORDER_BEFORE_SCHEMA),
+                    mr_pg_result_value(order, i, ORDER_BEFORE));
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
+                            const struct mr_chunk_table *table, const uint32_t *columns,
+                            uint32_t count, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the order of a key", "sSSSSSs", 0, MR_COLUMNS_MAX};
+    const struct mr_relation_view *view = &description->view;
+    struct mr_text sql = {0};
+    add_faults(&sql, table);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mr_text name = {0};
+        mr_slice of = view->columns[columns[i]].name;
+        mr_text_add(&name, of.data, of.len);
+        mr_text_string(&sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(&sql, name.data);
+        mr_text_done(&name);
+    }
+    add_places(&sql, table, count);
+    struct mr_pg_result *result;
+    struct mr_text reason = {0};
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    mr_status status = find_fault(result, count, &reason)
+                           ? no_key(table, reason.data, ret_error)
+                           : take_order(reader, view, result, ret_error);
+    mr_text_done(&reason);
     mr_pg_result_free(result);
     return status;
 }
