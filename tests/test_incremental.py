@@ -235,24 +235,20 @@ def test_refused(database, millrace):
 
 def test_keys_by_whose_texts_no_row_is_found_again(database, millrace, topic):
     """Refused before a row is out, each by its reason; others whose operators are those of another type are read to their ends."""
-    keys = {"pair": "(i, 'x')::pair", "regclass": "i::oid::regclass", "regclass[]": "ARRAY[i::oid::regclass]"}
-    good = {"varchar": "'k' || i", "cidr": "('10.0.' || i / 256 || '.' || i % 256 || '/32')::cidr", "mood[]": "ARRAY['a']::mood[] || array_fill('b'::mood, ARRAY[i])",
-            "small": "i", "int4range": "int4range(i, i + 1)", "citext": "('k' || i)::citext", "pair[]": "ARRAY[(i, 'x')::pair]", "pairs": "ARRAY[(i, 'x')::pair]"}
     database.run("CREATE EXTENSION citext; CREATE TYPE pair AS (x int, y text); CREATE TYPE mood AS ENUM ('a', 'b'); CREATE DOMAIN small AS int;"
-                 "CREATE DOMAIN pairs AS pair[]; CREATE TABLE mixed (a int, b citext, PRIMARY KEY (a, b)); CREATE TABLE nulls (id int UNIQUE, n int);"
-                 "ALTER TABLE nulls REPLICA IDENTITY FULL")
-    names = {}
-    for number, (type, value) in enumerate([*keys.items(), *good.items()]):
-        names[type] = f"t{number}"
-        database.run(f'CREATE TABLE t{number} (id {type} PRIMARY KEY); INSERT INTO t{number} SELECT {value} FROM generate_series(1, 600) i')
-    process = millrace(tables=("mixed", "nulls", *names.values()), key_columns='["nulls:id"]').start().streaming()
-    for table, reason in (("mixed", '"pg_catalog.<" and "public.<"'), ("nulls", 'column "id", by which its rows would be read, can hold nulls'), (names["pair"], "composite type"),
-                          (names["regclass"], "name of something in the catalog"), (names["regclass[]"], "name of something in the catalog")):
+                 "CREATE DOMAIN pairs AS pair[]; CREATE TABLE mixed (a int, b citext, PRIMARY KEY (a, b)); CREATE TABLE nulls (id int UNIQUE);"
+                 "ALTER TABLE nulls REPLICA IDENTITY FULL; CREATE TABLE composite (id pair PRIMARY KEY); CREATE TABLE name (id regclass PRIMARY KEY);"
+                 "CREATE TABLE names (id regclass[] PRIMARY KEY); CREATE TABLE c (id citext PRIMARY KEY); INSERT INTO c SELECT 'k' || i FROM generate_series(1, 300) i;"
+                 "CREATE TABLE many (v varchar, c cidr, m mood[], s small, r int4range, p pairs, PRIMARY KEY (v, c, m, s, r, p)); INSERT INTO many SELECT 'k',"
+                 " '10.0.0.0/8', ARRAY['b']::mood[], i, int4range(i, i + 1), ARRAY[(i, 'x')::pair] FROM generate_series(1, 300) i")
+    tables = ("mixed", "nulls", "composite", "name", "names", "c", "many")
+    process = millrace(tables=tables, key_columns='["nulls:id"]').start().streaming()
+    for table, reason in (("mixed", '"pg_catalog.<" and "public.<"'), ("nulls", 'column "id", by which its rows would be read, can hold nulls'),
+                          ("composite", "composite type"), ("name", "name of something in the catalog"), ("names", "name of something in the catalog")):
         code, said = command(process, table)
-        assert code == 78 and reason in said and f"public.{table}" in said and "domain" not in said.split("Choose")[0], said
+        assert code == 78 and reason in said and f"public.{table}" in said and "domain" not in said, said
         assert copies(process)[f"public.{table}"]["rows"] == 0
-    for type in good:
-        assert copy(process, names[type])["rows"] == 600, type
+    assert copy(process, "c")["rows"] == 300 and copy(process, "many")["rows"] == 300
     assert process.stop() == 0
 
 
