@@ -29,6 +29,9 @@ class Watermark:
     def __init__(self, topic):
         self.partition = TopicPartition(topic, 0)
         self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic})
+        # Asked for the ends of a topic that it does not know yet, librdkafka may sleep for half a second: that would be counted as
+        # the program's.
+        self.consumer.list_topics(topic, timeout=10)
 
     def count(self):
         try:

@@ -8,16 +8,17 @@
 #   --where    only print the folder they go to, which holds include/ and lib/
 #   --version  only print the version
 #
-# To follow a release of librdkafka, change the three lines below; tests/test_supply_chain.py
-# says whether they fit together. The sources come whole within an npm package of the same
+# To follow a release of librdkafka, change RELEASE; tests/test_supply_chain.py says whether
+# the program holds what it names. The sources come whole within an npm package of the same
 # project, whose hash npm's registry publishes (npm view PACKAGE dist.integrity).
 set -euo pipefail
 # shellcheck source=scripts/lib/base.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
-VERSION=2.15.1
-PACKAGE=@confluentinc/kafka-javascript@1.10.1
-SHA512=29578f5019f6d44a8254ff667f1cc4b8cdd26091c7105ed7fa2882d9ee374108034b211a92c2279821a8a13df0e6af9c340764482acaef58f42027eaa12a992f
+# Its version, the package that holds it, and the package's SHA-512.
+RELEASE="2.15.1 @confluentinc/kafka-javascript@1.10.1
+29578f5019f6d44a8254ff667f1cc4b8cdd26091c7105ed7fa2882d9ee374108034b211a92c2279821a8a13df0e6af9c340764482acaef58f42027eaa12a992f"
+read -r VERSION PACKAGE SHA512 <<<"${RELEASE//$'\n'/ }"
 
 # Frame pointers are for the profiler; the rest hardens it as millrace itself (src/cmake/Options.cmake).
 FLAGS="-fno-omit-frame-pointer -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2"

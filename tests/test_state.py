@@ -74,6 +74,21 @@ def test_position_is_stored_before_it_is_confirmed(database, millrace, topic, st
     assert lsn(eventually(stored.newest)["end_lsn"]) >= lsn(database.slot_row("confirmed_flush_lsn"))
 
 
+@pytest.mark.parametrize("options", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
+def test_a_start_waits_for_no_timer_of_the_kafka_client(database, millrace, options):
+    """Asked while no connection is up, librdkafka looks again only after a timer: half a second for a coordinator, 0.2 s and
+    more for a leader. Also where the topic of the positions is still to be made."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(**options, sink__kafka__state_topic=f'"{database.name}-state"', log__level='"debug"',
+                       sink__kafka__properties='{ debug = "metadata,eos" }')
+    for _ in range(3):
+        process.start().streaming()
+        assert process.stop() == 0
+        said = "".join(process.lines)
+        assert "[thrd:" in said
+        assert "query partition leaders" not in said and "Unable to query for transaction coordinator" not in said
+
+
 def stopped_after_one_row(database, millrace, topic, **options):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(**options).start().streaming()

@@ -1,10 +1,10 @@
 # The Kafka client, as PkgConfig::RDKAFKA. By default it is the version that scripts/librdkafka.sh pins, linked statically, so
-# that profiles have its names. The distribution's shared library does from 2.6.1 on: older ones can't log in to Kafka 4 by SCRAM,
-# and before 2.4 their main thread polls without a pause.
+# that profiles have its names. The distribution's shared library does from 2.4 on: before, its main thread polls without a pause.
+# Only from 2.6.1 on it can log in to Kafka 4 by SCRAM (docs/packaging.md).
 set(MILLRACE_LIBRDKAFKA pinned CACHE STRING "pinned: of scripts/librdkafka.sh; system: the distribution's; or a folder with include/ and lib/")
 
 if(MILLRACE_LIBRDKAFKA STREQUAL "system")
-    pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.6.1)
+    pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.4)
     return()
 endif()
 
@@ -15,7 +15,7 @@ if(folder STREQUAL "pinned")
 endif()
 if(NOT EXISTS ${folder}/lib/librdkafka.a)
     message(FATAL_ERROR "${folder} holds no librdkafka: scripts/setup.sh --build-only makes it; or link the "
-                        "distribution's with -DMILLRACE_LIBRDKAFKA=system (2.6.1 or later)")
+                        "distribution's with -DMILLRACE_LIBRDKAFKA=system (2.4 or later)")
 endif()
 
 set(MILLRACE_LIBRDKAFKA_LICENSES ${folder}/LICENSES.txt)

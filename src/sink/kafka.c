@@ -285,7 +285,7 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *que
     if (MR_LIKELY(error == NULL)) {
         return MR_OK;
     }
-    /* On failure the headers are still ours (unlike single ones, which 2.0.2 frees twice). */
+    /* On failure the headers are still ours. */
     if (headers != NULL) {
         rd_kafka_headers_destroy(headers);
     }

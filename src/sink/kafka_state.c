@@ -254,6 +254,23 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
     return status;
 }
 
+rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafka_options *options)
+{
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(client, options->state_topic, NULL);
+    if (topic == NULL) {
+        return rd_kafka_last_error();
+    }
+    const struct rd_kafka_metadata *found;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(client, 0, topic, &found, ANSWER_TIMEOUT_MS);
+    rd_kafka_topic_destroy(topic);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err = found->topic_cnt == 1 ? found->topics[0].err
+                                    : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        rd_kafka_metadata_destroy(found);
+    }
+    return err;
+}
+
 /* One end of the topic; an error is what stands in the way now. The producer asks, because it is told the real end: a
  * reader of committed records is told where the oldest open transaction begins, and our newest record may lie behind that
  * of another pipeline. (rd_kafka_query_watermark_offsets would wait for a silent broker beyond its limit.) */
@@ -276,7 +293,10 @@ static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t
 
 static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
 {
-    rd_kafka_resp_err_t err = ask_end(loader, RD_KAFKA_OFFSET_BEGINNING, ret_low);
+    rd_kafka_resp_err_t err = mr_kafka_state_find(loader->producer, loader->options);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err = ask_end(loader, RD_KAFKA_OFFSET_BEGINNING, ret_low);
+    }
     return err == RD_KAFKA_RESP_ERR_NO_ERROR ? ask_end(loader, RD_KAFKA_OFFSET_END, ret_high) : err;
 }
 

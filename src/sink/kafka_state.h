@@ -14,6 +14,12 @@ char *mr_state_format(const struct mr_checkpoint *state);
 /* False when the text is no state of a version that is known. The caller frees ret_state->copy. */
 MR_MUST_USE bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state);
 
+/* Has a client learn who leads the topic; an error is what stands in the way now. It comes first in each session, because
+ * it waits for a connection. What needs a leader or the coordinator does not: where none is up at that moment,
+ * rd_kafka_topic_partition_list_query_leaders sleeps through what it waits for, up to its limit, and
+ * rd_kafka_txn_coord_query asks again after 500 ms (2.15.1). */
+rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafka_options *options);
+
 /* What goes on while the broker is waited for: an error, or MR_AGAIN once the thread is to leave, ends it. */
 typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error);
 

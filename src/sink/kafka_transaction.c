@@ -29,6 +29,10 @@ static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_
 
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
+    /* The first answer comes over a connection to an address of the configuration, which ends with it; the second over
+     * one that stays. Whatever they say, the calls below say it, too. */
+    (void)mr_kafka_state_find(kafka->producer, &kafka->options);
+    (void)mr_kafka_state_find(kafka->producer, &kafka->options);
     rd_kafka_error_t *error;
     while ((error = rd_kafka_init_transactions(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
         MR_TRY(transaction_failed(kafka, error, ret_error));
