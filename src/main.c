@@ -19,7 +19,7 @@ static int run_command(const struct mr_arguments *arguments)
         config->pipeline.stop_after_events = arguments->stop_after;
         config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
         if (arguments->offset_path != NULL) {
-            status = mr_cli_read_offset(arguments->offset_path, &config->pipeline.handed_over);
+            status = mr_cli_take_over(config, arguments->offset_path);
         }
     }
     if (status == MR_OK) {

@@ -191,3 +191,25 @@ def test_topic_of_the_position(database, millrace):
     process.configure(sink__kafka__state_topic='""')
     code, text = check(process)
     assert code == 0 and "kept by the slot alone" in text, text
+
+
+def test_keys_that_are_not_debeziums(database, millrace):
+    """Order matters to nobody but those who come from Debezium, and they are told; where columns differ, the remedy has them."""
+    database.run("CREATE TABLE same (a int, b int, PRIMARY KEY (a, b)); CREATE TABLE turned (a int, b int, PRIMARY KEY (b, a));"
+                 "CREATE TABLE by_index (id int PRIMARY KEY, a int NOT NULL, b int NOT NULL); CREATE UNIQUE INDEX ba ON by_index (b, a);"
+                 "ALTER TABLE by_index REPLICA IDENTITY USING INDEX ba;"
+                 "CREATE TABLE keyless (a int, b int, c int); ALTER TABLE keyless REPLICA IDENTITY FULL;"
+                 "CREATE UNIQUE INDEX zz ON keyless (a); CREATE UNIQUE INDEX aa ON keyless (c, b) INCLUDE (a);"
+                 f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    tables = ("same", "turned", "by_index", "keyless")
+    code, text = check(millrace(tables=tables))
+    assert code == 0 and '"public"."turned": is (a,b), in the table\'s order; Debezium\'s is (b,a)' in text, text
+    assert "key of table" not in text.replace('key of table "public"."turned"', ""), text
+    code, text = check(millrace(tables=("public.*",), types='"debezium"'))
+    assert code == 0 and '"public"."turned"' not in text, text
+    assert '"public"."by_index": is (b,a), the columns of its replica identity; Debezium\'s is (id)' in text, text
+    assert 'key_columns = ["public.by_index:id"], and REPLICA IDENTITY FULL' in text, text
+    assert '"public"."keyless": is null; Debezium\'s is (c,b,a)' in text and 'key_columns = ["public.keyless:c,b,a"]\n' in text, text
+    assert '"public"."same"' not in text
+    chosen = millrace(tables=tables, types='"debezium"', key_columns='["keyless:c,b,a"]')
+    assert 'key of table "public"."keyless"' not in check(chosen)[1]

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import cases  # noqa: E402
 import connect  # noqa: E402
+import kit  # noqa: E402
 from kit import Database, Millrace, Topic, eventually  # noqa: E402
 
 # What no two programs have in common: who they are, and the time at which they made the event.
@@ -147,10 +148,11 @@ class Run:
         for millrace in self.ours:
             millrace.start().streaming()
         eventually(self.connect.streams, 200, "Debezium reads")
-        for nth, statement in enumerate(cases.statements(), 1):
-            if " RENAME TO " in statement:
-                self._all_have(nth)
-            database.run(statement)
+        with kit.connect(database.name) as connection:
+            for nth, statement in enumerate(cases.statements(), 1):
+                if " RENAME TO " in statement or statement.startswith(cases.odd.WAIT):
+                    self._all_have(nth)
+                connection.execute(statement)
         prefixes = {name: (self._prefix("dbz", name), self._prefix("mr", name)) for name in VARIANTS}
 
         def ended():

@@ -2,6 +2,7 @@
 stands still."""
 
 import array
+import collections
 import fcntl
 import subprocess
 import termios
@@ -181,3 +182,28 @@ def pipe_is_full(pipe):
     before = waiting_bytes(pipe)
     time.sleep(0.5)
     return 4096 <= before == waiting_bytes(pipe)
+
+
+@pytest.mark.parametrize("choice", ["together", "spread"])
+def test_rows_without_a_key(database, millrace, topic, choice):
+    """One partition, or all of them, each row's by its position: what comes again is where it was, and positions grow in each."""
+    database.run("CREATE TABLE t (n int); ALTER TABLE t REPLICA IDENTITY FULL")
+    database.make_topic("t", partitions=6)
+    process = millrace(sink__kafka__null_keys=f'"{choice}"', sink__kafka__state_topic='""').start().streaming()
+    assert process.stop() == 0
+    database.run(f"SELECT pg_copy_logical_replication_slot('{database.slot}', '{database.slot}_again')")
+    database.run("INSERT INTO t SELECT generate_series(1, 300); UPDATE t SET n = -n; DELETE FROM t WHERE n > -100")
+    process.start().streaming()
+    reader = topic(database.topic("t"))
+    records = reader.take(699)
+    assert process.stop() == 0
+    counts = collections.Counter(record.partition for record in records)
+    assert (min(counts.values()) > 60 and len(counts) == 6) if choice == "spread" else len(counts) == 1, counts
+    for partition in counts:
+        positions = [record.position for record in records if record.partition == partition]
+        assert positions == sorted(set(positions))
+    process = millrace(sink__kafka__null_keys=f'"{choice}"', sink__kafka__state_topic='""',
+                       source__postgres__slot_name=f'"{database.slot}_again"').start().streaming()
+    again = reader.take(699)
+    assert {record.position: record.partition for record in again} == {record.position: record.partition for record in records}
+    assert process.stop() == 0

@@ -24,8 +24,9 @@ mr_status mr_check(const struct mr_config *config, FILE *to);
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);
 
-/* Reads what Connect answers of a connector's offset; what is wrong with it is told on standard error. */
-mr_status mr_cli_read_offset(const char *path, struct mr_handed_over *ret);
+/* Reads what Connect answers of a connector's offset, and has keys as a connector has them, unless the file says otherwise; what
+ * is wrong with the offset is told on standard error. */
+mr_status mr_cli_take_over(struct mr_config *config, const char *path);
 
 /* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
 bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to);

@@ -46,7 +46,7 @@ mr_status mr_cli_convert(const char *path, FILE *to)
     return status;
 }
 
-mr_status mr_cli_read_offset(const char *path, struct mr_handed_over *ret)
+static mr_status read_offset(const char *path, struct mr_handed_over *ret)
 {
     size_t len;
     char *text = read_input(path, path, &len);
@@ -60,4 +60,16 @@ mr_status mr_cli_read_offset(const char *path, struct mr_handed_over *ret)
     }
     free(text);
     return good ? MR_OK : MR_ERR_USAGE;
+}
+
+mr_status mr_cli_take_over(struct mr_config *config, const char *path)
+{
+    MR_TRY(read_offset(path, &config->pipeline.handed_over));
+    if (config->source.key_order == MR_KEY_ORDER_AUTO) {
+        config->source.key_order = MR_KEY_ORDER_INDEX;
+        mr_log(MR_LOG_WARN, "key_order_taken",
+               "keys have their columns in the order of their index, as Debezium's have, because of "
+               "--after-offset: set key_order = \"index\", so that this stays when the option goes");
+    }
+    return MR_OK;
 }

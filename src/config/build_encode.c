@@ -617,6 +617,10 @@ void mr_config_build_encode(struct mr_config *config)
     config->source.keys = mr_config_take_lists(config, "key_columns", LINE(config, key_columns),
                                                &values->key_columns);
     config->source.key_count = config->source.keys == NULL ? 0 : values->key_columns.count;
+    config->source.key_order = (enum mr_key_order)values->key_order;
+    if (config->source.key_order == MR_KEY_ORDER_AUTO && config->encode.types == MR_TYPES_DEBEZIUM) {
+        config->source.key_order = MR_KEY_ORDER_INDEX;
+    }
     for (uint32_t i = 0; i < config->source.key_count; i++) {
         const struct mr_table_name *table = &config->source.keys[i].table;
         mr_config_check_streamed(config, "key_columns", LINE(config, key_columns), table->schema,

@@ -289,6 +289,7 @@ static void build_kafka(struct mr_config *config)
     config->kafka.create_topics = values->create_topics != 0;
     config->kafka.partitions = (int32_t)values->partitions;
     config->kafka.replication = (int32_t)values->replication_factor;
+    config->kafka.null_keys = (enum mr_null_keys)values->null_keys;
     config->kafka.headers = values->headers != 0;
     build_state(config);
     build_oversize(config);

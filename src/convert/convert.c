@@ -269,6 +269,7 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
         rename_old(&convert);
         add_defaults(&convert);
         mr_convert_set(&convert, "types", "debezium");
+        mr_convert_set(&convert, "sink.kafka.null_keys", "spread");
         mr_convert_source(&convert);
         mr_convert_tables(&convert);
         mr_convert_columns(&convert);

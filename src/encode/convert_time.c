@@ -316,7 +316,9 @@ MR_CONVERT(zoned_clock)
     if (!parse_zoned_clock(text, &micros, &zone)) {
         return false;
     }
-    micros = (micros - zone * MICROS_A_SECOND) % MICROS_A_DAY;
+    /* Debezium's PostgresTimeBoundary keeps it; where the zone moves it, it is a time of the next day. */
+    bool is_midnight = micros == MICROS_A_DAY && zone == 0;
+    micros = is_midnight ? micros : (micros - zone * MICROS_A_SECOND) % MICROS_A_DAY;
     char room[ISO_MAX];
     int len = print_clock(room, ISO_MAX, micros < 0 ? micros + MICROS_A_DAY : micros, -1);
     room[len++] = 'Z';

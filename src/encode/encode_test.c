@@ -586,6 +586,27 @@ static void test_topic_delimiter(void **state)
     assert_string_equal(fixture->records[0].topic->name, "srv_-public_-t");
 }
 
+/* Debezium's rule: one for each UTF-16 unit of a name. */
+static void test_topic_of_any_letters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *table, *name;
+    } cases[] = {
+        {"S 3", "T \xC3\xBC.x", "p.S_3.T__.x"},
+        {"s", "\xE6\x97\xA5\xE6\x9C\xAC", "p.s.__"},
+        {"s", "a\xF0\x9F\x90\x8E" "b", "p.s.a__b"},
+        {"s", "\xC3\xBC\xF0\x9F\x90\x8E-_.", "p.s.___-_."},
+        {"s", "a\xFF\xC3", "p.s.a__"},
+        {"", "%:/?", "p.____"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        char *name = mr_topic_name("p", NULL, cases[i].schema, cases[i].table);
+        assert_string_equal(name, cases[i].name);
+        free(name);
+    }
+}
+
 static void test_debezium_truncate_has_no_key(void **state)
 {
     struct fixture *fixture = *state;
@@ -631,6 +652,38 @@ static void test_keys_that_are_not_utf8_stay_apart(void **state)
         struct mr_datum row[] = {text("1"), text(cases[i].text), null, null};
         assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
         assert_key(&fixture->records[0], cases[i].key);
+    }
+}
+
+/* What is null in a value would be one key for all. */
+static void test_keys_that_are_no_numbers_stay_apart(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->options.types = MR_TYPES_DEBEZIUM;
+    fixture->key_columns[0] = 3;
+    struct mr_column *column = &fixture->columns[3];
+    column->type = (struct mr_type){.oid = 1700, .modifier = -1, .kind = MR_TYPE_BUILT_IN};
+    static const struct {
+        int32_t modifier;
+        const char *text, *key, *value;
+    } cases[] = {
+        {-1, "NaN", "{\"text\":\"NaN\"}", "null"},
+        {-1, "Infinity", "{\"text\":\"Infinity\"}", "null"},
+        {-1, "-Infinity", "{\"text\":\"-Infinity\"}", "null"},
+        {-1, "1.50", "{\"scale\":1,\"value\":\"Dw==\"}", "{\"scale\":1,\"value\":\"Dw==\"}"},
+        {0xA0006, "NaN", "{\"text\":\"NaN\"}", "null"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        column->type.modifier = cases[i].modifier;
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+        struct mr_datum row[] = {text("1"), null, null, text(cases[i].text)};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        char want[128];
+        snprintf(want, sizeof(want), "{\"%s\":%s}", column->name, cases[i].key);
+        assert_key(&fixture->records[0], want);
+        snprintf(want, sizeof(want), "\"%s\":%s}", column->name, cases[i].value);
+        assert_value_has(&fixture->records[0], want);
     }
 }
 
@@ -800,7 +853,7 @@ static void test_odd_names_are_escaped(void **state)
     assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"i\\\"d\":1}");
     assert_value_has(&fixture->records[0], "\"table\":\"t\\n\xC3\xA9\"");
-    assert_string_equal(fixture->records[0].topic->name, "srv.public.t___");
+    assert_string_equal(fixture->records[0].topic->name, "srv.public.t__");
 }
 
 static void test_topic_too_long(void **state)
@@ -1730,6 +1783,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_debezium_key_change_skipped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
+        cmocka_unit_test(test_topic_of_any_letters),
         cmocka_unit_test_setup_teardown(test_columns_shaped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_schema_event, setup, teardown),
         cmocka_unit_test_setup_teardown(test_transaction, setup, teardown),
@@ -1741,6 +1795,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_of_several_columns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keys_that_are_not_utf8_stay_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys_that_are_no_numbers_stay_apart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_text_that_is_not_utf8, setup, teardown),
         cmocka_unit_test_setup_teardown(test_old_text_that_is_not_utf8, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_key, setup, teardown),

@@ -10,6 +10,27 @@
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
 
+/* One `_` for each of Java's characters, of which a sign above U+FFFF is two (Debezium's AbstractTopicNamingStrategy,
+ * sanitizedTopicName; Kafka's own rule is org.apache.kafka.common.internals.Topic). What is no UTF-8 is one a byte. */
+static void sanitize(char *name)
+{
+    char *to = name;
+    size_t left = strlen(name);
+    for (const char *c = name; left > 0;) {
+        bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                       (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
+        size_t len = mr_utf8_sequence((const uint8_t *)c, left);
+        len = len == 0 ? 1 : len;
+        *to++ = allowed ? *c : '_';
+        if (len == 4) {
+            *to++ = '_';
+        }
+        c += len;
+        left -= len;
+    }
+    *to = '\0';
+}
+
 char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
                     const char *table)
 {
@@ -18,13 +39,7 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
     char *name = MR_ALLOC(size);
     snprintf(name, size, "%s%s%s%s%s", prefix, prefix[0] == '\0' ? "" : delimiter, schema,
              schema[0] == '\0' ? "" : delimiter, table);
-    for (char *c = name; *c != '\0'; c++) {
-        bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                       (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
-        if (!allowed) {
-            *c = '_';
-        }
-    }
+    sanitize(name);
     return name;
 }
 

@@ -273,6 +273,27 @@ void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
     MR_BUFFER_LITERAL(out, "\"}");
 }
 
+/* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't reach, are null in a value. In a
+ * key they would all be one row. */
+static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                           const struct mr_plan *plan, uint32_t column,
+                           const struct mr_datum *value)
+{
+    static const char null[] = "null";
+    uint8_t *begin = out->at;
+    write_text(out, encoder, plan, column, value);
+    size_t len = (size_t)(out->at - begin);
+    if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
+        plan->columns[column].form == NULL ||
+        plan->columns[column].form->conversion.write == mr_convert_json) {
+        return;
+    }
+    out->at = begin;
+    MR_BUFFER_LITERAL(out, "{\"text\":");
+    mr_json_string(out, value->data, value->len);
+    MR_BUFFER_LITERAL(out, "}");
+}
+
 void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, const struct mr_tuple *row,
                        const struct mr_tuple *old)
@@ -286,7 +307,7 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
                    plan->columns[plan->key_columns[i]].writer == MR_WRITE_ABSENT) {
             mr_row_key_text(out, value->data, value->len);
         } else {
-            write_text(out, encoder, plan, plan->key_columns[i], value);
+            write_key_text(out, encoder, plan, plan->key_columns[i], value);
         }
     }
     mr_buffer_append(out, plan->key_end.data, plan->key_end.len);

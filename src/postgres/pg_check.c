@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "postgres/pg_check_keys.h"
 #include "postgres/pg_identity.h"
 #include "postgres/pg_publication.h"
 #include "postgres/pg_setup.h"
@@ -305,6 +306,15 @@ static void check_copy(const struct pg_check *check)
     }
 }
 
+static void check_keys(const struct pg_check *check)
+{
+    struct mr_error error;
+    if (mr_pg_check_keys(check->conn, check->options, check->to.report, check->to.context,
+                         &error) != MR_OK) {
+        BAD(check, error.status, "keys", NULL, "%s", error.text);
+    }
+}
+
 static void check_publication(const struct pg_check *check)
 {
     char subject[300];
@@ -367,6 +377,7 @@ static void check_all(struct pg_check *check)
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);
     check_patterns(check);
+    check_keys(check);
     check_limits(check);
     check_role(check);
     check_owner(check);

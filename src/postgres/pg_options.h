@@ -25,6 +25,13 @@ struct mr_table_key {
     uint32_t column_count;
 };
 
+/* Of a key's columns. */
+enum mr_key_order {
+    MR_KEY_ORDER_AUTO, /* the table's, for want of a reason */
+    MR_KEY_ORDER_TABLE,
+    MR_KEY_ORDER_INDEX,
+};
+
 /* A column that an option names, of a table that is there by this name if at all. Its name is empty where the option names
  * columns by a pattern, or the table alone. */
 struct mr_named_column {
@@ -92,6 +99,7 @@ struct mr_pg_source_options {
     bool signal_is_hidden; /* it is among them for that alone, and not passed on */
     const struct mr_table_key *keys;
     uint32_t key_count;
+    enum mr_key_order key_order; /* of the columns of other keys */
     const struct mr_table_key
         *held; /* a column each that the identity must hold to tell what it was */
     uint32_t held_count;

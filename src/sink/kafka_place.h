@@ -1,18 +1,22 @@
 /* Where librdkafka puts a record: Java's murmur2. The sink works the partition out before it hands a record over, and
- * librdkafka is told. Inside sink/ only. */
+ * librdkafka is told. Inside sink/ only.
+ *
+ * Records without a key have one partition, or are spread by their position: what comes again has its partition again, so positions
+ * grow within each. Java's clients take any (BuiltInPartitioner). */
 #ifndef MR_SINK_KAFKA_PLACE_H
 #define MR_SINK_KAFKA_PLACE_H
 
 #include <librdkafka/rdkafka.h>
 
-#include "event/batch.h"
+#include "sink/sink.h"
 
 /* A topic handle whose records are placed here and whose opaque is `topic`; NULL as rd_kafka_topic_new. */
-rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic);
+rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic,
+                                       enum mr_null_keys null_keys);
 
 /* The partition of `record`, of `count`; -1: it asks for one that is not there. Any thread. */
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
-                       int32_t count);
+                       int32_t count, enum mr_null_keys null_keys);
 
 /* The record that is produced next goes to `partition`. Of the calling thread. */
 void mr_kafka_place_next(int32_t partition);

@@ -87,6 +87,12 @@ struct mr_kafka_property {
     const char *value;
 };
 
+/* Where records without a key go. */
+enum mr_null_keys {
+    MR_NULL_KEYS_TOGETHER, /* to one partition, where they keep their order */
+    MR_NULL_KEYS_SPREAD,   /* to all */
+};
+
 struct mr_kafka_options {
     const char *brokers;                        /* "host:port,host:port" */
     const struct mr_kafka_property *properties; /* librdkafka's, applied last */
@@ -98,6 +104,7 @@ struct mr_kafka_options {
     uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
     int32_t partitions;              /* of a topic that is created */
     int32_t replication;             /* of a topic that is created; -1: the broker's default */
+    enum mr_null_keys null_keys;
     bool headers;                    /* position, xid and commit time as record headers */
     bool exactly_once;               /* events and state in one transaction */
     const char *state_topic;         /* compacted; NULL: nothing is stored */

@@ -10,7 +10,7 @@
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
 #include "source/pg_captured.h"
-#include "source/pg_keys.h"
+#include "source/pg_key_order.h"
 #include "source/pg_source.h"
 #include "source/pg_types.h"
 #include "source/relation_cache.h"
@@ -308,6 +308,23 @@ static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
         table->schema, table->table, reason);
 }
 
+static mr_status put_in_order(struct mr_chunk_reader *reader, struct description *description,
+                              struct mr_error *ret_error)
+{
+    const struct mr_relation_view *view = &description->view;
+    if (reader->options.key_order != MR_KEY_ORDER_INDEX || view->key_count < 2) {
+        return MR_OK;
+    }
+    struct mr_pg_key_order order = {0};
+    mr_status status = mr_pg_key_order_ask(&order, reader->conn, reader->stop_fd, view->oid, NULL,
+                                           ret_error);
+    if (status == MR_OK) {
+        mr_pg_key_order_apply(&order, view, description->key);
+    }
+    mr_pg_key_order_done(&order);
+    return status;
+}
+
 /* As pg_source's: key_columns, the replica identity, the primary key. */
 static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
                           const struct mr_chunk_table *table, struct mr_error *ret_error)
@@ -316,11 +333,12 @@ static mr_status find_key(struct mr_chunk_reader *reader, struct description *de
     mr_relation_flagged_key(view, description->key);
     bool found;
     MR_TRY(mr_pg_chosen_key(&reader->options, view, description->key, &found, ret_error));
-    if (found || view->key_count > 0) {
+    if (found) {
         return MR_OK;
     }
     view->key_columns = description->key;
-    for (uint32_t i = 0; i < view->column_count; i++) {
+    bool is_flagged = view->key_count > 0;
+    for (uint32_t i = 0; !is_flagged && i < view->column_count; i++) {
         if (mr_pg_result_true(description->parts, i, PART_IN_PRIMARY)) {
             description->key[view->key_count++] = i;
         }
@@ -328,7 +346,7 @@ static mr_status find_key(struct mr_chunk_reader *reader, struct description *de
     if (view->key_count == 0) {
         return no_key(table, "it has no key by which its rows could be read in order", ret_error);
     }
-    return MR_OK;
+    return put_in_order(reader, description, ret_error);
 }
 
 static mr_status find_types(struct mr_chunk_reader *reader, struct description *description,

@@ -14,6 +14,7 @@
 #include "source/pg_captured.h"
 #include "source/pg_chunks.h"
 #include "source/pg_copy.h"
+#include "source/pg_key_order.h"
 #include "source/pg_keys.h"
 #include "source/pg_payload.h"
 #include "source/pg_types.h"
@@ -33,6 +34,7 @@ struct pg_source {
     struct mr_pgoutput *decoder;
     const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
     struct mr_pg_keys keys;
+    struct mr_pg_key_order key_order;
     struct mr_pg_captured captured;
     struct mr_pg_types types;
     struct mr_pg_copy *copy; /* NULL: none at hand */
@@ -71,6 +73,10 @@ static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, 
     MR_TRY(mr_pg_horizon_read(conn, stop_fd, conn == source->keeper, &horizon, ret_error));
     MR_TRY(
         mr_pg_keys_read(&source->keys, conn, stop_fd, options->publication, &horizon, ret_error));
+    if (options->key_order == MR_KEY_ORDER_INDEX) {
+        MR_TRY(mr_pg_key_order_read(&source->key_order, conn, stop_fd, options->publication,
+                                    &horizon, ret_error));
+    }
     return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
 }
 
@@ -414,19 +420,12 @@ static mr_status find_listed(struct pg_source *source, const struct mr_transacti
     return MR_OK;
 }
 
-static mr_status find_key(void *context, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, uint32_t *columns,
-                          struct mr_error *ret_error)
+/* The columns that are the key, in the table's order unless they were chosen. */
+static mr_status find_key_columns(struct pg_source *source,
+                                  const struct mr_transaction *transaction,
+                                  struct mr_relation_view *view, uint32_t *columns,
+                                  struct mr_error *ret_error)
 {
-    struct pg_source *source = context;
-    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
-        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
-    }
-    MR_TRY(find_listed(source, transaction, view, ret_error));
-    if (view->is_unlisted) {
-        view->key_columns = columns;
-        return MR_OK; /* nobody needs its key */
-    }
     mr_relation_flagged_key(view, columns);
     bool is_chosen;
     MR_TRY(mr_pg_chosen_key(&source->options, view, columns, &is_chosen, ret_error));
@@ -445,6 +444,46 @@ static mr_status find_key(void *context, const struct mr_transaction *transactio
         }
     }
     return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
+}
+
+static mr_status put_in_order(struct pg_source *source, const struct mr_transaction *transaction,
+                              const struct mr_relation_view *view, uint32_t *columns,
+                              struct mr_error *ret_error)
+{
+    if (source->options.key_order != MR_KEY_ORDER_INDEX || view->key_is_chosen ||
+        view->key_count < 2) {
+        return MR_OK;
+    }
+    if (!mr_pg_key_order_covers(&source->key_order, view->oid, transaction)) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            status = mr_pg_key_order_ask(&source->key_order, source->asked, stop_fd, view->oid,
+                                         transaction, ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "order of the key", status, ret_error);
+        }
+    }
+    mr_pg_key_order_apply(&source->key_order, view, columns);
+    return MR_OK;
+}
+
+static mr_status find_key(void *context, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error)
+{
+    struct pg_source *source = context;
+    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
+    }
+    MR_TRY(find_listed(source, transaction, view, ret_error));
+    if (view->is_unlisted) {
+        view->key_columns = columns;
+        return MR_OK; /* nobody needs its key */
+    }
+    MR_TRY(find_key_columns(source, transaction, view, columns, ret_error));
+    return put_in_order(source, transaction, view, columns, ret_error);
 }
 
 /* ---- names ---- */
@@ -726,6 +765,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pgoutput_free(source->decoder);
     mr_pg_close(source->asked);
     mr_pg_keys_done(&source->keys);
+    mr_pg_key_order_done(&source->key_order);
     mr_pg_captured_done(&source->captured);
     mr_pg_types_done(&source->types);
     mr_pg_home_done(&source->home);

@@ -8,6 +8,8 @@ import json
 import os
 import re
 
+import odd
+
 
 def of_text(name, delimiter):
     """A type with the name and the text of an extension's, for machines that don't have the extension."""
@@ -319,7 +321,7 @@ EXCEPTIONAL_PATTERN = re.compile(r'\["\[Ljava\.lang\.String;@')
 def names():
     """The tables, as millrace's configuration names them."""
     return [*GROUPS, *(f"{group}_full" for group in GROUPS), *IDENTITIES, "large", "large_full", "churned",
-            "public.altered.*", "last"]
+            "public.altered.*", "last", *odd.names()]
 
 
 def setup():
@@ -338,6 +340,7 @@ def setup():
         for column, _, _ in LARGE:
             yield f"ALTER TABLE {name} ALTER {column} SET STORAGE EXTERNAL"
     yield "ALTER TABLE large_full REPLICA IDENTITY FULL"
+    yield from odd.setup()
     yield "CREATE TABLE last (id int PRIMARY KEY)"
 
 
@@ -402,6 +405,7 @@ def statements():
     for table in ALTERED:
         yield from (line.replace("$", table) for line in ALTERATIONS.strip().splitlines())
     yield from churn()
+    yield from odd.statements()
     yield ("BEGIN; INSERT INTO without_key VALUES (7, 'seven', ''); INSERT INTO churned VALUES (-100, 'a', 1), (-101, 'b', 2);"
            " SELECT pg_logical_emit_message(true, 'judge', 'among rows'); UPDATE churned SET id = -102 WHERE id = -101;"
            ' INSERT INTO by_key VALUES (7, \'seven\', \'\'); DELETE FROM churned WHERE id = -102; INSERT INTO "With Capitals" VALUES (7);'
