@@ -67,9 +67,10 @@ mr_status mr_cli_take_over(struct mr_config *config, const char *path)
     MR_TRY(read_offset(path, &config->pipeline.handed_over));
     if (config->source.key_order == MR_KEY_ORDER_AUTO) {
         config->source.key_order = MR_KEY_ORDER_INDEX;
-        mr_log(MR_LOG_WARN, "key_order_taken",
-               "keys have their columns in the order of their index, as Debezium's have, because of "
-               "--after-offset: set key_order = \"index\", so that this stays when the option goes");
+        mr_log(
+            MR_LOG_WARN, "key_order_taken",
+            "keys have their columns in the order of their index, as Debezium's have, because of "
+            "--after-offset: set key_order = \"index\", so that this stays when the option goes");
     }
     return MR_OK;
 }

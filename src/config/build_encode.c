@@ -618,7 +618,8 @@ void mr_config_build_encode(struct mr_config *config)
                                                &values->key_columns);
     config->source.key_count = config->source.keys == NULL ? 0 : values->key_columns.count;
     config->source.key_order = (enum mr_key_order)values->key_order;
-    if (config->source.key_order == MR_KEY_ORDER_AUTO && config->encode.types == MR_TYPES_DEBEZIUM) {
+    if (config->source.key_order == MR_KEY_ORDER_AUTO &&
+        config->encode.types == MR_TYPES_DEBEZIUM) {
         config->source.key_order = MR_KEY_ORDER_INDEX;
     }
     for (uint32_t i = 0; i < config->source.key_count; i++) {

@@ -36,7 +36,7 @@ bool mr_config_is_live(uint32_t index)
 bool mr_config_is_rule(const char *path)
 {
     static const char *const rules[] = {
-        "columns.", "key_columns", "key_order",      "outbox.", "publication.via_partition_root",
+        "columns.", "key_columns",    "key_order", "outbox.", "publication.via_partition_root",
         "routing.", "snapshot.where",
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(rules); i++) {

@@ -595,7 +595,10 @@ static void test_topic_of_any_letters(void **state)
     } cases[] = {
         {"S 3", "T \xC3\xBC.x", "p.S_3.T__.x"},
         {"s", "\xE6\x97\xA5\xE6\x9C\xAC", "p.s.__"},
-        {"s", "a\xF0\x9F\x90\x8E" "b", "p.s.a__b"},
+        {"s",
+         "a\xF0\x9F\x90\x8E"
+         "b",
+         "p.s.a__b"},
         {"s", "\xC3\xBC\xF0\x9F\x90\x8E-_.", "p.s.___-_."},
         {"s", "a\xFF\xC3", "p.s.a__"},
         {"", "%:/?", "p.____"},

@@ -23,9 +23,12 @@ enum { TABLES_MAX = 20, NAME_MAX = 600 };
  * (JdbcConnection.readPrimaryKeyOrUniqueIndexNames; the driver's getPrimaryKeys and getIndexInfo). */
 static void add_query(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    mr_text_string(sql, "SELECT k.nspname, k.relname, " NAMES_OF("k.ours") ", " NAMES_OF(
-                            "k.theirs") ", coalesce(" SORTED("k.ours") " = " SORTED("k.theirs") ", false)"
-                                        " FROM (SELECT s.*, ");
+    mr_text_string(
+        sql,
+        "SELECT k.nspname, k.relname, " NAMES_OF("k.ours") ", " NAMES_OF(
+            "k.theirs") ", coalesce(" SORTED("k.ours") " = " SORTED("k.theirs") ", false)"
+                                                                                " FROM (SELECT "
+                                                                                "s.*, ");
     const char *ours = "CASE c.relreplident WHEN 'i' THEN " KEY_OF("i") " ELSE " KEY_OF("p") " END";
     if (options->key_order == MR_KEY_ORDER_INDEX) {
         mr_text_string(sql, ours);
@@ -34,15 +37,15 @@ static void add_query(struct mr_text *sql, const struct mr_pg_source_options *op
     }
     mr_text_string(sql, " AS ours, coalesce(" KEY_OF("p") ", u.indkey::int2[]) AS theirs FROM (");
     mr_sql_add_streamed(sql, options, version);
-    mr_text_string(
-        sql, ") s JOIN pg_class c ON c.oid = s.oid"
-             " LEFT JOIN pg_index p ON p.indrelid = c.oid AND p.indisprimary"
-             " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident"
-             " LEFT JOIN LATERAL (SELECT x.indkey FROM pg_index x JOIN pg_class n ON"
-             " n.oid = x.indexrelid WHERE x.indrelid = c.oid AND x.indisunique"
-             " AND x.indexprs IS NULL ORDER BY x.indisclustered DESC, n.relname LIMIT 1) u"
-             " ON true) k WHERE array_to_string(k.ours, ' ') IS DISTINCT FROM"
-             " array_to_string(k.theirs, ' ') ORDER BY 1, 2");
+    mr_text_string(sql,
+                   ") s JOIN pg_class c ON c.oid = s.oid"
+                   " LEFT JOIN pg_index p ON p.indrelid = c.oid AND p.indisprimary"
+                   " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident"
+                   " LEFT JOIN LATERAL (SELECT x.indkey FROM pg_index x JOIN pg_class n ON"
+                   " n.oid = x.indexrelid WHERE x.indrelid = c.oid AND x.indisunique"
+                   " AND x.indexprs IS NULL ORDER BY x.indisclustered DESC, n.relname LIMIT 1) u"
+                   " ON true) k WHERE array_to_string(k.ours, ' ') IS DISTINCT FROM"
+                   " array_to_string(k.theirs, ' ') ORDER BY 1, 2");
 }
 
 static bool is_chosen(const struct mr_pg_source_options *options, const struct mr_table_name *table)

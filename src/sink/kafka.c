@@ -400,8 +400,8 @@ static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
         struct mr_kafka_topic *topic;
         MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, kafka->send_at, &topic, ret_error));
         struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
-        int32_t partition = mr_kafka_place(topic->handle, record, topic->queue_count,
-                                           kafka->options.null_keys);
+        int32_t partition =
+            mr_kafka_place(topic->handle, record, topic->queue_count, kafka->options.null_keys);
         if (MR_UNLIKELY(partition < 0)) {
             return mr_fail(
                 ret_error, MR_ERR_CONFIG,

@@ -238,7 +238,8 @@ static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *to
                        struct mr_error *ret_error)
 {
     MR_ASSERT(topics->awaited == NULL);
-    topics->awaited_handle = mr_kafka_place_topic(topics->producer, topic, topics->options->null_keys);
+    topics->awaited_handle =
+        mr_kafka_place_topic(topics->producer, topic, topics->options->null_keys);
     if (topics->awaited_handle == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka topic \"%s\": %s", topic->name,
                        rd_kafka_err2str(rd_kafka_last_error()));

@@ -105,10 +105,10 @@ struct mr_kafka_options {
     int32_t partitions;              /* of a topic that is created */
     int32_t replication;             /* of a topic that is created; -1: the broker's default */
     enum mr_null_keys null_keys;
-    bool headers;                    /* position, xid and commit time as record headers */
-    bool exactly_once;               /* events and state in one transaction */
-    const char *state_topic;         /* compacted; NULL: nothing is stored */
-    const char *state_name;          /* key of this pipeline's state, and its transactional id */
+    bool headers;            /* position, xid and commit time as record headers */
+    bool exactly_once;       /* events and state in one transaction */
+    const char *state_topic; /* compacted; NULL: nothing is stored */
+    const char *state_name;  /* key of this pipeline's state, and its transactional id */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);

@@ -316,8 +316,8 @@ static mr_status put_in_order(struct mr_chunk_reader *reader, struct description
         return MR_OK;
     }
     struct mr_pg_key_order order = {0};
-    mr_status status = mr_pg_key_order_ask(&order, reader->conn, reader->stop_fd, view->oid, NULL,
-                                           ret_error);
+    mr_status status =
+        mr_pg_key_order_ask(&order, reader->conn, reader->stop_fd, view->oid, NULL, ret_error);
     if (status == MR_OK) {
         mr_pg_key_order_apply(&order, view, description->key);
     }
