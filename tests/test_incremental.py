@@ -373,6 +373,49 @@ def test_a_stream_that_begins_anew_has_its_copies_read_anew(database, millrace):
     assert process.stop() == 0
 
 
+def test_a_table_that_is_renamed_for_a_moment(database, millrace, topic):
+    """Its copy goes on once the name is its again; the row that was written meanwhile is there."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i")
+    process = millrace(tables=("t",)).start().streaming()
+    gate = Gate(database)
+    assert command(process, "t", "--where", behind_gate(1000))[0] == 0
+    gate.reached()
+    with connect(database.name) as other:
+        renamed = threading.Thread(target=lambda: other.execute("ALTER TABLE t RENAME TO away"))
+        renamed.start()
+        eventually(lambda: database.run("SELECT count(*) FROM pg_locks WHERE relation = 't'::regclass AND NOT granted") == [(1,)], what="the other at the lock")
+        gate.open()
+        renamed.join()
+        process.wait_for("incremental_waits")
+        other.execute("UPDATE away SET n = 1 WHERE id = 2500; ALTER TABLE away RENAME TO t")
+    assert eventually(lambda: is_done(process, "public.t"), 60)["rows"] >= 2999
+    check(database, topic, "t")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("by", ["leaf", "root"])
+def test_a_partition_that_is_attached_meanwhile(database, millrace, by):
+    """Of its rows nobody tells: it is named. One that is made as a partition has none that the stream does not have."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY, n int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (1000) TO (5000);"
+                 "INSERT INTO p SELECT i, 0 FROM generate_series(1000, 3999) i; CREATE TABLE before PARTITION OF p FOR VALUES FROM (5000) TO (6000);"
+                 "CREATE TABLE late (id int PRIMARY KEY, n int); INSERT INTO late SELECT i, 0 FROM generate_series(1, 900) i;"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE p WITH (publish_via_partition_root = {by == 'root'})")
+    process = millrace(tables=("p",)).start().streaming()
+    gate = Gate(database)
+    assert command(process, "p", "--where", behind_gate(2000))[0] == 0
+    gate.reached()
+    if by == "leaf":  # it waits for whoever reads the root
+        database.run("CREATE TABLE born PARTITION OF p FOR VALUES FROM (6000) TO (7000)")
+    database.run("ALTER TABLE p ATTACH PARTITION late FOR VALUES FROM (1) TO (1000)")
+    gate.open()
+    assert eventually(lambda: is_done(process, "public.p"), 60)["rows"] == 3000
+    told = process.log("partition_attached")
+    assert [one["partitions"] for one in told] == ["public.late"] and f"millrace snapshot public.{'p' if by == 'root' else 'late'}" in told[0]["remedy"], told
+    assert copy(process, "p" if by == "root" else "late")["rows"] == (3900 if by == "root" else 900)
+    assert len(process.log("partition_attached")) == 1
+    assert process.stop() == 0
+
+
 class States:
     """What is stored of copies, from a state topic of the test's own."""
 

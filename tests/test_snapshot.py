@@ -819,9 +819,9 @@ def test_a_row_that_the_topic_refuses(database, millrace, topic):
     assert process.stop() == 0
 
 
-def holds_locks(database, table):
-    """Whether anybody has the table locked, or waits for that."""
-    return database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = %s::regclass", [table])[0][0] > 0
+def holds_locks(database, table, count=1):
+    """Whether so many have the table locked, or wait for that."""
+    return database.run("SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND relation = %s::regclass", [table])[0][0] >= count
 
 
 def test_a_table_is_free_once_it_is_copied(database, millrace, topic):
@@ -842,13 +842,29 @@ def test_a_table_is_free_once_it_is_copied(database, millrace, topic):
         process.wait_for("snapshot_table")
         eventually(lambda: not holds_locks(database, "t"), what="the end of all locks on t")
         database.run("SET lock_timeout = '5s'; ALTER TABLE t ADD more int DEFAULT 7; UPDATE t SET v = 'new' WHERE id % 1000 = 0")
-        eventually(lambda: holds_locks(database, "z"), what="a reader at z")
+        eventually(lambda: holds_locks(database, "z", 2), what="a reader at z")
     process.streaming()
     assert len(process.log("snapshot_begun")) == 1 and not process.log("source_lost")
     records = read_until(topic(database.topic("t")), last_of_stream(database, "t"))
     rows, _ = folded(records)
     assert len(rows) == 20001 and {row["v"] for row in rows.values() if row["id"] % 1000 == 0 and row["id"] <= 20000} == {"new"}
     check_fold(database, topic, "z", "at-least-once")
+    assert process.stop() == 0
+
+
+def test_a_partition_that_is_attached_meanwhile(database, millrace):
+    """The snapshot does not have it, and the stream not what it had before: it is named."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);"
+                 "CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (11); CREATE TABLE z (id int PRIMARY KEY)")
+    process = snapshot(millrace, ("p", "z"))
+    slot_of_a_copy(database, ("p", "z"))
+    with psycopg.connect(dsn(database.name)) as holder:
+        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        process.start()
+        eventually(lambda: holds_locks(database, "z", 2), what="the reader at z")
+        database.run("ALTER TABLE p ATTACH PARTITION late FOR VALUES FROM (10) TO (20); CREATE TABLE born PARTITION OF p FOR VALUES FROM (20) TO (30)")
+    process.streaming()
+    assert [one["partitions"] for one in process.log("partition_attached")] == ["public.late"]
     assert process.stop() == 0
 
 

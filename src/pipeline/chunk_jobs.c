@@ -261,6 +261,7 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
         job_failed(chunks, chunks->current, &job);
     } else if (chunks->phase == MR_CHUNKS_NUMBERED) {
         mr_chunk_window_take_number(chunks->window, job.xid);
+        chunks->first_number = chunks->first_number == 0 ? job.xid : chunks->first_number;
         mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
     }
 }
@@ -301,6 +302,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->streamed = NULL;
+        struct mr_chunk_request *current = chunks->current;
         struct mr_chunk_job job = {
             .kind = MR_CHUNK_JOB_READ,
             .wish = {.table = mr_chunks_table(chunks),
@@ -311,7 +313,12 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                      .form = chunks->place.form,
                      .rows_max = chunks->rows_max,
                      .bytes_max = chunks->bytes_max,
-                     .row_bytes_max = chunks->pipeline->options.copied_row_bytes_max}};
+                     .row_bytes_max = chunks->pipeline->options.copied_row_bytes_max,
+                     .named_schema = current->schema,
+                     .named_table = current->table,
+                     .part_count = current->part_count,
+                     .since = chunks->first_number}};
+        job.wish.parts = current->part + 1 == current->part_count ? current->parts : NULL;
         ask(chunks, &job);
         mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
     } else if (chunks->phase == MR_CHUNKS_WAITS &&

@@ -102,6 +102,7 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 {
     chunks->current = request;
     chunks->rows_max = ROWS_FIRST;
+    chunks->first_number = 0;
     chunks->attempt = 0;
     chunks->differed_stream = chunks->differed_chunk = NULL;
     chunks->lacked = 0;

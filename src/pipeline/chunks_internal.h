@@ -52,6 +52,7 @@ struct mr_chunks {
     uint32_t differed;
     mr_lsn differed_from;
     struct mr_asked_place place; /* behind which the next chunk begins */
+    uint32_t first_number; /* of the transactions that were taken since the table at hand is */
     uint32_t rows_max;
     size_t bytes_max;
     uint32_t at;     /* the row of the chunk that is next */

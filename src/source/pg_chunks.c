@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "postgres/pg_holder.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
+#include "source/pg_attached.h"
 #include "source/pg_captured.h"
 #include "source/pg_key_order.h"
 #include "source/pg_source.h"
@@ -16,6 +18,9 @@
 #include "source/relation_cache.h"
 
 enum { TABLES_MAX = 10000 };
+
+/* A table that is not found for so long has gone. */
+#define GONE_NS (INT64_C(5000) * 1000000)
 
 struct mr_chunk_reader {
     struct mr_pg_source_options options;
@@ -27,8 +32,12 @@ struct mr_chunk_reader {
     /* The table that was described last. */
     uint32_t oid; /* 0: none */
     int64_t version;
+    uint32_t gone;   /* the table that could not be found last; 0: none */
+    int64_t gone_ns; /* since when */
+    char *attached;  /* partitions that were told last: a last chunk may be read more than once */
     struct mr_relation *relation, *former;
     char *select; /* up to the condition */
+    bool is_root; /* of partitions, which are read by it */
     uint32_t *
         places; /* of the key's columns, in the order of its index: one by another order would sort */
     uint32_t place_count;
@@ -95,6 +104,7 @@ void mr_pg_chunks_free(struct mr_chunk_reader *reader)
     mr_relation_free(reader->relation);
     mr_relation_free(reader->former);
     mr_pg_types_done(&reader->types);
+    free(reader->attached);
     free(reader);
 }
 
@@ -599,6 +609,7 @@ static void make_select(struct mr_chunk_reader *reader, const struct description
         mr_text_format(&sql, " WHERE (%s)", filter);
     }
     reader->has_filter = filter != NULL;
+    reader->is_root = is_root;
     reader->select = sql.data;
 }
 
@@ -691,10 +702,17 @@ static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relati
     }
 }
 
-static mr_status table_gone(const struct mr_chunk_table *table, struct mr_error *ret_error)
+/* It may come back: some give a table another name for a moment. */
+static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_error *ret_error)
 {
+    int64_t now_ns = mr_monotonic_ns();
+    if (reader->gone != table->oid) {
+        reader->gone = table->oid;
+        reader->gone_ns = now_ns;
+    }
     return mr_fail(
-        ret_error, MR_ERR_CONFIG,
+        ret_error, now_ns - reader->gone_ns < GONE_NS ? MR_ERR_TRANSIENT : MR_ERR_CONFIG,
         "table %s.%s was dropped, renamed, or taken out of the publication while its rows "
         "were copied",
         table->schema, table->table);
@@ -708,7 +726,7 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
     forget_commands(reader);
     mr_status status = read_table(reader, table, &description->table, ret_error);
     if (status == MR_OK && mr_pg_result_rows(description->table) == 0) {
-        status = table_gone(table, ret_error);
+        status = table_gone(reader, table, ret_error);
     }
     if (status == MR_OK) {
         status = read_parts(reader, table, &description->parts, ret_error);
@@ -792,6 +810,12 @@ static mr_status may_not_read(const struct mr_chunk_reader *reader,
     return status;
 }
 
+/* A table or a schema of that name. */
+static bool is_missing(const struct mr_error *error)
+{
+    return strstr(error->text, "(42P01)") != NULL || strstr(error->text, "(3F000)") != NULL;
+}
+
 static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -806,6 +830,9 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     mr_text_done(&sql);
     if (status == MR_ERR_AUTH) {
         return may_not_read(reader, table, ret_error);
+    }
+    if (status == MR_ERR_CONFIG && is_missing(ret_error)) {
+        return table_gone(reader, table, ret_error);
     }
     MR_TRY(status);
     /* The snapshot is taken before the query runs, and with it the functions. */
@@ -823,8 +850,9 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     int64_t version = is_there ? mr_pg_result_number(result, 0, 3) : 0;
     mr_pg_result_free(result);
     if (!is_there) {
-        return table_gone(table, ret_error);
+        return table_gone(reader, table, ret_error);
     }
+    reader->gone = 0;
     bool is_known = reader->oid == table->oid && reader->version == version &&
                     is_same_text(reader->by, wish->key);
     return is_known ? MR_OK : describe(reader, table, wish->key, &version, ret_error);
@@ -921,6 +949,34 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
     }
 }
 
+/* Behind the last row. */
+static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                               struct mr_error *ret_error)
+{
+    struct mr_text names = {0};
+    struct mr_text roots = {0};
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, wish->part_count);
+    for (uint32_t i = 0; i < wish->part_count; i++) {
+        known[i] = wish->parts[i].oid;
+    }
+    struct mr_attached_wish attached = {.schema = wish->named_schema,
+                                        .table = wish->named_table,
+                                        .known = known,
+                                        .known_count = wish->part_count,
+                                        .since = reader->is_root ? wish->since : 0};
+    mr_status status = mr_pg_attached_find(reader->conn, &reader->options, &attached,
+                                           reader->stop_fd, &names, &roots, ret_error);
+    if (status == MR_OK && names.len > 0 && !is_same_text(reader->attached, names.data)) {
+        mr_pg_attached_tell(names.data, roots.data);
+        free(reader->attached);
+        reader->attached = MR_STRDUP(names.data);
+    }
+    free(known);
+    mr_text_done(&names);
+    mr_text_done(&roots);
+    return status;
+}
+
 static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                             struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -955,7 +1011,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         /* What was called while rows were read may have set them otherwise, for the next table and for what is asked besides. */
         MR_TRY(set_settings(reader, "COMMIT; ", ret_error));
     }
-    return MR_OK;
+    return chunk->is_last && wish->parts != NULL ? tell_attached(reader, wish, ret_error) : MR_OK;
 }
 
 mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "postgres/pg_sql.h"
 #include "source/copy_text.h"
+#include "source/pg_attached.h"
 #include "source/pg_captured.h"
 #include "source/relation_cache.h"
 
@@ -402,6 +403,27 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
     free(copy->relations);
     free(copy->tables);
     free(copy);
+}
+
+void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+                              const struct mr_pg_source_options *options)
+{
+    struct mr_text names = {0};
+    struct mr_text roots = {0};
+    uint32_t count = copy->view.table_count;
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        known[i] = copy->tables[i].oid;
+    }
+    struct mr_attached_wish wish = {.known = known, .known_count = count};
+    if (mr_pg_command(keeper, stop_fd, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK &&
+        mr_pg_attached_find(keeper, options, &wish, stop_fd, &names, &roots, NULL) == MR_OK &&
+        names.len > 0) {
+        mr_pg_attached_tell(names.data, roots.data);
+    }
+    free(known);
+    mr_text_done(&names);
+    mr_text_done(&roots);
 }
 
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy)

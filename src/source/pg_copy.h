@@ -28,6 +28,11 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
                          struct mr_pg_copy **ret_copy, struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
+/* Once all rows are read: logs partitions that were attached meanwhile, if they can be asked for. Ends `keeper`'s transaction. Source
+ * thread. */
+void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+                              const struct mr_pg_source_options *options);
+
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);
 
 /* A connection that reads in the copy's snapshot, of which at most one table is locked (ACCESS SHARE). Any thread; the reader is

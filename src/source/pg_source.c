@@ -694,6 +694,7 @@ static mr_status pg_source_copy_begin(struct mr_source *base, const struct mr_ch
 static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
+    mr_pg_copy_tell_attached(source->copy, source->keeper, stop_fd, &source->options);
     end_copy(source);
     return close_if(source, mr_pg_end_copy(source->conn, &source->options, &source->copy_slot,
                                            stop_fd, ret_error));

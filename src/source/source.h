@@ -83,6 +83,12 @@ struct mr_chunk_wish {
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */
+    /* For the last part of what somebody named so, all of its parts: partitions that were attached meanwhile are logged, and in a part
+     * that is read as a root those since that transaction. NULL: it is not the last, or that was done. */
+    const char *named_schema, *named_table;
+    const struct mr_chunk_table *parts;
+    uint32_t part_count;
+    uint32_t since;
 };
 
 /* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
