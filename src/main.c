@@ -20,6 +20,7 @@ static int run_command(const struct mr_arguments *arguments)
         config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
         if (arguments->offset_path != NULL) {
             status = mr_cli_take_over(config, arguments->offset_path);
+            config->source.slot_must_exist = true;
         }
     }
     if (status == MR_OK) {

@@ -50,7 +50,8 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
     }
 }
 
-static void check_kafka(const struct mr_config *config, struct report *report)
+static void check_kafka(const struct mr_config *config, struct report *report,
+                        struct mr_kafka_stored *ret_stored)
 {
     const struct mr_encode_options *encode = &config->encode;
     char **topics = MR_NEW_ARRAY(char *, encode->route_count + 1);
@@ -69,7 +70,8 @@ static void check_kafka(const struct mr_config *config, struct report *report)
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
         topics[count++] = MR_STRDUP(encode->dead_letter_topic);
     }
-    mr_kafka_check(&config->kafka, (const char *const *)topics, count, print_finding, report);
+    mr_kafka_check(&config->kafka, (const char *const *)topics, count, print_finding, report,
+                   ret_stored);
     for (uint32_t i = 0; i < count; i++) {
         free(topics[i]);
     }
@@ -96,6 +98,30 @@ static void check_file(const char *path, struct report *report)
     free(copy);
 }
 
+/* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed last. */
+static void check_servers(const struct mr_config *config, struct report *report)
+{
+    struct mr_kafka_stored stored = {0};
+    char *text = NULL;
+    size_t len = 0;
+    struct report kafka = {.to = open_memstream(&text, &len), .worst = MR_OK};
+    MR_ASSERT(kafka.to != NULL);
+    if (config->sink_kind == MR_SINK_KAFKA) {
+        check_kafka(config, &kafka, &stored);
+    }
+    fclose(kafka.to);
+    mr_pg_check(&config->source, stored.found ? &stored.state : NULL, print_finding, report);
+    if (config->file.path != NULL && strcmp(config->file.path, "-") != 0) {
+        check_file(config->file.path, report);
+    }
+    fputs(text, report->to);
+    report->errors += kafka.errors;
+    report->warnings += kafka.warnings;
+    report->worst = report->worst == MR_OK ? kafka.worst : report->worst;
+    free(text);
+    mr_checkpoint_done(&stored.state);
+}
+
 mr_status mr_check(const struct mr_config *config, FILE *to)
 {
     struct report report = {.to = to, .worst = MR_OK};
@@ -103,13 +129,7 @@ mr_status mr_check(const struct mr_config *config, FILE *to)
     if (mr_profiling_check(config, &error) != MR_OK) {
         print_finding(&report, MR_FINDING_ERROR, error.status, "profiling", error.text, NULL);
     }
-    mr_pg_check(&config->source, print_finding, &report);
-    if (config->file.path != NULL && strcmp(config->file.path, "-") != 0) {
-        check_file(config->file.path, &report);
-    }
-    if (config->sink_kind == MR_SINK_KAFKA) {
-        check_kafka(config, &report);
-    }
+    check_servers(config, &report);
     mr_registry_check(&config->registry, print_finding, &report);
     fprintf(to, "%u %s, %u %s\n", report.errors, report.errors == 1 ? "error" : "errors",
             report.warnings, report.warnings == 1 ? "warning" : "warnings");

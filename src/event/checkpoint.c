@@ -1,11 +1,9 @@
 #include "event/checkpoint.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define START_ANEW                                                                                 \
-    "to start anew, drop the slot, copy the tables, and choose another sink.kafka.state_name "     \
-    "where Kafka keeps "                                                                           \
-    "the position"
+enum { RECIPE_MAX = 384 };
 
 void mr_checkpoint_done(struct mr_checkpoint *state)
 {
@@ -24,6 +22,12 @@ static uint64_t asked_step(const struct mr_checkpoint *state)
 static mr_lsn reached(const struct mr_checkpoint *state)
 {
     return state->copy != NULL ? state->copy->lsn : state->end_lsn;
+}
+
+bool mr_checkpoint_has_stream(const struct mr_checkpoint *state)
+{
+    /* Without either, the first transaction of all is under way: only where nothing else is told of. */
+    return state->copy == NULL || state->end_lsn != 0 || state->position.commit_lsn != 0;
 }
 
 bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known)
@@ -45,6 +49,35 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     return order < 0 || (order == 0 && asked_step(next) < asked_step(known));
 }
 
+/* ---- what to do ---- */
+
+/* Where positions of now would lie below those that consumers have, or this is another stream altogether. */
+static const char *recipe_elsewhere(const struct mr_server_position *server, char *text,
+                                    size_t size)
+{
+    char drop[128] = "";
+    uint32_t step = 1;
+    if (server->slot_exists) {
+        snprintf(drop, sizeof(drop), "%u. run SELECT pg_drop_replication_slot('%s') here; ", step++,
+                 server->identity.slot);
+    }
+    snprintf(text, size,
+             "%s%u. set another topic_prefix and another sink.kafka.state_name; %u. set "
+             "snapshot.mode = \"initial\"; %u. start millrace: it copies the tables into the new "
+             "topics",
+             drop, step, step + 1, step + 2);
+    return text;
+}
+
+/* Copied rows lie behind where the server's log ends now: making a slot writes to it (LogStandbySnapshot, slotfuncs.c). */
+static const char *recipe(const struct mr_server_position *server, mr_lsn delivered, char *text,
+                          size_t size)
+{
+    return server->flushed >= delivered ? MR_RECIPE_OF_COPY : recipe_elsewhere(server, text, size);
+}
+
+/* ---- the rule ---- */
+
 /* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message
  * outside transactions (ordinal 0) ends there. */
 static mr_status verify_log(const struct mr_checkpoint *stored,
@@ -56,13 +89,15 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
     mr_lsn reached = place > stored->end_lsn ? place : stored->end_lsn;
     mr_lsn begun = stored->position.ordinal != 0 ? place : 0;
     mr_lsn ended = begun == 0 ? reached : stored->end_lsn;
+    char steps[RECIPE_MAX];
     if (then->timeline > now->timeline) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
             "changes up to " MR_LSN_FORMAT " of timeline %u were delivered, but the server is "
             "still on timeline %u: it is the old primary, or was restored to an earlier point; "
-            "connect to the new one, or " START_ANEW,
-            MR_LSN_ARGS(reached), then->timeline, now->timeline);
+            "connect to the new one, or stream this one from now on: %s",
+            MR_LSN_ARGS(reached), then->timeline, now->timeline,
+            recipe_elsewhere(server, steps, sizeof(steps)));
     }
     if (then->timeline < now->timeline &&
         (server->switched_at < ended || (begun != 0 && server->switched_at <= begun))) {
@@ -72,45 +107,42 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
             " of timeline %u were delivered, but the server left it at " MR_LSN_FORMAT
             " for timeline %u: it was promoted or restored to an earlier point; "
             "synchronized_standby_slots on the primary keeps a standby from being "
-            "behind; " START_ANEW,
-            MR_LSN_ARGS(reached), then->timeline, MR_LSN_ARGS(server->switched_at), now->timeline);
+            "behind" MR_RECIPE_LEAD "%s",
+            MR_LSN_ARGS(reached), then->timeline, MR_LSN_ARGS(server->switched_at), now->timeline,
+            recipe(server, reached, steps, sizeof(steps)));
     }
     if (ended > server->flushed || begun > server->flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "changes up to " MR_LSN_FORMAT
                        " were delivered, but the server's WAL ends at " MR_LSN_FORMAT
-                       ": it was restored to an earlier point; " START_ANEW,
-                       MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed));
+                       ": it was restored to an earlier point" MR_RECIPE_LEAD "%s",
+                       MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed),
+                       recipe_elsewhere(server, steps, sizeof(steps)));
     }
     return MR_OK;
 }
 
-mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
+/* A stream was begun, so it goes on, from a slot that has all behind `stored`. */
+static mr_status verify_stream(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error)
 {
-    const struct mr_identity *then = &stored->identity;
     const struct mr_identity *now = &server->identity;
-    if (strcmp(then->system_id, now->system_id) != 0) {
-        return mr_fail(
-            ret_error, MR_ERR_HISTORY,
-            "this is another PostgreSQL cluster (system identifier %s) than the one whose "
-            "changes were delivered (%s); correct the connection, or " START_ANEW,
-            now->system_id, then->system_id);
-    }
-    MR_TRY(verify_log(stored, server, ret_error));
-    if (!server->slot_exists && then->timeline < now->timeline) {
+    char steps[RECIPE_MAX];
+    if (!server->slot_exists && stored->identity.timeline < now->timeline) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
             "slot \"%s\" is not on the promoted server, and the rows since " MR_LSN_FORMAT
             " can't be read without it; source.postgres.failover = true with "
-            "sync_replication_slots = on at the standby keeps it there; " START_ANEW,
-            now->slot, MR_LSN_ARGS(stored->end_lsn));
+            "sync_replication_slots = on at the standby keeps it there" MR_RECIPE_LEAD "%s",
+            now->slot, MR_LSN_ARGS(stored->end_lsn),
+            recipe(server, stored->end_lsn, steps, sizeof(steps)));
     }
     if (!server->slot_exists) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "slot \"%s\" is gone, and with it the rows since " MR_LSN_FORMAT
-                       ", up to which all was delivered; " START_ANEW,
-                       now->slot, MR_LSN_ARGS(stored->end_lsn));
+                       ", up to which all was delivered" MR_RECIPE_LEAD "%s",
+                       now->slot, MR_LSN_ARGS(stored->end_lsn),
+                       recipe(server, stored->end_lsn, steps, sizeof(steps)));
     }
     /* 0: the first transaction of all is still under way, and the slot stands where it was made. */
     if (stored->end_lsn != 0 && server->slot_confirmed > stored->end_lsn) {
@@ -118,9 +150,96 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                        "slot \"%s\" stands at " MR_LSN_FORMAT
                        ", but only what ends at or before " MR_LSN_FORMAT
                        " was delivered: it was made anew or moved by somebody else, and the rows "
-                       "between are missing; " START_ANEW,
+                       "between are missing" MR_RECIPE_LEAD "%s",
                        now->slot, MR_LSN_ARGS(server->slot_confirmed),
-                       MR_LSN_ARGS(stored->end_lsn));
+                       MR_LSN_ARGS(stored->end_lsn),
+                       recipe(server, stored->end_lsn, steps, sizeof(steps)));
     }
     return MR_OK;
+}
+
+/* How a copy is given up: what is known of it goes. */
+static const char *recipe_of_giving_up(const struct mr_server_position *server, bool is_stored,
+                                       char *text, size_t size)
+{
+    char drop[192] = "";
+    char forget[64] = "";
+    uint32_t step = 1;
+    if (server->copy_slot[0] != '\0') {
+        snprintf(drop, sizeof(drop), "%u. run SELECT pg_drop_replication_slot('%s'); ", step++,
+                 server->copy_slot);
+    }
+    if (is_stored) {
+        snprintf(forget, sizeof(forget), "%u. set another sink.kafka.state_name; ", step++);
+    }
+    snprintf(text, size, "%s%s%u. start millrace", drop, forget, step);
+    return text;
+}
+
+/* A copy was begun (stored: at that place; 0: nothing is stored) that a stream is to follow, and is not complete: rows that are
+ * with the sink may have changed since. */
+static mr_status verify_copy(const struct mr_server_position *server, mr_lsn begun,
+                             struct mr_error *ret_error)
+{
+    char steps[RECIPE_MAX];
+    if (server->slot_exists && server->slot_confirmed <= begun) {
+        return MR_OK; /* nothing is missing behind what was copied */
+    }
+    return mr_fail(ret_error, MR_ERR_HISTORY,
+                   "a copy of existing rows was begun and is not complete (its slot %s%s), so a "
+                   "stream that begins at slot \"%s\" now would leave out what has changed since; "
+                   "to go on with the copy: 1. set snapshot.mode = \"%s\"; 2. start "
+                   "millrace; or, to give it up, and what has changed since: %s",
+                   server->copy_slot[0] != '\0' ? "is " : "is gone", server->copy_slot,
+                   server->identity.slot, server->slot_exists ? "when_needed" : "initial",
+                   recipe_of_giving_up(server, begun != 0, steps, sizeof(steps)));
+}
+
+/* Nothing of ours was begun; another program has delivered what is before. */
+static mr_status verify_handed_over(const struct mr_server_position *server, mr_lsn handed_over,
+                                    struct mr_error *ret_error)
+{
+    const char *slot = server->identity.slot;
+    if (!server->slot_exists) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" is not there, so the rows since " MR_LSN_FORMAT
+                       ", where Debezium's offset ends, can't be read; correct slot_name, "
+                       "or copy the tables: %s",
+                       slot, MR_LSN_ARGS(handed_over), MR_RECIPE_OF_COPY);
+    }
+    if (server->slot_confirmed > handed_over) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" stands at " MR_LSN_FORMAT ", but Debezium's offset ends "
+                       "at " MR_LSN_FORMAT
+                       ": the rows between are missing; if Debezium itself has moved it on without "
+                       "rows (lsn.flush.mode), start without --after-offset; else copy the tables: %s",
+                       slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(handed_over),
+                       MR_RECIPE_OF_COPY);
+    }
+    return MR_OK;
+}
+
+mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
+                               const struct mr_server_position *server, mr_lsn handed_over,
+                               struct mr_error *ret_error)
+{
+    bool has_copy = stored != NULL && stored->copy != NULL && !stored->copy_only;
+    char steps[RECIPE_MAX];
+    if (stored != NULL && strcmp(stored->identity.system_id, server->identity.system_id) != 0) {
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "this is another PostgreSQL cluster (system identifier %s) than the one whose "
+            "changes were delivered (%s); correct the connection, or stream this one from now "
+            "on: %s",
+            server->identity.system_id, stored->identity.system_id,
+            recipe_elsewhere(server, steps, sizeof(steps)));
+    }
+    if (stored != NULL && mr_checkpoint_has_stream(stored)) {
+        MR_TRY(verify_log(stored, server, ret_error));
+        return verify_stream(stored, server, ret_error);
+    }
+    if (has_copy || (server->copy_slot[0] != '\0' && !server->slot_exists)) {
+        MR_TRY(verify_copy(server, has_copy ? stored->copy->lsn : 0, ret_error));
+    }
+    return handed_over == 0 ? MR_OK : verify_handed_over(server, handed_over, ret_error);
 }

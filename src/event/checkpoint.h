@@ -23,14 +23,19 @@ struct mr_checkpoint {
     mr_lsn end_lsn;
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
     struct mr_position position;
-    /* Existing rows are being copied, and nothing else is told of yet; NULL: they are not. Of whoever made it. */
+    /* Existing rows are being copied, and the stream that is to begin there is not told of yet; end_lsn and position are then
+     * those of the stream before. NULL: they are not. Of whoever made it. */
     struct mr_copy_stored *copy;
+    bool copy_only; /* no stream is to begin there */
     /* Existing rows are asked for while the stream runs, or were; NULL: not yet. Of whoever made it. */
     struct mr_asked_stored *asked;
 };
 
 /* Frees what it has, and not itself. */
 void mr_checkpoint_done(struct mr_checkpoint *state);
+
+/* Whether it says how far a stream was delivered. */
+bool mr_checkpoint_has_stream(const struct mr_checkpoint *state);
 
 /* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the sink, and that stays
  * true; so of all that is stored the furthest counts, and not what was stored last: an instance that was frozen, and
@@ -44,11 +49,24 @@ struct mr_server_position {
     mr_lsn slot_confirmed; /* confirmed_flush_lsn; 0: not known */
     mr_lsn flushed;        /* end of the server's log */
     mr_lsn switched_at;    /* where the server left `stored.identity.timeline`; 0: it is on it */
+    char copy_slot[96];    /* of a copy of existing rows that was broken off; "": there is none */
 };
 
-/* MR_OK when the stream may go on at `stored`; MR_ERR_HISTORY, with what happened and what to do, when rows may be
- * missing or may have been told of that the server does not have. */
+/* May the stream go on at `stored` (NULL: nothing is stored), or begin where no slot is? MR_OK, or MR_ERR_HISTORY, with what
+ * happened and what to do, when rows may be missing or may have been told of that the server does not have.
+ *
+ * The one rule (docs/reliability.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
+ * nothing was begun before: no stream, no copy that a stream is to follow, and nothing of another program's, which had delivered
+ * what is before `handed_over` (0: there is none). */
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
-                               const struct mr_server_position *server, struct mr_error *ret_error);
+                               const struct mr_server_position *server, mr_lsn handed_over,
+                               struct mr_error *ret_error);
+
+/* What to do where the tables can be copied, as numbered steps; and what stands before it, and before other such steps, where
+ * a copy mends what the error says. */
+#define MR_RECIPE_OF_COPY                                                                          \
+    "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies all "  \
+    "rows as they are now"
+#define MR_RECIPE_LEAD "; what to do: "
 
 #endif

@@ -18,6 +18,7 @@ enum {
     ROUND_MS = 100,       /* how often the source thread looks around while others copy */
     CLOCK_ROWS = 256,     /* the clock of events is read once for so many rows */
     TOLD_INTERVAL_S = 10, /* the log is told how far it is */
+    LOOK_INTERVAL_S = 2,  /* and the source asked whether the stream can follow */
 };
 
 struct worker {
@@ -52,6 +53,7 @@ struct copying {
     uint32_t worker_count;
     int64_t begun_ns;
     int64_t told_ns;
+    int64_t looked_ns;
 };
 
 static bool is_stopped(const struct copying *copying)
@@ -502,6 +504,17 @@ static bool is_over(const struct copying *copying)
            mr_handshake_look(&pipeline->handshake).session != copying->intake->session;
 }
 
+static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct mr_error *ret_error)
+{
+    struct mr_source *source = copying->pipeline->source;
+    if (source->ops->copy_look == NULL ||
+        now_ns - copying->looked_ns < LOOK_INTERVAL_S * INT64_C(1000000000)) {
+        return MR_OK;
+    }
+    copying->looked_ns = now_ns;
+    return source->ops->copy_look(source, copying->pipeline->stop, ret_error);
+}
+
 /* One look around: commands, the connection that holds claim and slot, progress. */
 static mr_status look_around(struct copying *copying, struct mr_error *ret_error)
 {
@@ -511,6 +524,7 @@ static mr_status look_around(struct copying *copying, struct mr_error *ret_error
     atomic_store_explicit(&pipeline->source_turn_ns, now_ns, memory_order_relaxed);
     mr_mailbox_serve(&pipeline->mailbox, false);
     tell_progress(copying, now_ns);
+    MR_TRY(look_at_source(copying, now_ns, ret_error));
     struct pollfd fds[2] = {
         {.fd = pipeline->source_wake, .events = POLLIN},
         {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
@@ -749,10 +763,15 @@ static bool settle_progress(struct mr_intake *intake)
         }
         mr_intake_wait_for_sink(intake, ROUND_MS * INT64_C(1000000));
     }
+    struct mr_checkpoint known;
+    mr_intake_known(intake, &known);
     mr_copy_stored_free(pipeline->stored.copy);
     pipeline->stored = (struct mr_checkpoint){
         .identity = pipeline->identity,
-        .copy = mr_copy_plan_state(plan, mr_pipeline_stats(pipeline).copy.rows)};
+        .end_lsn = known.end_lsn,
+        .position = pipeline->stored.position,
+        .copy = mr_copy_plan_state(plan, mr_pipeline_stats(pipeline).copy.rows),
+        .copy_only = pipeline->options.copy_only};
     pipeline->stored_found = true;
     return true;
 }
@@ -802,14 +821,12 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
     bool was_begun =
         mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy != NULL;
     if (pipeline->options.copy_when_needed && pipeline->options.handed_over.lsn != 0 && !is_known &&
-        !was_begun) {
+        !was_begun && !intake->copy_asked) {
         intake->copy_done = true; /* another program has delivered what is before its offset */
         return MR_OK;
     }
     MR_TRY(source->ops->copy_begin(source,
-                                   was_begun  ? &pipeline->stored
-                                   : is_known ? &known
-                                              : NULL,
+                                   is_known || was_begun ? &known : NULL,
                                    pipeline->stop, &identity, &copy, ret_error));
     if (copy == NULL) {
         intake->copy_done = true;
@@ -827,6 +844,7 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
                               .stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                               .begun_ns = mr_monotonic_ns()};
     copying.told_ns = copying.begun_ns;
+    copying.looked_ns = copying.begun_ns;
     MR_ASSERT(copying.stop_fd >= 0);
     pipeline->copy_ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS;
     make_workers(&copying);

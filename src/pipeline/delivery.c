@@ -316,6 +316,7 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
     state.identity = pipeline->identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
     state.copy = copy_state(delivery, end_lsn);
+    state.copy_only = state.copy != NULL && pipeline->options.copy_only;
     state.asked =
         mr_chunk_requests_state(&pipeline->copy_requests,
                                 is_transactional(delivery) ? delivery->sent_step : delivery->step);

@@ -86,8 +86,7 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    bool stored =
-        mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy == NULL;
+    bool stored = mr_intake_stores(intake) && pipeline->stored_found;
     bool was_open = atomic_load(&pipeline->source_was_connected);
     *ret_known = stored ? pipeline->stored : (struct mr_checkpoint){0};
     if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {
@@ -98,7 +97,7 @@ bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_k
     if (mr_position_compare(ret_known->position, intake->appended) < 0) {
         ret_known->position = intake->appended;
     }
-    return stored || was_open;
+    return was_open || (stored && mr_checkpoint_has_stream(ret_known));
 }
 
 /* A number of a transaction comes again after four thousand million, but LSNs only grow. */
@@ -146,7 +145,8 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     if (intake->takes_over && start < pipeline->options.handed_over.end_lsn) {
         start = pipeline->options.handed_over.end_lsn;
     }
-    MR_TRY(pipeline->source->ops->open(pipeline->source, is_known ? &known : NULL, start,
+    bool was_begun = is_known || known.copy != NULL;
+    MR_TRY(pipeline->source->ops->open(pipeline->source, was_begun ? &known : NULL, start,
                                        pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);
     pipeline->identity = identity;

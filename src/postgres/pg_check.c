@@ -15,6 +15,7 @@ struct pg_check {
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
     struct mr_pg_reporter to;
+    const struct mr_checkpoint *stored; /* NULL: nothing is */
 };
 
 #define OK(check, subject, ...) MR_FOUND_OK(&(check)->to, (subject), __VA_ARGS__)
@@ -285,6 +286,31 @@ static void check_failover(const struct pg_check *check)
 
 /* ---- all of it ---- */
 
+/* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify, mr_pg_copies_now). */
+static void check_beginning(const struct pg_check *check, struct mr_pg_conn *conn)
+{
+    char subject[300];
+    snprintf(subject, sizeof(subject), "slot \"%s\"", check->options->slot);
+    struct mr_identity identity;
+    struct mr_error error = {0};
+    mr_status status =
+        mr_pg_identify(conn, check->options, check->stored, 0, -1, &identity, &error);
+    bool is_gap = status == MR_ERR_HISTORY;
+    struct mr_pg_copy_state state = mr_pg_copy_state_of(check->stored);
+    state.gap = is_gap ? error.text : NULL;
+    bool was_begun = mr_pg_fact(check->facts, MR_SLOT_COPIES) != NULL;
+    if (status != MR_OK && !is_gap) {
+        BAD(check, status, subject, NULL, "%s", error.text);
+    } else if (mr_pg_copies_now(check->facts, &state, was_begun)) {
+        OK(check, subject, "%s", was_begun ? "the copy of existing rows that was begun goes on"
+                                           : "is made anew, and existing rows are copied");
+    } else if (is_gap) {
+        BAD(check, status, subject, NULL, "%s", error.text);
+    } else if (!mr_pg_slot_exists(check->facts) && check->options->create_slot) {
+        OK(check, subject, "will be created, and the stream begins there");
+    }
+}
+
 static void check_replication_connection(const struct pg_check *check)
 {
     struct mr_pg_conn *conn = NULL;
@@ -293,6 +319,7 @@ static void check_replication_connection(const struct pg_check *check)
         BAD(check, error.status, "replication connection", NULL, "%s", error.text);
     } else {
         OK(check, "replication connection", "accepted");
+        check_beginning(check, conn);
     }
     mr_pg_close(conn);
 }
@@ -373,6 +400,7 @@ static void check_all(struct pg_check *check)
     }
     check->facts = &facts;
     facts.slot_is_replaced = mr_pg_replaces_slot(check->options->copies);
+    facts.slot_is_judged = true;
     check_version(check);
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);
@@ -389,9 +417,10 @@ static void check_all(struct pg_check *check)
     mr_pg_facts_done(&facts);
 }
 
-void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context)
+void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
+                 mr_finding_fn report, void *context)
 {
-    struct pg_check check = {.options = options, .to = {.report = report, .context = context}};
+    struct pg_check check = {.options = options, .stored = stored, .to = {.report = report, .context = context}};
     struct mr_error error;
     if (mr_pg_connect(&options->connection, false, -1, &check.conn, &error) != MR_OK) {
         BAD(&check, error.status, "PostgreSQL", NULL, "%s", error.text);

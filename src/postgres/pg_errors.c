@@ -2,6 +2,14 @@
 
 #include <string.h>
 
+#include "event/checkpoint.h"
+
+/* Where the slot or the publication is there, and of no use. */
+#define RECIPE                                                                                     \
+    "1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode = "               \
+    "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "    \
+    "are now"
+
 /* First match wins; a code of two characters stands for its class, a part of a message narrows it. Codes:
  * PostgreSQL documentation, appendix A. */
 static const struct {
@@ -28,27 +36,22 @@ static const struct {
     {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
     {"40", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
-     "rows since the slot's position are gone; drop the slot, let millrace make a new one, and "
-     "copy the "
-     "tables again"},
+     "rows since the slot's position are gone; " RECIPE},
+    /* Of a copy's slot, which was lost a moment ago: the next attempt sees that (copy_replication_slot in slotfuncs.c). */
+    {"55000", "cannot copy a replication slot that doesn't reserve WAL", MR_ERR_TRANSIENT, ""},
+    {"55000", "cannot copy invalidated", MR_ERR_TRANSIENT, ""},
     {"55000", "can no longer", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a "
-     "new one, "
-     "and copy the tables again"},
+     "the slot is invalidated and rows since its position are gone; " RECIPE},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; drop it, let millrace make a "
-     "new one, "
-     "and copy the tables again"},
+     "the slot is invalidated and rows since its position are gone; " RECIPE},
     {"55000", "wal_level", MR_ERR_CONFIG,
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
      "read "
-     "without it; drop the slot and let millrace make both anew"},
+     "without it; " RECIPE},
     {"42704", "replication slot", MR_ERR_HISTORY,
-     "the slot is gone and with it the rows since its position; start with a new slot and copy the "
-     "tables "
-     "again"},
+     "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
     {"22021", NULL, MR_ERR_POISON,
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
      "as "

@@ -232,20 +232,46 @@ static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
     return MR_OK;
 }
 
-static mr_status read_slot(struct mr_pg_conn *conn, const char *slot, int stop_fd,
-                           struct mr_server_position *server, struct mr_error *ret_error)
+/* The slot, and that of a copy which was broken off. */
+static mr_status read_slots(struct mr_pg_conn *conn, const char *slot, int stop_fd,
+                            struct mr_server_position *server, struct mr_error *ret_error)
 {
+    static const struct mr_pg_shape shape = {"the slot", "SLS", 1, 1};
     struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = ");
+    /* A slot's name has nothing that a regular expression would take for something else. */
+    mr_text_format(&sql,
+                   "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
+                   " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$')"
+                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = ",
+                   slot);
     mr_sql_add_literal(&sql, slot);
-    static const struct mr_pg_shape shape = {"the slot", "L", 0, 1};
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
-    server->slot_exists = mr_pg_result_rows(result) == 1;
-    if (server->slot_exists) {
-        server->slot_confirmed = mr_pg_result_lsn(result, 0, 0);
-    }
+    const char *copy = mr_pg_result_value(result, 0, 2);
+    server->slot_exists = mr_pg_result_value(result, 0, 0) != NULL;
+    server->slot_confirmed = mr_pg_result_lsn(result, 0, 1);
+    snprintf(server->copy_slot, sizeof(server->copy_slot), "%s", copy == NULL ? "" : copy);
     mr_pg_result_free(result);
+    return MR_OK;
+}
+
+static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                               int stop_fd, struct mr_server_position *server,
+                               struct mr_error *ret_error)
+{
+    struct mr_identity *identity = &server->identity;
+    MR_TRY(read_system(conn, stop_fd, server, ret_error));
+    snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
+    snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
+    return MR_OK;
+}
+
+mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error)
+{
+    struct mr_server_position server = {0};
+    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
+    *ret_identity = server.identity;
     return MR_OK;
 }
 
@@ -254,18 +280,14 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                          struct mr_identity *ret_identity, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
-    struct mr_identity *identity = &server.identity;
-    MR_TRY(read_system(conn, stop_fd, &server, ret_error));
-    snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
-    snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
-    if (stored != NULL) {
-        MR_TRY(read_slot(conn, options->slot, stop_fd, &server, ret_error));
-        if (stored->identity.timeline < identity->timeline) {
-            MR_TRY(read_switch(conn, identity->timeline, stored->identity.timeline, stop_fd,
-                               &server.switched_at, ret_error));
-        }
-        MR_TRY(mr_checkpoint_verify(stored, &server, ret_error));
+    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
+    MR_TRY(read_slots(conn, options->slot, stop_fd, &server, ret_error));
+    uint32_t timeline = server.identity.timeline;
+    if (stored != NULL && stored->identity.timeline < timeline) {
+        MR_TRY(read_switch(conn, timeline, stored->identity.timeline, stop_fd, &server.switched_at,
+                           ret_error));
     }
+    MR_TRY(mr_checkpoint_verify(stored, &server, start, ret_error));
     /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */
     if (start > server.flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,

@@ -29,8 +29,12 @@ mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_o
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error);
 
-/* Reads the server's identity, and verifies that the stream may go on where `stored` says (NULL: nothing is stored).
- * MR_ERR_HISTORY when rows may be missing. */
+/* Reads the server's identity. */
+mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error);
+
+/* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored), or begin, at `start` where another
+ * program's ends. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
                          struct mr_identity *ret_identity, struct mr_error *ret_error);

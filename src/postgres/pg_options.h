@@ -113,6 +113,7 @@ struct mr_pg_source_options {
     bool via_root;          /* the publication names partitioned tables, not their partitions */
     bool alter_publication; /* to have the tables, as published says */
     bool create_slot;
+    bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;
     bool messages;           /* logical messages are asked for, too */
     bool failover;           /* FAILOVER slot on 17 and later */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "event/checkpoint.h"
+
 enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
@@ -161,9 +163,9 @@ static void rule_missing_publication(const struct rules *rules, const char *subj
                        options->slot, pid);
     } else if (rules->goes_on) {
         snprintf(remedy, sizeof(remedy),
-                 "if nobody else reads from the slot, drop it with SELECT "
-                 "pg_drop_replication_slot('%s') and let millrace make both; else choose another "
-                 "slot_name",
+                 "if somebody else reads from the slot, choose another slot_name; else: 1. run SELECT "
+                 "pg_drop_replication_slot('%s'); 2. set snapshot.mode = \"when_needed\"; 3. start "
+                 "millrace: it makes both, and copies all rows as they are now",
                  options->slot);
         MR_FOUND_ERROR(&rules->to, MR_ERR_HISTORY, subject, remedy,
                        "does not exist, but slot \"%s\" does: a publication made now would be "
@@ -566,6 +568,9 @@ static void rule_tables(const struct rules *rules)
 static void rule_missing_slot(const struct rules *rules, const char *subject)
 {
     char remedy[TEXT_MAX];
+    if (rules->options->create_slot && rules->facts->slot_is_judged) {
+        return;
+    }
     if (rules->options->create_slot) {
         MR_FOUND_OK(&rules->to, subject, "will be created, and the stream begins there");
         return;
@@ -588,9 +593,8 @@ static void rule_lost_slot(const struct rules *rules, const char *subject)
                  removed ? "raise max_slot_wal_keep_size to avoid it" : "see that it is not again");
     } else {
         snprintf(remedy, sizeof(remedy),
-                 "drop it with SELECT pg_drop_replication_slot('%s'), start again, and copy the "
-                 "tables (snapshot.mode = \"when_needed\" does both)%s",
-                 rules->options->slot, removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
+                 MR_RECIPE_OF_COPY "%s",
+                 removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
     }
     mr_pg_found(&rules->to, replaced ? MR_FINDING_WARNING : MR_FINDING_ERROR, MR_ERR_HISTORY,
                 subject, remedy, "is lost: the server has %s%s%s, so %s",
@@ -643,7 +647,7 @@ static void rule_slot(const struct rules *rules)
 static void rule_left_copy(const struct rules *rules)
 {
     const char *slots = mr_pg_fact(rules->facts, MR_SLOT_COPIES);
-    if (slots != NULL && rules->options->copies == MR_COPIES_NOTHING) {
+    if (slots != NULL && rules->goes_on && rules->options->copies == MR_COPIES_NOTHING) {
         MR_FOUND_WARNING(
             &rules->to, "snapshot",
             "set snapshot.mode = \"initial\" again and let it end, or give the copy up: SELECT "

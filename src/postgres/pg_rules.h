@@ -16,6 +16,7 @@ struct mr_pg_facts {
     int version;
     bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
     bool is_reload;        /* whoever asks can ask again */
+    bool slot_is_judged;   /* whether one is made where none is, somebody else says */
     char *database;
     struct mr_pg_result *server;   /* enum mr_server_column */
     struct mr_pg_result *tables;   /* enum mr_table_column */

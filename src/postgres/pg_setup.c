@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "event/checkpoint.h"
 #include "postgres/pg_publication.h"
 
 enum {
@@ -132,6 +133,13 @@ static mr_status create_slot(struct setup *setup)
     const struct mr_pg_source_options *options = setup->options;
     int version = setup->facts->version;
     struct mr_text sql = {0};
+    /* Whether one may begin here, mr_checkpoint_verify said; this is the look behind it. */
+    if (setup->is_known || options->slot_must_exist) {
+        return mr_fail(setup->ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" is gone, and with it the rows since its position" MR_RECIPE_LEAD
+                       MR_RECIPE_OF_COPY,
+                       options->slot);
+    }
     mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
     mr_sql_add_identifier(&sql, options->slot);
     mr_text_format(&sql, " LOGICAL pgoutput");
@@ -177,16 +185,19 @@ static mr_status rename_slot(struct setup *setup, const char *from, const char *
     return drop_slot(setup, from);
 }
 
-/* The copies' slots, the newest first. */
+enum copy_slot_column { COPY_NAME, COPY_LSN, COPY_PID, COPY_USABLE };
+
+/* The copies' slots, the newest first, and those that are lost last. */
 static mr_status find_copy_slots(struct setup *setup, struct mr_pg_result **ret_result)
 {
-    static const struct mr_pg_shape shape = {"the slots of snapshots", "slN", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"the slots of snapshots", "slNb", 0, UINT32_MAX};
     struct mr_text sql = {0};
     /* A slot's name has nothing that a regular expression would take for something else. */
     mr_text_format(&sql,
-                   "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid"
+                   "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid,"
+                   " true" MR_SQL_SLOT_IS_USABLE
                    " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
-                   " ORDER BY length(slot_name) DESC, slot_name DESC",
+                   " ORDER BY 4 DESC, length(slot_name) DESC, slot_name DESC",
                    setup->options->slot);
     return mr_pg_query(setup->conn, setup->stop_fd, &sql, &shape, ret_result, setup->ret_error);
 }
@@ -305,46 +316,63 @@ static mr_status refuse_below(struct setup *setup)
                    MR_LSN_ARGS(setup->stream.delivered));
 }
 
+static mr_status drop_copy_slots(struct setup *setup, const struct mr_pg_result *found)
+{
+    for (uint32_t row = 0; row < mr_pg_result_rows(found); row++) {
+        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, COPY_NAME)));
+    }
+    return MR_OK;
+}
+
+/* Whether one is there that still retains WAL. */
+static bool can_resume(const struct mr_pg_result *found)
+{
+    return mr_pg_result_rows(found) > 0 && mr_pg_result_true(found, 0, COPY_USABLE);
+}
+
 /* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one that retains WAL. */
 static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *found)
 {
     const struct mr_pg_source_options *options = setup->options;
     bool drops = mr_pg_slot_exists(setup->facts) && options->copies != MR_COPIES_ONLY;
-    if (mr_pg_result_rows(found) > 0) {
+    if (can_resume(found)) {
         MR_TRY(drops ? drop_slot(setup, options->slot) : MR_OK);
         return resume_copy_slot(setup, found);
     }
+    MR_TRY(drop_copy_slots(setup, found)); /* lost, as if they were not there */
     MR_TRY(create_copy_slot(setup));
     setup->copy->replaces = drops;
     return refuse_below(setup);
 }
 
-static bool is_needed(const struct setup *setup)
+struct mr_pg_copy_state mr_pg_copy_state_of(const struct mr_checkpoint *stored)
 {
-    const struct mr_pg_copy_state *stream = &setup->stream;
-    bool exists = mr_pg_slot_exists(setup->facts);
-    switch (setup->options->copies) {
+    struct mr_pg_copy_state state = {.is_known =
+                                         stored != NULL && mr_checkpoint_has_stream(stored)};
+    if (state.is_known) {
+        mr_lsn place = stored->position.commit_lsn;
+        state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
+    }
+    return state;
+}
+
+bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_copy_state *state,
+                      bool was_begun)
+{
+    bool exists = mr_pg_slot_exists(facts);
+    switch (facts->options->copies) {
     case MR_COPIES_NOTHING:
         return false;
     case MR_COPIES_INITIALLY:
-        return !exists && !stream->is_known;
+        return !exists && (was_begun || !state->is_known);
     case MR_COPIES_ONLY:
     case MR_COPIES_ALWAYS:
         return true;
     case MR_COPIES_WHEN_NEEDED:
-        return stream->gap != NULL || mr_pg_slot_is_lost(setup->facts) ||
-               (!stream->is_known && (!exists || setup->options->position_is_stored));
+        return state->gap != NULL || mr_pg_slot_is_lost(facts) || (!exists && was_begun) ||
+               (!state->is_known && (!exists || facts->options->position_is_stored));
     }
     return false;
-}
-
-/* The names of copies' slots are left over where the slot has its own. */
-static mr_status drop_copy_slots(struct setup *setup, const struct mr_pg_result *found)
-{
-    for (uint32_t row = 0; row < mr_pg_result_rows(found); row++) {
-        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, 0)));
-    }
-    return MR_OK;
 }
 
 static mr_status make_copy_slot(struct setup *setup)
@@ -352,16 +380,16 @@ static mr_status make_copy_slot(struct setup *setup)
     struct mr_pg_result *found;
     MR_TRY(find_copy_slots(setup, &found));
     bool exists = mr_pg_slot_exists(setup->facts);
-    bool was_begun = mr_pg_result_rows(found) > 0;
+    bool was_begun = can_resume(found);
     enum mr_pg_copies copies = setup->options->copies;
     bool in_any_case = copies == MR_COPIES_ONLY || copies == MR_COPIES_ALWAYS;
     mr_status status = MR_OK;
     if (!exists && was_begun && !in_any_case && copy_is_complete(setup, found)) {
         status = rename_slot(setup, mr_pg_result_value(found, 0, 0), setup->options->slot);
-    } else if ((!exists && was_begun) || is_needed(setup)) {
+    } else if (mr_pg_copies_now(setup->facts, &setup->stream, was_begun)) {
         status = copy_anyway(setup, found);
     } else if (exists) {
-        status = drop_copy_slots(setup, found);
+        status = drop_copy_slots(setup, found); /* left over where the slot has its own name */
     }
     mr_pg_result_free(found);
     return status;
@@ -430,6 +458,31 @@ mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source
     struct setup setup = {
         .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
     return slot->replaces ? drop_slot(&setup, options->slot) : MR_OK;
+}
+
+mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             const struct mr_pg_copy_slot *slot, int stop_fd,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the slot of the copy", "n", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = ");
+    mr_sql_add_literal(&sql, slot->name);
+    mr_text_string(&sql, MR_SQL_SLOT_IS_USABLE);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    bool is_usable = mr_pg_result_number(result, 0, 0) == 1;
+    mr_pg_result_free(result);
+    if (is_usable) {
+        return MR_OK;
+    }
+    bool again = mr_pg_replaces_slot(options->copies);
+    return mr_fail(ret_error, again ? MR_ERR_TRANSIENT : MR_ERR_HISTORY,
+                   "slot \"%s\" was lost or dropped while existing rows were copied, so what has "
+                   "changed since can't be read%s: 1. raise max_slot_wal_keep_size, or set it to -1 "
+                   "until the copy is complete%s",
+                   slot->name, again ? "; the copy begins again" : "",
+                   again ? "" : "; 2. start millrace: it copies all rows again");
 }
 
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -7,6 +7,7 @@
 #define MR_POSTGRES_PG_SETUP_H
 
 #include "base/finding.h"
+#include "event/checkpoint.h"
 #include "postgres/pg_options.h"
 
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
@@ -38,6 +39,15 @@ struct mr_pg_copy_state {
     const char *gap; /* why it can't go on there; NULL: nothing is known against it */
 };
 
+struct mr_pg_facts;
+
+/* Whether existing rows are copied at a start that finds this; `was_begun`: the slot of a copy is there that was broken off. */
+bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_copy_state *state,
+                      bool was_begun);
+
+/* What is known before the stream: how far that is delivered which a copy would come before. */
+struct mr_pg_copy_state mr_pg_copy_state_of(const struct mr_checkpoint *stored);
+
 /* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. When something is to be
  * copied, options->copies says, beside what the server has:
  *
@@ -59,6 +69,12 @@ mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source
                               const struct mr_pg_copy_slot *slot, int stop_fd,
                               struct mr_error *ret_error);
 
+/* Whether the copy's slot still has what has changed since. MR_ERR_HISTORY: not, or MR_ERR_TRANSIENT where the copy is to begin
+ * again by itself. */
+mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             const struct mr_pg_copy_slot *slot, int stop_fd,
+                             struct mr_error *ret_error);
+
 /* All is copied and safe: the slot gets its name, or, with MR_COPIES_ONLY, goes. */
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_pg_copy_slot *slot, int stop_fd,
@@ -77,8 +93,9 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
                                    int stop_fd, mr_finding_fn report, void *context,
                                    struct mr_error *ret_error);
 
-/* Looks at everything that could keep the stream from starting or from being complete and reports each
- * finding; connects by itself (ordinary and replication connection) and changes nothing. */
-void mr_pg_check(const struct mr_pg_source_options *options, mr_finding_fn report, void *context);
+/* Looks at everything that could keep the stream from starting or from being complete, also from going on at `stored` (NULL: nothing
+ * is stored), and reports each finding; connects by itself (ordinary and replication connection) and changes nothing. */
+void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
+                 mr_finding_fn report, void *context);
 
 #endif

@@ -3,15 +3,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
+#include "sink/kafka_state.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
+
+/* A transaction of whoever streams lasts a third of a second. */
+#define STORED_NS (INT64_C(5) * 1000000000)
 
 struct kafka_check {
     const struct mr_kafka_options *options;
     mr_finding_fn report;
     void *context;
+    int64_t asked_ns; /* since when the position is being read */
     int brokers;
     rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
     char last_error[TEXT_MAX];
@@ -200,8 +206,37 @@ static void check_policy(struct kafka_check *check, rd_kafka_t *client, const ch
     check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text, remedy);
 }
 
+/* mr_kafka_serve_fn */
+static mr_status is_in_time(void *context, struct mr_error *ret_error)
+{
+    const struct kafka_check *check = context;
+    return mr_monotonic_ns() - check->asked_ns < STORED_NS
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT, "no answer within 5 s");
+}
+
+/* Whether the stream can go on there, who asks PostgreSQL says. */
+static void check_stored(struct kafka_check *check, rd_kafka_t *client, const char *subject,
+                         struct mr_kafka_stored *ret_stored)
+{
+    struct mr_error error = {0};
+    bool hangs;
+    check->asked_ns = mr_monotonic_ns();
+    mr_status status = mr_kafka_state_load(client, check->options, is_in_time, check,
+                                           &ret_stored->found, &ret_stored->state, &hangs, &error);
+    if (status == MR_OK) {
+        return;
+    }
+    bool will_fail = status == MR_ERR_AUTH || status == MR_ERR_HISTORY;
+    char text[MR_ERROR_TEXT_MAX + 64];
+    snprintf(text, sizeof(text), "the position that is stored can't be read: %s", error.text);
+    check->report(check->context, will_fail ? MR_FINDING_ERROR : MR_FINDING_WARNING, status,
+                  subject, text, NULL);
+}
+
 static void check_state(struct kafka_check *check, rd_kafka_t *client,
-                        const struct rd_kafka_metadata *metadata)
+                        const struct rd_kafka_metadata *metadata,
+                        struct mr_kafka_stored *ret_stored)
 {
     const struct mr_kafka_options *options = check->options;
     if (options->state_topic == NULL) {
@@ -220,6 +255,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         }
     } else {
         check_policy(check, client, subject);
+        check_stored(check, client, subject, ret_stored);
     }
     if (options->exactly_once) {
         /* Whoever initialises an id fences who uses it. */
@@ -254,7 +290,8 @@ static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
 }
 
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
-                    uint32_t topic_count, mr_finding_fn report, void *context)
+                    uint32_t topic_count, mr_finding_fn report, void *context,
+                    struct mr_kafka_stored *ret_stored)
 {
     struct kafka_check check = {.options = options, .report = report, .context = context};
     struct mr_error error;
@@ -276,7 +313,7 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
         for (uint32_t i = 0; i < topic_count; i++) {
             check_topic(&check, metadata, topics[i]);
         }
-        check_state(&check, client, metadata);
+        check_state(&check, client, metadata, ret_stored);
         rd_kafka_metadata_destroy(metadata);
     }
     rd_kafka_destroy(client);

@@ -60,6 +60,9 @@ char *mr_state_format(const struct mr_checkpoint *state)
         cJSON_AddStringToObject(json, "copy", copy);
         free(copy);
     }
+    if (state->copy_only) {
+        cJSON_AddBoolToObject(json, "copy_only", true);
+    }
     if (state->asked != NULL) {
         cJSON_AddItemToObject(json, "asked", mr_asked_to_json(state->asked));
     }
@@ -94,6 +97,7 @@ static bool take_copies(const cJSON *json, int version, struct mr_checkpoint *st
     const cJSON *copy = cJSON_GetObjectItemCaseSensitive(json, "copy");
     const cJSON *asked = cJSON_GetObjectItemCaseSensitive(json, "asked");
     state->copy = cJSON_IsString(copy) ? mr_copy_stored_parse(copy->valuestring) : NULL;
+    state->copy_only = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "copy_only"));
     state->asked = asked == NULL ? NULL : mr_asked_from_json(asked);
     bool has_copy = copy != NULL || version == COPY_VERSION;
     bool has_asked = asked != NULL || version == ASKED_VERSION;

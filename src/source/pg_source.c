@@ -104,8 +104,9 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    mr_status status =
-        prepare(source, desk, stored != NULL || source->slot_is_known, stop_fd, ret_error);
+    bool is_known =
+        (stored != NULL && mr_checkpoint_has_stream(stored)) || source->slot_is_known;
+    mr_status status = prepare(source, desk, is_known, stop_fd, ret_error);
     mr_pg_close(desk);
     MR_TRY(status);
     remember_database(source);
@@ -629,9 +630,13 @@ static mr_status find_gap(struct pg_source *source, const struct mr_checkpoint *
     mr_status status =
         mr_pg_identify(source->conn, &source->options, stored, 0, stop_fd, &now, &error);
     if (status == MR_ERR_HISTORY) {
-        MR_TRY(mr_pg_identify(source->conn, &source->options, NULL, 0, stop_fd, &now, ret_error));
+        MR_TRY(mr_pg_identity(source->conn, &source->options, stop_fd, &now, ret_error));
         if (strcmp(now.system_id, stored->identity.system_id) == 0) {
-            *ret_gap = error;
+            /* Without what to do, which is done now. */
+            char *lead = strstr(error.text, MR_RECIPE_LEAD);
+            mr_error_set(ret_gap, MR_ERR_HISTORY, "%.*s",
+                         lead == NULL ? (int)strlen(error.text) : (int)(lead - error.text),
+                         error.text);
             return MR_OK;
         }
     }
@@ -646,17 +651,13 @@ static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint
                             struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
-    struct mr_pg_copy_state state = {.is_known = stored != NULL && stored->copy == NULL};
+    struct mr_pg_copy_state state = mr_pg_copy_state_of(stored);
     struct mr_error gap = {0};
-    if (state.is_known) {
-        mr_lsn place = stored->position.commit_lsn;
-        state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
-    }
     if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
         MR_TRY(find_gap(source, stored, stop_fd, &gap, ret_error));
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }
-    MR_TRY(mr_pg_identify(source->conn, options, NULL, 0, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_identity(source->conn, options, stop_fd, ret_identity, ret_error));
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
@@ -691,13 +692,25 @@ static mr_status pg_source_copy_begin(struct mr_source *base, const struct mr_ch
     return MR_OK;
 }
 
+static mr_status pg_source_copy_look(struct mr_source *base, int stop_fd,
+                                     struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    return mr_pg_look_at_copy(source->conn, &source->options, &source->copy_slot, stop_fd,
+                              ret_error);
+}
+
 static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
     mr_pg_copy_tell_attached(source->copy, source->keeper, stop_fd, &source->options);
     end_copy(source);
-    return close_if(source, mr_pg_end_copy(source->conn, &source->options, &source->copy_slot,
-                                           stop_fd, ret_error));
+    mr_status status = pg_source_copy_look(base, stop_fd, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_end_copy(source->conn, &source->options, &source->copy_slot, stop_fd,
+                                ret_error);
+    }
+    return close_if(source, status);
 }
 
 static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
@@ -723,6 +736,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .open = pg_source_open,
         .copy_begin = pg_source_copy_begin,
         .copy_end = pg_source_copy_end,
+        .copy_look = pg_source_copy_look,
         .reader_new = pg_source_reader_new,
         .reader_begin = mr_pg_reader_begin,
         .reader_next = mr_pg_reader_next,

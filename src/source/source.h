@@ -153,6 +153,8 @@ struct mr_source_ops {
                             int stop_fd, struct mr_identity *ret_identity,
                             const struct mr_copy **ret_copy, struct mr_error *ret_error);
     mr_status (*copy_end)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
+    /* Now and then in between: whether the stream will be able to follow. NULL: it always is. */
+    mr_status (*copy_look)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
 
     /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END: there is no more), and
      * says where it is (0: no place is known); the row stays as it is until the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the reader

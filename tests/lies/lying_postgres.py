@@ -25,7 +25,7 @@ from listener import Listener  # noqa: E402
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 12]}
+FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 12], "slots": [[None, None, None]]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
@@ -35,11 +35,10 @@ CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "6
            "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]])}
 # What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
-BACK = {"slot": (r"^SELECT confirmed_flush_lsn", [["0/1000"]]),
-        "history": (r"^TIMELINE_HISTORY", [["00000002.history", "1\t0/1F00\tpromoted\n"]])}
+BACK = {"history": (r"^TIMELINE_HISTORY", [["00000002.history", "1\t0/1F00\tpromoted\n"]])}
 # And where existing rows are copied (snapshot.mode = "initial"); before the others, whose patterns fit some of these, too.
 COPIED = {
-    "copies": (r"^SELECT slot_name, coalesce", [], 3),
+    "copies": (r"^SELECT slot_name, coalesce", [], 4),
     "rights": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", None, "f"]], 9),
     "copy slot": (r"^CREATE_REPLICATION_SLOT", [["shop_snapshot_1", "0/2000", "00000003-00000002-1", "pgoutput"]], 4),
     "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
@@ -47,10 +46,11 @@ COPIED = {
                                                          "1", "t", "16400", "t"]], 14),
     "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]], 5),
     "copy file": (r"^SELECT CASE to_regclass", [["16400"]], 1),
+    "copy slot seen": (r"^SELECT count\(\*\) FROM pg_replication_slots WHERE slot_name = ", [["1"]], 1),
     "slot of stream": (r"^SELECT pg_copy_logical_replication_slot", [["(shop,0/2000)"]], 1),
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
-BROKEN_OFF = [["shop_snapshot_1", "0/2000", None]]
+BROKEN_OFF = [["shop_snapshot_1", "0/2000", None, "t"]]
 TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"], ["16390", "2"]]}
 # What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
 XID = 100_000
@@ -342,7 +342,7 @@ def all_messages():
     for name, (_, rows, columns) in COPIED.items():
         found += [(message, "trust", "copy") for message in answer(name, rows, columns)]
     found += [(message, "trust", "copy") for message in COPY_OUT]
-    found += [(message, "trust", "copy again") for message in answer("copies", BROKEN_OFF, 3)]
+    found += [(message, "trust", "copy again") for message in answer("copies", BROKEN_OFF, 4)]
     for name, (_, rows) in CHECKED.items():
         found += [(message, "trust", "check") for message in answer(name, rows, len(rows[0]))]
     for name, (_, rows) in BACK.items():
