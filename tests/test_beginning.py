@@ -275,6 +275,22 @@ def test_a_slot_that_was_moved_past_an_offset(scene, tmp_path):
     assert here.process.stop() == 0
 
 
+def test_where_nothing_is_stored_the_slot_counts(scene, tmp_path):
+    """A file for --after-offset may stay where it is."""
+    here = scene("file")
+    here.database.run(f"CREATE PUBLICATION {here.database.publication} FOR TABLE t, z")
+    at = number(here.database)
+    path = offset_file(tmp_path, at, at)
+    assert here.process.start("--after-offset", path).ended(30) == 10 and slots(here.database) == []
+    here.make_slot()
+    for _ in range(2):
+        here.process.start("--after-offset", path).streaming()
+        here.insert()
+        end = here.database.run("SELECT pg_current_wal_lsn()")[0][0]
+        eventually(lambda: here.database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+        assert here.process.stop() == 0
+
+
 def moved(here):
     here.drop()
     here.insert()
@@ -302,3 +318,48 @@ def test_what_exit_code_10_prints_works(scene, fault):
     fault(here)
     here.follow(here.refused("1. "))
     here.copied()
+
+
+@pytest.fixture
+def little_wal(database):
+    """A limit on what slots retain; yields what makes a slot pass it."""
+    def use(slot):
+        database.run("CREATE TABLE IF NOT EXISTS filler (v text)")
+        database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+        database.run("SELECT pg_switch_wal()")
+        database.run("CHECKPOINT")
+        return database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND wal_status = 'lost'", [slot])
+    database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+    database.run("SELECT pg_reload_conf()")
+    yield use
+    database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
+    database.run("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed"])
+def test_a_slot_that_is_lost_within_a_copy(scene, little_wal, mode):
+    """Noticed while the copy runs. It begins again by itself where the mode says so, else at the next start."""
+    here = scene("at-least-once")
+    name = f"{here.database.slot}_snapshot_2"
+    here.break_a_copy_off(mode)
+    with psycopg.connect(dsn(here.database.name)) as holder:
+        holder.execute("SET lock_timeout = '10s'; LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        here.process.start().wait_for("snapshot_begun")
+        name = next(one for one in slots(here.database) if "_snapshot_" in one)
+        eventually(lambda: little_wal(name), 60, "the loss of the slot")
+        if mode == "initial":
+            assert here.process.ended(60) == 10, "".join(here.process.lines)
+        else:
+            here.process.wait_for("source_lost")
+        assert any("was lost or dropped while existing rows were copied" in line and name in line and
+                   "max_slot_wal_keep_size" in line for line in here.process.lines)
+    if mode == "initial":
+        here.configure()
+        here.refused("is not complete")
+        here.configure(mode)
+        here.copied()
+    else:
+        here.process.streaming()
+        assert slots(here.database) == [here.database.slot]
+        assert here.process.log("snapshot_begun")[-1]["attempt"] == 1
+        assert here.process.stop() == 0

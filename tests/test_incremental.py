@@ -593,6 +593,37 @@ def test_a_reload_that_changes_tables(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_a_table_that_leaves_within_its_copy(database, millrace, topic):
+    """A reload takes it out: its copy ends, also that of a partition; and it is copied anew when it comes back."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE p (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9999999); INSERT INTO p VALUES (1, 1), (2, 2);"
+                 "CREATE TABLE u (id int PRIMARY KEY, n int); INSERT INTO u VALUES (1, 1), (2, 2)")
+    states = States(database, topic)
+    options = {"snapshot__added_tables": "true", **states.options("at-least-once")}
+    process = millrace(tables=("t", "u", "p"), **options).start().streaming()
+    eventually(lambda: states.knows(3), 60, "what is known")
+    gate = Gate(database)
+    assert (asked := command(process, "t", "--where", behind_gate(1000)))[0] == 0, asked
+    gate.reached()
+    for table in ("p1", "u"):
+        assert command(process, table)[0] == 0
+    with_tables(process, "u", **options)
+    assert reload(process)[0] == 0
+    gate.open()
+    assert eventually(lambda: is_done(process, "public.u"), 60)["rows"] == 2
+    for table in ("public.t", "public.p1"):
+        assert eventually(lambda name=table: copies(process)[name]["state"] == "stopped", 60)
+    assert copies(process)["public.t"]["rows"] < 3000
+    database.run("UPDATE t SET n = 1; UPDATE p SET n = 5")  # which nobody follows
+    with_tables(process, "t", "u", "p", **options)
+    assert reload(process)[0] == 0
+    assert eventually(lambda: is_done(process, "public.t"), 60)["rows"] == 3000
+    assert eventually(lambda: is_done(process, "public.p1"), 60)["rows"] == 2
+    check(database, topic, "t")
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_tables_that_come(database, millrace, topic, mode):
     """By a pattern, while it runs and between two starts, killed meanwhile: each is copied once; those that were there before are not."""

@@ -679,10 +679,11 @@ def test_one_row_of_50_mb(database, millrace, topic):
 
 
 def test_a_copy_that_is_not_wanted_any_more(database, millrace):
-    """Its slot retains WAL, and nobody reads from it."""
+    """Its slot retains WAL, and nobody reads from it. (Without a slot of its own nothing starts: test_beginning.py.)"""
     database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
-    slot_of_a_copy(database, ("t",))
-    process = millrace(tables=("t",))
+    process = millrace(tables=("t",)).start().streaming()
+    assert process.stop() == 0
+    slot_of_a_second_copy(database)
     code, told = check(process)
     assert code == 0 and f"({database.slot}_snapshot_1)" in told and "pg_drop_replication_slot" in told, told
     process.start().streaming()

@@ -371,3 +371,58 @@ def test_locked_tables_hold_up_nobody_else(database, millrace, topic):
         assert check(process)[0] == 0
         assert not database.run("SELECT FROM pg_locks WHERE NOT granted AND relation IN ('other'::regclass, 'p_1'::regclass)")
     assert process.stop() == 0
+
+
+PLACEHOLDER = "name_your_tables_here"
+
+
+@pytest.mark.parametrize("how", ["take-over", "edited", "file"])
+def test_a_name_that_is_no_table_confirms_nothing(database, millrace, topic, how):
+    """What the slot has of other tables would be confirmed, and nobody would get it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE gone (id int PRIMARY KEY)")
+    sink = {"sink__kafka__brokers": None, "sink__file__path": '"/dev/null"'} if how == "file" else {}
+    if how == "edited":
+        process = millrace(tables=("t", "gone")).start().streaming()
+        assert process.stop() == 0
+    else:
+        database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, gone")
+        database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')")
+    before = database.slot_row("confirmed_flush_lsn")
+    database.run("INSERT INTO t VALUES (1)")
+    process = millrace(tables=("tt", "gone"), **sink)
+    for _ in range(2):
+        code, text = process.run_to_end()
+        assert code == 78 and "does not exist, but the publication sends" in text, text
+    code, text = check(process)
+    assert code == 78 and "does not exist, but the publication sends" in text and "public.t" in text, text
+    assert database.slot_row("confirmed_flush_lsn") == before
+    if how == "file":
+        return
+    process = millrace(tables=("t", "gone")).start().streaming()
+    assert values(topic(database.topic("t")).take(1)) == [1]
+    # Dropped while it runs: that stops nobody, not even where more is published than is streamed.
+    database.run("CREATE TABLE more (id int PRIMARY KEY);"
+                 f"ALTER PUBLICATION {database.publication} ADD TABLE more; DROP TABLE gone; INSERT INTO t VALUES (2)")
+    assert process.stop() == 0
+    process.start().streaming()
+    assert values(topic(database.topic("t")).take(2)) == [1, 2]
+    assert any("does not exist any more" in line["message"] for line in process.log("setup_warning"))
+    assert process.stop() == 0
+
+
+def test_the_converters_placeholder_never_starts(database, millrace):
+    """Also where the slot is there, as in every migration, and even a table of that name."""
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE {PLACEHOLDER} (id int PRIMARY KEY);"
+                 f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')")
+    process = millrace(tables=(PLACEHOLDER, "t"))
+    code, text = process.run_to_end()
+    assert code == 78 and "millrace convert" in text, text
+    assert check(process)[0] == 78
+
+
+def test_a_pattern_that_means_nothing_is_said(database, millrace):
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace(tables=("public.order_.*",)).start().streaming()
+    assert any("match no table that is there now" in line["message"] for line in process.log("setup_warning"))
+    assert process.stop() == 0

@@ -47,20 +47,16 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_source_opti
     free(tables);
 }
 
-static mr_status query(const struct mr_added *added, struct mr_error *ret_error)
+/* The tables that are streamed with those options, of which the publication may send less; the caller's. */
+static mr_status query(const struct mr_added *added, const struct mr_pg_source_options *options,
+                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    const struct mr_pg_source_options *options = &added->config->source;
     static const struct mr_pg_shape shape = {"the tables that are streamed", "nss", 0, UINT32_MAX};
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(added->connection, false, added->stop_fd, &conn, ret_error));
     struct mr_text sql = {0};
     mr_sql_add_streamed(&sql, options, mr_pg_server_version(conn));
-    struct mr_pg_result *result;
-    mr_status status = mr_pg_query(conn, added->stop_fd, &sql, &shape, &result, ret_error);
-    if (status == MR_OK) {
-        pass_on(added, options, result);
-        mr_pg_result_free(result);
-    }
+    mr_status status = mr_pg_query(conn, added->stop_fd, &sql, &shape, ret_result, ret_error);
     mr_pg_close(conn);
     return status;
 }
@@ -68,12 +64,19 @@ static mr_status query(const struct mr_added *added, struct mr_error *ret_error)
 /* False: whose stream it is, or what is stored, is not known yet. With the lock. */
 static bool look(struct mr_added *added)
 {
-    if (!mr_pipeline_copy_knows(added->pipeline) ||
-        mr_pipeline_stats(added->pipeline).source_stands_by) {
+    struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
+    /* Before that the publication may be yet to be made, which sends nothing. */
+    if (!mr_pipeline_copy_knows(added->pipeline) || stats.source_stands_by ||
+        !stats.source_was_connected) {
         return false;
     }
     struct mr_error error;
-    mr_status status = query(added, &error);
+    struct mr_pg_result *result;
+    mr_status status = query(added, &added->config->source, &result, &error);
+    if (status == MR_OK) {
+        pass_on(added, &added->config->source, result);
+        mr_pg_result_free(result);
+    }
     bool fails = status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT;
     if (fails && !added->told) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
@@ -122,9 +125,50 @@ struct mr_added *mr_added_new(const struct mr_config *config, struct mr_pipeline
     return added;
 }
 
+/* ---- tables that leave ---- */
+
+struct kept {
+    const struct mr_pg_source_options *options;
+    const struct mr_pg_result *streamed; /* NULL: not known */
+};
+
+/* By its own name, or as a partition of a table that is. */
+static bool keeps(void *context, const char *schema, const char *table)
+{
+    const struct kept *kept = context;
+    if (mr_pg_table_listed(kept->options, mr_slice_of(schema), mr_slice_of(table))) {
+        return true;
+    }
+    uint32_t rows = kept->streamed == NULL ? 0 : mr_pg_result_rows(kept->streamed);
+    for (uint32_t i = 0; i < rows; i++) {
+        if (strcmp(mr_pg_result_value(kept->streamed, i, 1), schema) == 0 &&
+            strcmp(mr_pg_result_value(kept->streamed, i, 2), table) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What they hold now, nobody follows any more. */
+static void end_copies(const struct mr_added *added, const struct mr_config *config)
+{
+    struct mr_error error;
+    struct mr_pg_result *streamed = NULL;
+    if (mr_pipeline_stats(added->pipeline).incremental.tables == 0) {
+        return;
+    }
+    if (query(added, &config->source, &streamed, &error) != MR_OK) {
+        streamed = NULL; /* a partition whose copy is ended can be asked for again */
+    }
+    struct kept kept = {.options = &config->source, .streamed = streamed};
+    mr_pipeline_copy_keep(added->pipeline, keeps, &kept);
+    mr_pg_result_free(streamed);
+}
+
 void mr_added_change(struct mr_added *added, const struct mr_config *config)
 {
     pthread_mutex_lock(&added->lock);
+    end_copies(added, config);
     if (config->values.snapshot_added) {
         /* What is known is what was streamed before: where the thread has not looked yet, the new tables would be. */
         mr_pipeline_copy_follow(added->pipeline, true);

@@ -11,7 +11,7 @@ struct mr_added;
 /* Before the pipeline is started. Both are the caller's and outlive it. */
 struct mr_added *mr_added_new(const struct mr_config *config, struct mr_pipeline *pipeline);
 
-/* `config` counts from now on, and is the caller's until another one does. Returns once no look by the former one is under
+/* Copies of tables that it does not have any more end. `config` counts from now on, and is the caller's until another one does. Returns once no look by the former one is under
  * way. If it wants tables to be copied and the former did not: those of the former are taken for known before. One thread at a
  * time, which is not the source thread. */
 void mr_added_change(struct mr_added *added, const struct mr_config *config);

@@ -118,6 +118,13 @@ static void build_tables(struct mr_config *config)
             PROBLEM(config, LINE(config, tables), "tables: \"%s\" is listed twice; keep it once",
                     names->items[i]);
         }
+        if (strcmp(table.schema, "public") == 0 &&
+            strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
+            PROBLEM(config, LINE(config, tables),
+                    "\"%s\" is what millrace convert writes where it can't know the tables; name "
+                    "yours",
+                    names->items[i]);
+        }
     }
     config->source.tables = tables;
     config->source.table_count = count;

@@ -100,6 +100,9 @@ enum mr_option_index {
 };
 _Static_assert(MR_OPTION_COUNT <= 256, "struct mr_config_values.lines is too short");
 
+/* Nobody's table, in schema public: what `millrace convert` writes where it can't know which are meant; nothing starts with it. */
+#define MR_CONVERT_PLACEHOLDER "name_your_tables_here"
+
 #define MR_VALUE_LINE(values, field) ((values)->lines[MR_INDEX_##field])
 
 /* The declaration, for help and reference. */

@@ -5,9 +5,6 @@
 #include "base/rewrite.h"
 #include "convert/convert_internal.h"
 
-/* Nobody's table: millrace does not start before it is replaced. */
-#define PLACEHOLDER "public.name_your_tables_here"
-
 static const char list_tables[] =
     "in psql: SELECT format('%I.%I', schemaname, tablename) FROM pg_publication_tables WHERE "
     "pubname = '…'";
@@ -459,7 +456,7 @@ void mr_convert_transforms(struct mr_convert *convert)
         mr_convert_list_add(&convert->tables, MR_STRDUP(convert->patterns.items[i]));
     }
     if (convert->tables.count == 0) {
-        mr_convert_list_add(&convert->tables, MR_STRDUP(PLACEHOLDER));
+        mr_convert_list_add(&convert->tables, MR_STRDUP("public." MR_CONVERT_PLACEHOLDER));
     }
     mr_convert_set_list(convert, "tables", &convert->tables);
     convert->only_outboxes =

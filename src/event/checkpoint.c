@@ -151,8 +151,7 @@ static mr_status verify_stream(const struct mr_checkpoint *stored,
                        ", but only what ends at or before " MR_LSN_FORMAT
                        " was delivered: it was made anew or moved by somebody else, and the rows "
                        "between are missing" MR_RECIPE_LEAD "%s",
-                       now->slot, MR_LSN_ARGS(server->slot_confirmed),
-                       MR_LSN_ARGS(stored->end_lsn),
+                       now->slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(stored->end_lsn),
                        recipe(server, stored->end_lsn, steps, sizeof(steps)));
     }
     return MR_OK;
@@ -208,13 +207,13 @@ static mr_status verify_handed_over(const struct mr_server_position *server, mr_
                        slot, MR_LSN_ARGS(handed_over), MR_RECIPE_OF_COPY);
     }
     if (server->slot_confirmed > handed_over) {
-        return mr_fail(ret_error, MR_ERR_HISTORY,
-                       "slot \"%s\" stands at " MR_LSN_FORMAT ", but Debezium's offset ends "
-                       "at " MR_LSN_FORMAT
-                       ": the rows between are missing; if Debezium itself has moved it on without "
-                       "rows (lsn.flush.mode), start without --after-offset; else copy the tables: %s",
-                       slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(handed_over),
-                       MR_RECIPE_OF_COPY);
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" stands at " MR_LSN_FORMAT ", but Debezium's offset ends "
+            "at " MR_LSN_FORMAT
+            ": the rows between are missing; if Debezium itself has moved it on without "
+            "rows (lsn.flush.mode), start without --after-offset; else copy the tables: %s",
+            slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(handed_over), MR_RECIPE_OF_COPY);
     }
     return MR_OK;
 }

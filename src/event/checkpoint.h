@@ -15,6 +15,7 @@ struct mr_identity {
     uint32_t timeline;
     char slot[64];
     char publication[256]; /* 63 characters in the database's encoding */
+    uint64_t tables;       /* tells the configured names apart from others; 0: not known */
 };
 
 struct mr_checkpoint {
@@ -65,7 +66,8 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
 /* What to do where the tables can be copied, as numbered steps; and what stands before it, and before other such steps, where
  * a copy mends what the error says. */
 #define MR_RECIPE_OF_COPY                                                                          \
-    "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies all "  \
+    "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
+    "all "                                                                                         \
     "rows as they are now"
 #define MR_RECIPE_LEAD "; what to do: "
 

@@ -18,9 +18,9 @@ static struct mr_server_position server(void)
 static void assert_refused(const struct mr_server_position *position, const char *part)
 {
     struct mr_error error = {0};
-    assert_int_equal(mr_checkpoint_verify(&stored, position, &error), MR_ERR_HISTORY);
+    assert_int_equal(mr_checkpoint_verify(&stored, position, 0, &error), MR_ERR_HISTORY);
     assert_non_null(strstr(error.text, part));
-    assert_non_null(strstr(error.text, "state_name"));
+    assert_non_null(strstr(error.text, "1. ")); /* what to do */
 }
 
 static void test_goes_on(void **state)
@@ -28,13 +28,13 @@ static void test_goes_on(void **state)
     (void)state;
     struct mr_error error;
     struct mr_server_position now = server();
-    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
     now.slot_confirmed = 1000; /* both ends may touch */
     now.flushed = 1000;
-    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
     now.identity.timeline = 3; /* promoted behind what was delivered */
     now.switched_at = 1000;
-    assert_int_equal(mr_checkpoint_verify(&stored, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
 }
 
 static void test_refusals(void **state)
@@ -72,17 +72,17 @@ static void test_begun_transaction(void **state)
     begun.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
     struct mr_server_position now = server();
     struct mr_error error = {0};
-    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, 0, &error), MR_OK);
     now.flushed = 1499;
-    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_ERR_HISTORY);
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, 0, &error), MR_ERR_HISTORY);
     assert_non_null(strstr(error.text, "up to 0/5DC were delivered"));
     now = server();
     now.identity.timeline = 3;
     now.switched_at = 1500; /* the commit record would begin there */
-    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_ERR_HISTORY);
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, 0, &error), MR_ERR_HISTORY);
     assert_non_null(strstr(error.text, "does not have"));
     now.switched_at = 1501;
-    assert_int_equal(mr_checkpoint_verify(&begun, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&begun, &now, 0, &error), MR_OK);
 }
 
 /* A message outside transactions is the last that was delivered: its record ends at its LSN. */
@@ -94,15 +94,15 @@ static void test_message_delivered(void **state)
     struct mr_server_position now = server();
     struct mr_error error = {0};
     now.flushed = 1500;
-    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&message, &now, 0, &error), MR_OK);
     now.identity.timeline = 3;
     now.switched_at = 1500;
-    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_OK);
+    assert_int_equal(mr_checkpoint_verify(&message, &now, 0, &error), MR_OK);
     now.switched_at = 1499;
-    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_ERR_HISTORY);
+    assert_int_equal(mr_checkpoint_verify(&message, &now, 0, &error), MR_ERR_HISTORY);
     now = server();
     now.flushed = 1499;
-    assert_int_equal(mr_checkpoint_verify(&message, &now, &error), MR_ERR_HISTORY);
+    assert_int_equal(mr_checkpoint_verify(&message, &now, 0, &error), MR_ERR_HISTORY);
     assert_non_null(strstr(error.text, "up to 0/5DC were delivered"));
 }
 
@@ -153,6 +153,79 @@ static void test_a_copy_is_further_than_the_stream_before_it(void **state)
     }
 }
 
+/* May a stream begin here, or go on? The table of docs/reliability.md, as far as what is stored and the server decide; "": yes. */
+static void test_where_a_stream_may_begin(void **state)
+{
+    (void)state;
+    struct mr_copy_stored copy = {.lsn = 1500, .attempt = 1};
+    struct mr_checkpoint over = stored; /* a copy over a stream, … */
+    over.copy = &copy;
+    struct mr_checkpoint first = {.identity = stored.identity,
+                                  .copy = &copy}; /* the first one, … */
+    struct mr_checkpoint only = first;            /* and one that no stream is to follow */
+    only.copy_only = true;
+    enum { NO_SLOT = -1 };
+    const struct {
+        const struct mr_checkpoint *stored;
+        int64_t slot; /* where it stands */
+        bool has_copy_slot;
+        mr_lsn handed_over;
+        const char *refused;
+    } cases[] = {
+        {NULL, NO_SLOT, false, 0, ""},
+        {NULL, 900, false, 0, ""}, /* whether it is adopted, pg_setup.c decides */
+        {NULL, NO_SLOT, true, 0, "snapshot.mode = \"initial\""},
+        {NULL, 900, true, 0, ""},
+        {NULL, NO_SLOT, false, 1200, "Debezium's offset ends"},
+        {NULL, 1200, false, 1200, ""},
+        {NULL, 1201, false, 1200, "the rows between are missing"},
+        {&stored, NO_SLOT, false, 0, "is gone"},
+        {&stored, NO_SLOT, true, 0, "is gone"},
+        {&stored, 1000, true, 0, ""},
+        {&stored, 1001, false, 0, "moved by somebody else"},
+        {&stored, NO_SLOT, false, 1200, "is gone"},
+        {&over, NO_SLOT, true, 0, "is gone"},
+        {&over, NO_SLOT, false, 0, "is gone"},
+        {&over, 1600, false, 0, "moved by somebody else"},
+        {&over, 1000, false, 0, ""},
+        {&first, NO_SLOT, true, 0, "is not complete"},
+        {&first, NO_SLOT, false, 0, "its slot is gone"},
+        {&first, 1501, false, 0, "is not complete"},
+        {&first, 1500, false, 0, ""},
+        {&only, NO_SLOT, false, 0, ""},
+        {&only, NO_SLOT, true, 0, "is not complete"},
+        {&only, 1600, false, 0, ""},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_server_position now = server();
+        now.slot_exists = cases[i].slot != NO_SLOT;
+        now.slot_confirmed = now.slot_exists ? (mr_lsn)cases[i].slot : 0;
+        strcpy(now.copy_slot, cases[i].has_copy_slot ? "s_snapshot_1" : "");
+        struct mr_error error = {0};
+        mr_status status =
+            mr_checkpoint_verify(cases[i].stored, &now, cases[i].handed_over, &error);
+        assert_int_equal(status, cases[i].refused[0] == '\0' ? MR_OK : MR_ERR_HISTORY);
+        assert_non_null(strstr(error.text, cases[i].refused));
+    }
+}
+
+/* Where copied rows would lie below what consumers have, other topics are the only way. */
+static void test_what_to_do_fits_the_server(void **state)
+{
+    (void)state;
+    struct mr_server_position now = server();
+    struct mr_error error = {0};
+    now.slot_exists = false;
+    now.flushed = 1000;
+    mr_checkpoint_verify(&stored, &now, 0, &error);
+    assert_non_null(strstr(error.text, "; what to do: 1. set snapshot.mode = \"when_needed\""));
+    now = server();
+    now.flushed = 999;
+    mr_checkpoint_verify(&stored, &now, 0, &error);
+    assert_non_null(strstr(error.text, "1. run SELECT pg_drop_replication_slot('s') here; 2. set "
+                                       "another topic_prefix"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +235,8 @@ int main(void)
         cmocka_unit_test(test_message_delivered),
         cmocka_unit_test(test_furthest_counts),
         cmocka_unit_test(test_a_copy_is_further_than_the_stream_before_it),
+        cmocka_unit_test(test_where_a_stream_may_begin),
+        cmocka_unit_test(test_what_to_do_fits_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,12 +142,12 @@ static bool is_named(const struct mr_chunk_request *request, const char *schema,
     return strcmp(request->schema, schema) == 0 && strcmp(request->table, table) == 0;
 }
 
-/* With the lock. */
+/* With the lock. One that is to stop does not bring all rows any more. */
 static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
                      const char *table)
 {
     const struct mr_chunk_request *one = requests->first;
-    while (one != NULL && !(is_open(one) && is_named(one, schema, table))) {
+    while (one != NULL && !(is_open(one) && !one->stops && is_named(one, schema, table))) {
         one = one->next;
     }
     return one != NULL;
@@ -249,14 +249,27 @@ void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
     mr_wake(requests->wake_fd);
 }
 
+/* `context`: schema and table that are meant; NULL: all. */
+static bool keeps_others(void *context, const char *schema, const char *table)
+{
+    const char *const *meant = context;
+    return meant[1] != NULL && (strcmp(meant[0], schema) != 0 || strcmp(meant[1], table) != 0);
+}
+
 uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
                                 const char *table)
+{
+    const char *meant[] = {schema, table};
+    return mr_chunk_requests_keep(requests, keeps_others, meant);
+}
+
+uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
+                                void *context)
 {
     uint32_t count = 0;
     pthread_mutex_lock(&requests->lock);
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        bool is_meant = table == NULL || is_named(one, schema, table);
-        if (is_meant && is_open(one)) {
+        if (is_open(one) && !keeps(context, one->schema, one->table)) {
             one->stops = true;
             count++;
         }

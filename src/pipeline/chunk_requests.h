@@ -67,6 +67,8 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
                                 uint64_t *ret_id, struct mr_error *ret_error);
 uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
                                 const char *table);
+uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
+                                void *context);
 void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
 uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
                                 uint32_t max, bool *ret_paused);

@@ -825,9 +825,8 @@ mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
         intake->copy_done = true; /* another program has delivered what is before its offset */
         return MR_OK;
     }
-    MR_TRY(source->ops->copy_begin(source,
-                                   is_known || was_begun ? &known : NULL,
-                                   pipeline->stop, &identity, &copy, ret_error));
+    MR_TRY(source->ops->copy_begin(source, is_known || was_begun ? &known : NULL, pipeline->stop,
+                                   &identity, &copy, ret_error));
     if (copy == NULL) {
         intake->copy_done = true;
         return MR_OK;

@@ -198,6 +198,11 @@ uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema,
     return mr_chunk_requests_stop(&pipeline->copy_requests, schema, table);
 }
 
+uint32_t mr_pipeline_copy_keep(struct mr_pipeline *pipeline, mr_copy_keeps_fn keeps, void *context)
+{
+    return mr_chunk_requests_keep(&pipeline->copy_requests, keeps, context);
+}
+
 void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
 {
     mr_chunk_requests_pause(&pipeline->copy_requests, pauses);

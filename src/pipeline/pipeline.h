@@ -185,6 +185,11 @@ mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_c
 /* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
 uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table);
 
+/* Ends the copies of tables that are not to be kept, because they are not streamed any more; one that comes back is another one's.
+ * Returns how many. Any thread. */
+typedef bool (*mr_copy_keeps_fn)(void *context, const char *schema, const char *table);
+uint32_t mr_pipeline_copy_keep(struct mr_pipeline *pipeline, mr_copy_keeps_fn keeps, void *context);
+
 /* No further chunk is read while they are paused. Any thread. */
 void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
 

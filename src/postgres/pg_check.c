@@ -167,45 +167,6 @@ static void check_role(const struct pg_check *check)
     mr_pg_result_free(role);
 }
 
-/* ---- tables by pattern ---- */
-
-/* What patterns mean can't be wrong; whoever wrote them wants to see it. */
-static void check_patterns(const struct pg_check *check)
-{
-    static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
-    static const char subject[] = "patterns in \"tables\"";
-    if (check->options->pattern_count == 0) {
-        return;
-    }
-    struct mr_text sql = {0};
-    mr_sql_add_pattern_tables(&sql, check->options, mr_pg_server_version(check->conn));
-    struct mr_pg_result *meant = ask(check, subject, &shape, &sql);
-    if (meant == NULL) {
-        return;
-    }
-    int64_t count = mr_pg_result_number(meant, 0, MR_MEANT_COUNT);
-    int64_t unheld = mr_pg_result_number(meant, 0, MR_MEANT_UNHELD_COUNT);
-    const char *names = mr_pg_result_value(meant, 0, MR_MEANT_NAMES);
-    const char *unheld_names = mr_pg_result_value(meant, 0, MR_MEANT_UNHELD_NAMES);
-    if (count == 0) {
-        WARN(check, subject, "correct them, unless such tables are yet to be made",
-             "match no table that is there now");
-    } else {
-        OK(check, subject, "match %lld %s now (%s%s)", (long long)count,
-           count == 1 ? "table" : "tables", names == NULL ? "" : names, count > 5 ? ", …" : "");
-    }
-    if (unheld > 0) {
-        WARN(check, subject,
-             "add primary keys, run ALTER TABLE … REPLICA IDENTITY FULL, or name them in "
-             "excluded_tables",
-             "match %lld %s without a replica identity (%s%s), where the application's own UPDATE "
-             "and DELETE fail once it is published",
-             (long long)unheld, unheld == 1 ? "table" : "tables",
-             unheld_names == NULL ? "" : unheld_names, unheld > 5 ? ", …" : "");
-    }
-    mr_pg_result_free(meant);
-}
-
 /* ---- failover ---- */
 
 /* A standby that must be ahead of us. While it is away, the server sends nothing. */
@@ -296,14 +257,15 @@ static void check_beginning(const struct pg_check *check, struct mr_pg_conn *con
     mr_status status =
         mr_pg_identify(conn, check->options, check->stored, 0, -1, &identity, &error);
     bool is_gap = status == MR_ERR_HISTORY;
-    struct mr_pg_copy_state state = mr_pg_copy_state_of(check->stored);
+    struct mr_pg_stream_state state = mr_pg_stream_state_of(check->stored, check->options);
     state.gap = is_gap ? error.text : NULL;
     bool was_begun = mr_pg_fact(check->facts, MR_SLOT_COPIES) != NULL;
     if (status != MR_OK && !is_gap) {
         BAD(check, status, subject, NULL, "%s", error.text);
     } else if (mr_pg_copies_now(check->facts, &state, was_begun)) {
-        OK(check, subject, "%s", was_begun ? "the copy of existing rows that was begun goes on"
-                                           : "is made anew, and existing rows are copied");
+        OK(check, subject, "%s",
+           was_begun ? "the copy of existing rows that was begun goes on"
+                     : "is made anew, and existing rows are copied");
     } else if (is_gap) {
         BAD(check, status, subject, NULL, "%s", error.text);
     } else if (!mr_pg_slot_exists(check->facts) && check->options->create_slot) {
@@ -401,11 +363,15 @@ static void check_all(struct pg_check *check)
     check->facts = &facts;
     facts.slot_is_replaced = mr_pg_replaces_slot(check->options->copies);
     facts.slot_is_judged = true;
+    facts.tables_are_known = mr_pg_stream_state_of(check->stored, check->options).tables_are_known;
     check_version(check);
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);
-    check_patterns(check);
     check_keys(check);
+    if (mr_pg_rules_of_patterns(check->conn, check->options, -1, check->to.report,
+                                check->to.context, &error) != MR_OK) {
+        BAD(check, error.status, "patterns in \"tables\"", NULL, "%s", error.text);
+    }
     check_limits(check);
     check_role(check);
     check_owner(check);
@@ -420,7 +386,8 @@ static void check_all(struct pg_check *check)
 void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
                  mr_finding_fn report, void *context)
 {
-    struct pg_check check = {.options = options, .stored = stored, .to = {.report = report, .context = context}};
+    struct pg_check check = {
+        .options = options, .stored = stored, .to = {.report = report, .context = context}};
     struct mr_error error;
     if (mr_pg_connect(&options->connection, false, -1, &check.conn, &error) != MR_OK) {
         BAD(&check, error.status, "PostgreSQL", NULL, "%s", error.text);

@@ -7,7 +7,7 @@
 /* Where the slot or the publication is there, and of no use. */
 #define RECIPE                                                                                     \
     "1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode = "               \
-    "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "    \
+    "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "   \
     "are now"
 
 /* First match wins; a code of two characters stands for its class, a part of a message narrows it. Codes:

@@ -263,6 +263,7 @@ static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_sourc
     MR_TRY(read_system(conn, stop_fd, server, ret_error));
     snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
     snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
+    identity->tables = mr_pg_tables_mark(options);
     return MR_OK;
 }
 
@@ -287,7 +288,9 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
         MR_TRY(read_switch(conn, timeline, stored->identity.timeline, stop_fd, &server.switched_at,
                            ret_error));
     }
-    MR_TRY(mr_checkpoint_verify(stored, &server, start, ret_error));
+    /* Where nothing is stored, the slot itself says how far we are, behind the offset or not. */
+    bool goes_by_slot = !options->position_is_stored && server.slot_exists;
+    MR_TRY(mr_checkpoint_verify(stored, &server, goes_by_slot ? 0 : start, ret_error));
     /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */
     if (start > server.flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,

@@ -1,5 +1,7 @@
 #include "postgres/pg_options.h"
 
+#include "base/hash.h"
+
 bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
@@ -34,4 +36,15 @@ bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice sch
     return place < options->table_count ||
            (place != UINT32_MAX &&
             !mr_table_patterns_match(options->excluded, options->excluded_count, schema, table));
+}
+
+uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)
+{
+    uint64_t mark = options->table_count;
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        const struct mr_table_name *name = &options->tables[i];
+        uint64_t hash = mr_hash_add(MR_HASH_BEGIN, name->schema, strlen(name->schema) + 1);
+        mark += mr_hash_add(hash, name->table, strlen(name->table));
+    }
+    return mark == 0 ? 1 : mark;
 }

@@ -136,6 +136,9 @@ uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice 
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
                         mr_slice table);
 
+/* Tells the names of tables from others, in whatever order. */
+uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options);
+
 /* The condition on a table's rows, by the name that the stream has for it or by the partition's; NULL: there is none. */
 const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
                                            mr_slice schema, mr_slice table, mr_slice leaf_schema,

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "event/checkpoint.h"
-
 enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
@@ -162,11 +160,12 @@ static void rule_missing_publication(const struct rules *rules, const char *subj
                        "from it: it is somebody else's",
                        options->slot, pid);
     } else if (rules->goes_on) {
-        snprintf(remedy, sizeof(remedy),
-                 "if somebody else reads from the slot, choose another slot_name; else: 1. run SELECT "
-                 "pg_drop_replication_slot('%s'); 2. set snapshot.mode = \"when_needed\"; 3. start "
-                 "millrace: it makes both, and copies all rows as they are now",
-                 options->slot);
+        snprintf(
+            remedy, sizeof(remedy),
+            "if somebody else reads from the slot, choose another slot_name; else: 1. run SELECT "
+            "pg_drop_replication_slot('%s'); 2. set snapshot.mode = \"when_needed\"; 3. start "
+            "millrace: it makes both, and copies all rows as they are now",
+            options->slot);
         MR_FOUND_ERROR(&rules->to, MR_ERR_HISTORY, subject, remedy,
                        "does not exist, but slot \"%s\" does: a publication made now would be "
                        "younger than the slot's position, and the stream could not be read",
@@ -232,10 +231,21 @@ static void rule_publication(const struct rules *rules)
 
 /* ---- tables ---- */
 
-/* A table that is gone: what the backlog holds of it still comes, under the names it had. */
+/* A table that is gone: what the backlog holds of it still comes, under the names it had. One that no start has found may be
+ * another one's name written wrong. */
 static void rule_missing_table(const struct rules *rules, const char *subject)
 {
-    if (rules->goes_on) {
+    int64_t unlisted = mr_pg_result_number(rules->facts->unlisted, 0, MR_UNLISTED_COUNT);
+    const char *names = mr_pg_result_value(rules->facts->unlisted, 0, MR_UNLISTED_NAMES);
+    if (rules->goes_on && !rules->facts->tables_are_known && unlisted > 0) {
+        MR_FOUND_ERROR(
+            &rules->to, MR_ERR_CONFIG, subject,
+            "correct it, or take it out of \"tables\"; what the slot still holds of a table "
+            "that was dropped comes at a start with the \"tables\" of before",
+            "does not exist, but the publication sends what is not in \"tables\" (%s%s), "
+            "which would be confirmed, and nobody would get it",
+            names == NULL ? "" : names, unlisted > 5 ? ", …" : "");
+    } else if (rules->goes_on) {
         MR_FOUND_WARNING(&rules->to, subject,
                          "take it out of \"tables\", or write its new name there",
                          "does not exist any more (dropped or renamed); its changes up to then are "
@@ -563,6 +573,49 @@ static void rule_tables(const struct rules *rules)
     }
 }
 
+/* ---- tables by pattern ---- */
+
+/* What patterns mean can't be wrong; whoever wrote them wants to see it. */
+mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
+                                  const struct mr_pg_source_options *options, int stop_fd,
+                                  mr_finding_fn report, void *context, struct mr_error *ret_error)
+{
+    const struct mr_pg_reporter to = {.report = report, .context = context};
+    static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
+    static const char subject[] = "patterns in \"tables\"";
+    if (options->pattern_count == 0) {
+        return MR_OK;
+    }
+    struct mr_text sql = {0};
+    mr_sql_add_pattern_tables(&sql, options, mr_pg_server_version(conn));
+    struct mr_pg_result *meant;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &meant, ret_error));
+    int64_t count = mr_pg_result_number(meant, 0, MR_MEANT_COUNT);
+    int64_t unheld = mr_pg_result_number(meant, 0, MR_MEANT_UNHELD_COUNT);
+    const char *names = mr_pg_result_value(meant, 0, MR_MEANT_NAMES);
+    const char *unheld_names = mr_pg_result_value(meant, 0, MR_MEANT_UNHELD_NAMES);
+    if (count == 0) {
+        MR_FOUND_WARNING(&to, subject, "correct them, unless such tables are yet to be made",
+                         "match no table that is there now");
+    } else {
+        MR_FOUND_OK(&to, subject, "match %lld %s now (%s%s)", (long long)count,
+                    count == 1 ? "table" : "tables", names == NULL ? "" : names,
+                    count > 5 ? ", …" : "");
+    }
+    if (unheld > 0) {
+        MR_FOUND_WARNING(
+            &to, subject,
+            "add primary keys, run ALTER TABLE … REPLICA IDENTITY FULL, or name them in "
+            "excluded_tables",
+            "match %lld %s without a replica identity (%s%s), where the application's own UPDATE "
+            "and DELETE fail once it is published",
+            (long long)unheld, unheld == 1 ? "table" : "tables",
+            unheld_names == NULL ? "" : unheld_names, unheld > 5 ? ", …" : "");
+    }
+    mr_pg_result_free(meant);
+    return MR_OK;
+}
+
 /* ---- slot ---- */
 
 static void rule_missing_slot(const struct rules *rules, const char *subject)
@@ -592,9 +645,12 @@ static void rule_lost_slot(const struct rules *rules, const char *subject)
         snprintf(remedy, sizeof(remedy), "%s",
                  removed ? "raise max_slot_wal_keep_size to avoid it" : "see that it is not again");
     } else {
-        snprintf(remedy, sizeof(remedy),
-                 MR_RECIPE_OF_COPY "%s",
-                 removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
+        snprintf(
+            remedy, sizeof(remedy),
+            "1. run SELECT pg_drop_replication_slot('%s'); 2. set snapshot.mode = "
+            "\"when_needed\"; 3. start millrace: it makes the slot, and copies all rows as they "
+            "are now%s",
+            rules->options->slot, removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
     }
     mr_pg_found(&rules->to, replaced ? MR_FINDING_WARNING : MR_FINDING_ERROR, MR_ERR_HISTORY,
                 subject, remedy, "is lost: the server has %s%s%s, so %s",

@@ -16,6 +16,7 @@ struct mr_pg_facts {
     int version;
     bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
     bool is_reload;        /* whoever asks can ask again */
+    bool tables_are_known; /* an earlier start had these names, and found them */
     bool slot_is_judged;   /* whether one is made where none is, somebody else says */
     char *database;
     struct mr_pg_result *server;   /* enum mr_server_column */
@@ -54,6 +55,11 @@ void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *co
  * for all what options say of their columns. */
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
                            uint32_t added_count, mr_finding_fn report, void *context);
+
+/* What patterns in "tables" mean now. An error is one of the asking. */
+mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
+                                  const struct mr_pg_source_options *options, int stop_fd,
+                                  mr_finding_fn report, void *context, struct mr_error *ret_error);
 
 /* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
  * `conn` is one of the stream's role. An error is one of the asking. */

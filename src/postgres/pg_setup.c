@@ -19,8 +19,7 @@ struct setup {
     struct mr_pg_conn *desk;
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
-    bool is_known;
-    struct mr_pg_copy_state stream; /* with `copy` */
+    struct mr_pg_stream_state stream;
     bool adopted;
     struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
     int stop_fd;
@@ -91,7 +90,7 @@ static mr_status set_failover(struct setup *setup)
 static mr_status adopt(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
-    if (setup->is_known || !options->position_is_stored) {
+    if (setup->stream.is_known || !options->position_is_stored) {
         return MR_OK;
     }
     const char *confirmed = mr_pg_fact(setup->facts, MR_SLOT_CONFIRMED);
@@ -134,10 +133,10 @@ static mr_status create_slot(struct setup *setup)
     int version = setup->facts->version;
     struct mr_text sql = {0};
     /* Whether one may begin here, mr_checkpoint_verify said; this is the look behind it. */
-    if (setup->is_known || options->slot_must_exist) {
+    if (setup->stream.is_known || options->slot_must_exist) {
         return mr_fail(setup->ret_error, MR_ERR_HISTORY,
                        "slot \"%s\" is gone, and with it the rows since its position" MR_RECIPE_LEAD
-                       MR_RECIPE_OF_COPY,
+                           MR_RECIPE_OF_COPY,
                        options->slot);
     }
     mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
@@ -345,18 +344,21 @@ static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *fou
     return refuse_below(setup);
 }
 
-struct mr_pg_copy_state mr_pg_copy_state_of(const struct mr_checkpoint *stored)
+struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
+                                                const struct mr_pg_source_options *options)
 {
-    struct mr_pg_copy_state state = {.is_known =
-                                         stored != NULL && mr_checkpoint_has_stream(stored)};
+    struct mr_pg_stream_state state = {.is_known =
+                                           stored != NULL && mr_checkpoint_has_stream(stored)};
     if (state.is_known) {
         mr_lsn place = stored->position.commit_lsn;
+        uint64_t tables = stored->identity.tables;
         state.delivered = place > stored->end_lsn ? place : stored->end_lsn;
+        state.tables_are_known = tables == 0 || tables == mr_pg_tables_mark(options);
     }
     return state;
 }
 
-bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_copy_state *state,
+bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
                       bool was_begun)
 {
     bool exists = mr_pg_slot_exists(facts);
@@ -401,6 +403,8 @@ static mr_status setup_all(struct setup *setup)
 {
     mr_pg_rules(setup->facts, take_finding, setup);
     MR_TRY(setup->status);
+    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->options, setup->stop_fd, take_finding, setup,
+                                   setup->ret_error));
     if (setup->warnings > WARNINGS_MAX) {
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
@@ -423,6 +427,7 @@ static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
     MR_TRY(mr_pg_facts_read(setup->desk, setup->options, setup->stop_fd, &facts, setup->ret_error));
+    facts.tables_are_known = setup->stream.tables_are_known;
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
     setup->facts = &facts;
     mr_status status = setup_all(setup);
@@ -433,7 +438,7 @@ static mr_status set_up(struct setup *setup)
 
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_source_options *options,
-                           const struct mr_pg_copy_state *state, int stop_fd,
+                           const struct mr_pg_stream_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error)
 {
     struct mr_pg_copy_slot slot = {.attempt = 0};
@@ -477,12 +482,13 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
         return MR_OK;
     }
     bool again = mr_pg_replaces_slot(options->copies);
-    return mr_fail(ret_error, again ? MR_ERR_TRANSIENT : MR_ERR_HISTORY,
-                   "slot \"%s\" was lost or dropped while existing rows were copied, so what has "
-                   "changed since can't be read%s: 1. raise max_slot_wal_keep_size, or set it to -1 "
-                   "until the copy is complete%s",
-                   slot->name, again ? "; the copy begins again" : "",
-                   again ? "" : "; 2. start millrace: it copies all rows again");
+    return mr_fail(
+        ret_error, again ? MR_ERR_TRANSIENT : MR_ERR_HISTORY,
+        "slot \"%s\" was lost or dropped while existing rows were copied, so what has "
+        "changed since can't be read%s: 1. raise max_slot_wal_keep_size, or set it to -1 "
+        "until the copy is complete%s",
+        slot->name, again ? "; the copy begins again" : "",
+        again ? "" : "; 2. start millrace: it copies all rows again");
 }
 
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
@@ -496,13 +502,14 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
-                      const struct mr_pg_source_options *options, bool is_known, int stop_fd,
-                      bool *ret_adopted, struct mr_error *ret_error)
+                      const struct mr_pg_source_options *options,
+                      const struct mr_pg_stream_state *state, int stop_fd, bool *ret_adopted,
+                      struct mr_error *ret_error)
 {
     struct setup setup = {.conn = conn,
                           .desk = desk,
                           .options = options,
-                          .is_known = is_known,
+                          .stream = *state,
                           .stop_fd = stop_fd,
                           .ret_error = ret_error};
     mr_status status = set_up(&setup);

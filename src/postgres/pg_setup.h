@@ -10,15 +10,27 @@
 #include "event/checkpoint.h"
 #include "postgres/pg_options.h"
 
+/* What is known of the stream, by what is stored or by this process. */
+struct mr_pg_stream_state {
+    bool is_known;         /* where it goes on, */
+    bool tables_are_known; /* and that it had these tables */
+    mr_lsn
+        delivered;   /* all that ends before is with the sink, and nothing above it; 0: not known */
+    const char *gap; /* why it can't go on there; NULL: nothing is known against it */
+};
+struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
+                                                const struct mr_pg_source_options *options);
+
 /* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
  * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is the
  * replication connection on which the stream is to run, and `desk` another one, for questions about tables: the server keeps what
  * it looked up for one in the session's cache, and would read a backlog by it (docs/protocol.md).
- * `is_known`: it is known where the stream goes on; else a slot that exists is adopted, which
+ * Where `state` does not know the stream, a slot that exists is adopted, which
  * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
-                      const struct mr_pg_source_options *options, bool is_known, int stop_fd,
-                      bool *ret_adopted, struct mr_error *ret_error);
+                      const struct mr_pg_source_options *options,
+                      const struct mr_pg_stream_state *state, int stop_fd, bool *ret_adopted,
+                      struct mr_error *ret_error);
 
 /* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
  * that whoever starts next sees whether they are, and no two attempts have one number. */
@@ -31,22 +43,11 @@ struct mr_pg_copy_slot {
         [64]; /* of that moment, until the connection's next command; "": the slot is older */
 };
 
-/* What is known of the stream that a copy would come before. */
-struct mr_pg_copy_state {
-    bool is_known; /* where it goes on; */
-    mr_lsn
-        delivered;   /* all that ends before is with the sink, and nothing above it; 0: not known */
-    const char *gap; /* why it can't go on there; NULL: nothing is known against it */
-};
-
 struct mr_pg_facts;
 
 /* Whether existing rows are copied at a start that finds this; `was_begun`: the slot of a copy is there that was broken off. */
-bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_copy_state *state,
+bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
                       bool was_begun);
-
-/* What is known before the stream: how far that is delivered which a copy would come before. */
-struct mr_pg_copy_state mr_pg_copy_state_of(const struct mr_checkpoint *stored);
 
 /* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. When something is to be
  * copied, options->copies says, beside what the server has:
@@ -60,7 +61,7 @@ struct mr_pg_copy_state mr_pg_copy_state_of(const struct mr_checkpoint *stored);
  * what is delivered. */
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_source_options *options,
-                           const struct mr_pg_copy_state *state, int stop_fd,
+                           const struct mr_pg_stream_state *state, int stop_fd,
                            struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
 
 /* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, whoever comes

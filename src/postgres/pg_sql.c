@@ -470,8 +470,8 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
     mr_text_format(&copies, "^%s_snapshot_[0-9]+$", options->slot);
     mr_sql_add_literal(sql, copies.data);
     mr_text_done(&copies);
-    mr_text_string(sql,
-                   MR_SQL_SLOT_IS_USABLE "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
+    mr_text_string(sql, MR_SQL_SLOT_IS_USABLE
+                   "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
                    " p.pubviaroot"
                    " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
     mr_sql_add_literal(sql, options->slot);

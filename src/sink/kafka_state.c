@@ -48,6 +48,8 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
     cJSON_AddStringToObject(json, "slot", state->identity.slot);
     cJSON_AddStringToObject(json, "publication", state->identity.publication);
+    snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
+    cJSON_AddStringToObject(json, "tables", lsn);
     snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT, MR_LSN_ARGS(state->end_lsn));
     cJSON_AddStringToObject(json, "end_lsn", lsn);
     if (state->position.commit_lsn != 0) {
@@ -86,6 +88,13 @@ static bool take_position(const char *text, struct mr_position *ret_position)
            sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
 }
 
+/* Older versions do not say it. */
+static uint64_t take_tables(const cJSON *json)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "tables"));
+    return text == NULL ? 0 : strtoull(text, NULL, 16);
+}
+
 /* A number that is none of them must not be converted to one: C leaves open what comes of it. */
 static bool is_timeline(const cJSON *json)
 {
@@ -116,6 +125,7 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
         return false;
     }
     state->identity.timeline = (uint32_t)timeline->valuedouble;
+    state->identity.tables = take_tables(json);
     struct mr_identity *identity = &state->identity;
     return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&

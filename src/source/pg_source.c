@@ -80,13 +80,23 @@ static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, 
     return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
 }
 
+/* Tables that are gone since this process has looked at them have left; they are not written wrong. */
+static struct mr_pg_stream_state state_of(const struct pg_source *source,
+                                          const struct mr_checkpoint *stored)
+{
+    struct mr_pg_stream_state state = mr_pg_stream_state_of(stored, &source->options);
+    state.tables_are_known = state.tables_are_known || source->slot_is_known;
+    return state;
+}
+
 /* All that is asked about tables before the stream, on another connection than its own. */
-static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk, bool is_known,
-                         int stop_fd, struct mr_error *ret_error)
+static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
+                         const struct mr_pg_stream_state *state, int stop_fd,
+                         struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
     bool adopted = false;
-    MR_TRY(mr_pg_setup(source->conn, desk, options, is_known, stop_fd, &adopted, ret_error));
+    MR_TRY(mr_pg_setup(source->conn, desk, options, state, stop_fd, &adopted, ret_error));
     source->slot_is_known = true;
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
@@ -104,9 +114,9 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    bool is_known =
-        (stored != NULL && mr_checkpoint_has_stream(stored)) || source->slot_is_known;
-    mr_status status = prepare(source, desk, is_known, stop_fd, ret_error);
+    struct mr_pg_stream_state state = state_of(source, stored);
+    state.is_known = state.is_known || source->slot_is_known;
+    mr_status status = prepare(source, desk, &state, stop_fd, ret_error);
     mr_pg_close(desk);
     MR_TRY(status);
     remember_database(source);
@@ -651,7 +661,7 @@ static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint
                             struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
-    struct mr_pg_copy_state state = mr_pg_copy_state_of(stored);
+    struct mr_pg_stream_state state = state_of(source, stored);
     struct mr_error gap = {0};
     if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
         MR_TRY(find_gap(source, stored, stop_fd, &gap, ret_error));
@@ -707,8 +717,8 @@ static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct 
     end_copy(source);
     mr_status status = pg_source_copy_look(base, stop_fd, ret_error);
     if (status == MR_OK) {
-        status = mr_pg_end_copy(source->conn, &source->options, &source->copy_slot, stop_fd,
-                                ret_error);
+        status =
+            mr_pg_end_copy(source->conn, &source->options, &source->copy_slot, stop_fd, ret_error);
     }
     return close_if(source, status);
 }
