@@ -45,8 +45,13 @@ static struct mr_config *load(const char *toml)
     for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
         setenv(variables[i], "set", 1);
     }
+    char *text = MR_STRDUP(toml);
+    for (char *at = text; (at = strstr(at, MR_CONVERT_PLACEHOLDER)) != NULL;) {
+        *at = 'N'; /* somebody names a table */
+    }
     struct mr_config *config;
-    mr_status status = mr_config_load_text("converted", toml, strlen(toml), &config);
+    mr_status status = mr_config_load_text("converted", text, strlen(text), &config);
+    free(text);
     if (status != MR_OK) {
         mr_config_print_problems(config, stderr);
         fail_msg("%s", toml);

@@ -68,7 +68,7 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
 #define MR_RECIPE_OF_COPY                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
     "all "                                                                                         \
-    "rows as they are now"
+    "rows as they are now (without a copy: another sink.kafka.state_name, docs/reliability.md)"
 #define MR_RECIPE_LEAD "; what to do: "
 
 #endif
