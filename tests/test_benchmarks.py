@@ -33,6 +33,17 @@ def test_drain(tmp_path, mix, delivery):
         assert reader["cpu_us"] > 0 and reader["rss_mb"] > 1
 
 
+def test_far(tmp_path):
+    figures = tmp_path / "figures.json"
+    done = run("far.sh", "--rows", "2000", "--rounds", "1", "--delays", "4", "--json", str(figures))
+    assert done.returncode == 0, done.stdout + done.stderr
+    read = json.loads(figures.read_text())
+    assert set(read) == {"1", "12"}
+    for found in read.values():
+        assert set(found) == {"defaults, 4 ms", "large, 4 ms"}
+        assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in found.values())
+
+
 def test_drain_refuses_a_reader_that_loses_rows(tmp_path):
     """A build that stops after half of the records, and says that all is well."""
     half = tmp_path / "half"

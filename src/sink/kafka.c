@@ -384,7 +384,9 @@ static mr_status hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_err
 }
 
 /* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
- * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.0.2 to 2.16). */
+ * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.0.2 to 2.16). And a second
+ * request of a partition does wait there: what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
+ * (rktp_msgs_inflight; https://github.com/confluentinc/librdkafka/pull/4989). */
 static mr_status kafka_send(struct mr_sink *sink, struct mr_batch *batch,
                             struct mr_error *ret_error)
 {

@@ -278,8 +278,8 @@ rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafk
     rd_kafka_resp_err_t err = rd_kafka_metadata(client, 0, topic, &found, ANSWER_TIMEOUT_MS);
     rd_kafka_topic_destroy(topic);
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        err = found->topic_cnt == 1 ? found->topics[0].err
-                                    : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        err =
+            found->topic_cnt == 1 ? found->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
         rd_kafka_metadata_destroy(found);
     }
     return err;

@@ -7,17 +7,21 @@ One command a line on standard input; each is answered with one line. It ends wh
     pass       forward both ways, also what was held back meanwhile
     hold       forward nothing: a black hole, connections stay open, new ones are accepted and stay silent
     hold-down  forward what clients send, hold back what the server answers (acknowledgements are late)
+    delay N    forward both ways, each piece N ms after it came; in order, at any rate
     target N   new connections lead to port N
     reset      close every connection with a reset; what was held back is lost; then as pass
 """
 
+import collections
 import selectors
 import socket
 import struct
 import sys
+import time
 
 CHUNK = 1 << 18
-PENDING_MAX = 1 << 20  # then the side that sends is no longer read
+PENDING_MAX = 1 << 20  # then the side that sends is no longer read,
+FAR_MAX = 1 << 26      # or, where pieces are on a long way, then
 
 
 class Side:
@@ -27,6 +31,7 @@ class Side:
         self.sock, self.is_client = sock, is_client
         self.peer = None
         self.pending = bytearray()
+        self.way = collections.deque()  # of what is on a long way: when it arrives, and the piece
         self.connecting = False
 
 
@@ -34,6 +39,7 @@ class Proxy:
     def __init__(self, listen_port, target_port):
         self.target = ("127.0.0.1", target_port)
         self.mode = "pass"
+        self.delay_s = 0
         self.sides = set()
         self.selector = selectors.DefaultSelector()
         self.listener = socket.socket()
@@ -46,7 +52,7 @@ class Proxy:
 
     def may_pass(self, side):
         """Whether what waits for that side may go to it."""
-        return self.mode == "pass" or (self.mode == "hold-down" and not side.is_client)
+        return self.mode in ("pass", "delay") or (self.mode == "hold-down" and not side.is_client)
 
     def watch(self, side):
         if side not in self.sides:
@@ -54,7 +60,8 @@ class Proxy:
         events = 0
         if side.connecting or (side.pending and self.may_pass(side)):
             events |= selectors.EVENT_WRITE
-        if not side.connecting and len(side.peer.pending) < PENDING_MAX:
+        far = sum(len(piece) for _, piece in side.peer.way)
+        if not side.connecting and len(side.peer.pending) < PENDING_MAX and far < FAR_MAX:
             events |= selectors.EVENT_READ
         known = side.sock in self.selector.get_map()
         if events and known:
@@ -94,7 +101,9 @@ class Proxy:
 
     def read(self, side):
         data = side.sock.recv(CHUNK)
-        if data:
+        if data and (self.delay_s or side.peer.way):
+            side.peer.way.append((time.monotonic() + self.delay_s, data))
+        elif data:
             side.peer.pending += data
             self.write(side.peer)
         else:
@@ -104,6 +113,21 @@ class Proxy:
             return
         self.watch(side)
         self.watch(side.peer)
+
+    def arrive(self):
+        """What has come a long way by now. The seconds until the next piece does; None: none is on its way."""
+        now, next_s = time.monotonic(), None
+        for side in list(self.sides):
+            arrived = False
+            while side.way and side.way[0][0] <= now:
+                side.pending += side.way.popleft()[1]
+                arrived = True
+            if side.way:
+                left_s = side.way[0][0] - now
+                next_s = left_s if next_s is None else min(next_s, left_s)
+            if arrived:
+                self.serve(side, 0 if side.connecting else selectors.EVENT_WRITE)
+        return next_s
 
     def write(self, side):
         if side.connecting:
@@ -140,14 +164,15 @@ class Proxy:
         if text.startswith("target "):
             self.target = ("127.0.0.1", int(text.split()[1]))
         else:
-            self.mode = "pass" if text == "reset" else text
+            self.mode = "pass" if text == "reset" else text.split()[0]
+            self.delay_s = float(text.split()[1]) / 1000 if self.mode == "delay" else 0
         self.watch_all()
         print("done", flush=True)
 
     def run(self):
         print("listening", flush=True)
         while True:
-            for key, events in self.selector.select():
+            for key, events in self.selector.select(self.arrive()):
                 if key.fileobj is self.listener:
                     self.accept()
                 elif key.fileobj is sys.stdin:
