@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kit import dsn, eventually, stand
+from kit import check, dsn, eventually, stand
 
 
 def fails(process, code, *parts):
@@ -152,6 +152,18 @@ def test_plugin_not_allowed(database, millrace):
     finally:
         database.run("ALTER SYSTEM RESET output_plugin_libraries")
         database.run("SELECT pg_reload_conf()")
+
+
+def test_slot_of_two_phases(database, millrace):
+    """Its transactions come when they are prepared, whatever is asked for; refused before the first one."""
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION {database.publication} FOR TABLE t")
+    database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', false, true)", [database.slot])
+    process = millrace(source__postgres__adopt_slot="true")
+    fails(process, 78, "was made with two_phase", "choose another slot_name, or drop this one")
+    code, text = check(process)
+    assert code == 78 and "was made with two_phase" in text
+    process.configure(snapshot__mode='"always"')  # makes the slot anew
+    assert process.start().streaming().stop() == 0
 
 
 def test_role_without_replication(database, millrace):

@@ -7,7 +7,7 @@ import signal
 import psycopg
 import pytest
 
-from kit import Database, check, dsn, eventually
+from kit import Database, check, dsn, eventually, stand
 from test_incremental import copy
 
 KEY = '{"id":1}'
@@ -385,6 +385,89 @@ def test_type_of_the_key_changed_behind_a_backlog(database, millrace, topic):
     assert keys_of(records) == [KEY] * 3
 
 
+# Of a table whose key is `k`: what writes the catalog's rows of a primary key anew and leaves its columns.
+MAINTENANCE = {
+    "int": ["REINDEX TABLE CONCURRENTLY {}"],
+    "varchar(20)": ["ALTER TABLE {} ALTER k TYPE varchar(50)"],
+    "numeric(10,2)": ["ALTER TABLE {} ALTER k TYPE numeric(12,2)"],
+    "text": ['ALTER TABLE {} ALTER k TYPE text COLLATE public.other'],
+    "bigint": ["ALTER TABLE {} RENAME CONSTRAINT {}_pkey TO {}_key", "CLUSTER {} USING {}_key"],
+    "smallint": ["ALTER TABLE root ATTACH PARTITION {} FOR VALUES FROM (0) TO (9)", "ALTER TABLE root DETACH PARTITION {}",
+                 "CLUSTER {} USING {}_pkey"],
+}
+
+
+def test_maintenance_behind_a_backlog(database, millrace, topic):
+    """A key that is made anew over the same columns is the same, also to a process that was started since."""
+    tables = {kind: f"t{n}" for n, kind in enumerate(MAINTENANCE)}
+    database.run('CREATE COLLATION public.other FROM "C"; CREATE TABLE root (v int, k smallint, PRIMARY KEY (k)) PARTITION BY RANGE (k)')
+    for kind, table in tables.items():
+        database.run(f"CREATE TABLE {table} (v int, k {kind}); ALTER TABLE {table} ADD PRIMARY KEY (k);"
+                     f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+    process = millrace(tables=tuple(tables.values())).start()
+    statements = []
+    for kind, table in tables.items():
+        statements += [f"INSERT INTO {table} VALUES (1, 1)", *(text.replace("{}", table) for text in MAINTENANCE[kind]),
+                       f"DELETE FROM {table}"]
+    backlog(database, process, *statements)
+    process.start().streaming()
+    for table in tables.values():
+        records = topic(database.topic(table)).take(3)
+        assert set(records[0].json_key) == {"k"} and len(set(keys_of(records))) == 1, keys_of(records)
+    emptied(database, process)
+
+
+def old_transaction(database):
+    """Has its number, and has not written to t yet."""
+    connection = psycopg.connect(dsn(database.name))
+    connection.execute("INSERT INTO other VALUES (1)")
+    return connection
+
+
+def test_older_number_behind_a_new_key(database, millrace, topic):
+    """The order of commits decides, not the numbers: known where the key was seen before the commit."""
+    database.run(f"CREATE TABLE other (v int); CREATE TABLE t (id int NOT NULL); {FULL}")
+    process = millrace().start()
+    backlog(database, process)
+    with old_transaction(database) as connection:
+        database.run("ALTER TABLE t ADD PRIMARY KEY (id)")
+        process.start().streaming()
+        connection.execute("INSERT INTO t VALUES (1)")
+    with old_transaction(database) as connection:
+        database.run("ALTER TABLE t DROP CONSTRAINT t_pkey")
+        database.run("ALTER TABLE t ADD PRIMARY KEY (id)")
+        database.run("INSERT INTO t VALUES (2)")
+        records = topic(database.topic("t")).take(2)
+        connection.execute("INSERT INTO t VALUES (3)")
+    records += topic(database.topic("t")).take(3)[2:]
+    emptied(database, process)
+    assert keys_of(records) == ['{"id":1}', '{"id":2}', '{"id":3}']
+    assert not process.log("key_as_before")
+
+
+def test_older_number_by_the_time_of_commits(database, millrace, topic):
+    """Where the server keeps the times of commits, also behind a restart, and beside rows that are before the key."""
+    database.run("ALTER SYSTEM SET track_commit_timestamp = on")
+    stand("pg-restart")
+    try:
+        database.run(f"CREATE TABLE other (v int); CREATE TABLE t (a int, b int NOT NULL, PRIMARY KEY (a)); {FULL}")
+        process = millrace(pipeline__reconnect_max='"100ms"').start()
+        backlog(database, process)
+        with old_transaction(database) as connection:
+            database.run("ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (b)")
+            connection.execute("INSERT INTO t VALUES (1, 2)")
+        process.start().streaming()
+        assert keys_of(topic(database.topic("t")).take(1)) == ['{"b":2}']
+        emptied(database, process)
+        database.run("INSERT INTO t VALUES (3, 4)")
+        database.run("ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD PRIMARY KEY (a)")
+        code, text = process.run_to_end()
+        assert code == 65 and "its primary key was made behind these rows" in text
+    finally:
+        database.run("ALTER SYSTEM RESET track_commit_timestamp")
+        stand("pg-restart")
+
+
 def test_table_made_and_filled_in_one_transaction(database, millrace, topic):
     """Its rows are in the stream before the server's other sessions see the table, and the key is younger than they are."""
     database.run("CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY)")
@@ -543,3 +626,22 @@ def test_keys_swapped_in_one_statement(database, millrace, topic):
     in_order = [record for record in records[2:] if record.value is not None]
     in_order.sort(key=lambda record: record.json["op"] != "d")
     assert fold(records[:2] + in_order) == {'{"id":1}': {"id": 1, "v": "b"}, '{"id":2}': {"id": 2, "v": "a"}}
+
+
+def test_key_written_otherwise_is_the_same_key(database, millrace, topic):
+    """Two texts of one value, which events write alike: one update, as Debezium has it. Where they are written as they are, the keys differ."""
+    database.run("CREATE TABLE n (a numeric PRIMARY KEY, v int); CREATE TABLE i (a interval, b int, PRIMARY KEY (a, b))")
+    process = millrace(("n", "i"), types='"debezium"').start().streaming()
+    database.run("INSERT INTO n VALUES (1.0, 1); UPDATE n SET a = 1.00; UPDATE n SET a = 1; UPDATE n SET a = 1.01")
+    database.run("INSERT INTO i VALUES ('1 day', 1); UPDATE i SET a = '24:00:00'; UPDATE i SET b = 2")
+    for table in ("n", "i"):
+        records = topic(database.topic(table)).take(1 + {"n": 2, "i": 1}[table] + 3)
+        assert "".join(record.json["op"] if record.value else "-" for record in records) == {"n": "cuud-c", "i": "cud-c"}[table]
+        assert len(set(keys_of(records[:-1]))) == 1 and records[-1].key != records[0].key
+    emptied(database, process)
+    process.configure(types='"plain"')
+    process.start().streaming()
+    database.run("INSERT INTO n VALUES (5.0, 1); UPDATE n SET a = 5.00 WHERE a = 5")
+    records = topic(database.topic("n")).take(6 + 4)[6:]
+    assert [record.json_key["a"] for record in records] == ["5.0", "5.0", "5.0", "5.00"]
+    emptied(database, process)

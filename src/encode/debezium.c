@@ -267,20 +267,6 @@ static struct mr_record record_with(const struct mr_plan *plan, const struct mr_
     return record;
 }
 
-bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change)
-{
-    if (change->before.kind == MR_TUPLE_NONE) {
-        return false;
-    }
-    for (uint32_t i = 0; i < plan->place_count; i++) {
-        uint32_t column = plan->place_columns[i];
-        if (!mr_datum_equal(&change->before.values[column], &change->after.values[column])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The key of the row as it was (`old`) or is. */
 static mr_slice write_key_of(struct mr_buffer *out, struct mr_encoder *encoder,
                              const struct mr_plan *plan, const struct mr_change *change, bool old)
@@ -390,7 +376,7 @@ uint32_t mr_debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
     }
     struct told told = {.op = change->op};
     const struct mr_tuple *before = &change->before;
-    if (told.op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
+    if (told.op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {
         /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
         bool moved = encoder->options.types == MR_TYPES_DEBEZIUM;
         if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {

@@ -410,17 +410,17 @@ static bool leaves_all(const struct mr_plan *plan, const struct mr_change *chang
 
 /* An update that gives a row another key is a delete and an insert, and skipped as these are, as Debezium does (its
  * EventDispatcher). */
-static bool moves_row(const struct mr_encoder *encoder, const struct mr_plan *plan,
+static bool moves_row(struct mr_encoder *encoder, const struct mr_plan *plan,
                       const struct mr_change *change)
 {
     const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
     return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
            (encoder->options.format != MR_FORMAT_FLAT || plan->place != NULL) &&
-           mr_key_changed(plan, change);
+           mr_key_changed(encoder, plan, change);
 }
 
 /* Whether nothing of the change goes into the plan's stream. */
-static bool is_left_out(const struct mr_encoder *encoder, const struct mr_plan *plan,
+static bool is_left_out(struct mr_encoder *encoder, const struct mr_plan *plan,
                         const struct mr_change *change)
 {
     return MR_UNLIKELY(plan->topic == NULL || (plan->operations & (1u << change->op)) == 0) &&
@@ -428,14 +428,14 @@ static bool is_left_out(const struct mr_encoder *encoder, const struct mr_plan *
 }
 
 /* The same of a plan that is unusual. */
-static bool passes_by(const struct mr_encoder *encoder, const struct mr_plan *plan,
+static bool passes_by(struct mr_encoder *encoder, const struct mr_plan *plan,
                       const struct mr_change *change)
 {
     return is_left_out(encoder, plan, change) ||
            (plan->skips_unchanged && leaves_all(plan, change));
 }
 
-bool mr_encoder_passes_by(const struct mr_encoder *encoder, const struct mr_change *change)
+bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change)
 {
     const struct mr_plan *plan = *plan_slot(encoder, change->relation);
     while (plan != NULL &&
@@ -664,13 +664,14 @@ void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *t
 }
 
 /* The events that Debezium makes of a change. Of an outbox's rows it counts them all, whatever becomes of them. */
-static uint32_t events_of(const struct mr_plan *plan, const struct mr_change *change)
+static uint32_t events_of(struct mr_encoder *encoder, const struct mr_plan *plan,
+                          const struct mr_change *change)
 {
     uint32_t operations = plan->operations;
     if (plan->topic == NULL) {
         return 0;
     }
-    if (change->op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
+    if (change->op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {
         return (operations >> MR_OP_DELETE & 1) + (operations >> MR_OP_INSERT & 1);
     }
     return (operations & (1u << change->op)) != 0 &&
@@ -690,7 +691,7 @@ mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item
     if (change != NULL) {
         struct mr_plan *plan;
         MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
-        uint32_t events = events_of(plan, change);
+        uint32_t events = events_of(encoder, plan, change);
         if (events > 0) {
             mr_transaction_add(counts, &plan->slot, change->relation->schema,
                                change->relation->table, events);

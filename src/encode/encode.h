@@ -322,7 +322,7 @@ mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation 
                            struct mr_error *ret_error);
 
 /* Whether a stream that has the copied rows of the change's table has nothing of the change. The relation has its plan. */
-bool mr_encoder_passes_by(const struct mr_encoder *encoder, const struct mr_change *change);
+bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change);
 
 /* Database name of the source block; before the first change and after each reconnect. */
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database);

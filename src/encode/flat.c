@@ -128,7 +128,7 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
         return 0; /* the form has no event for it */
     }
     if (MR_UNLIKELY(plan->place != NULL) && change->op == MR_OP_UPDATE &&
-        mr_key_changed(plan, change)) {
+        mr_key_changed(encoder, plan, change)) {
         return write_move(encoder, plan, change, out, ret_records);
     }
     if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {

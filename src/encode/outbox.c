@@ -485,7 +485,7 @@ mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *pla
         return MR_OK; /* how an outbox is emptied */
     }
     /* With another primary key it is a delete and a create, and the create is an event. */
-    if (change->op == MR_OP_UPDATE && !mr_key_changed(plan, change)) {
+    if (change->op == MR_OP_UPDATE && !mr_key_changed(encoder, plan, change)) {
         return ignore_update(encoder, plan->relation, ret_error);
     }
     const struct row row = {.encoder = encoder, .plan = plan, .change = change};

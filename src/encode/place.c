@@ -216,7 +216,7 @@ mr_status mr_place_records(struct mr_encoder *encoder, const struct mr_plan *pla
     uint32_t ends = 0; /* records that end the row where it was */
     if (change->op == MR_OP_DELETE) {
         ends = count;
-    } else if (change->op == MR_OP_UPDATE && mr_key_changed(plan, change)) {
+    } else if (change->op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {
         ends = count - (plan->operations >> MR_OP_INSERT & 1);
     }
     const struct mr_topic *topic = NULL;

@@ -258,6 +258,51 @@ bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
                                   (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
 }
 
+/* Two texts may be one value: 1.0 and 1.00, '1 day' and '24:00:00'. What fills the room counts as another. */
+__attribute__((cold, noinline)) static bool is_written_alike(struct mr_encoder *encoder,
+                                                             const struct mr_plan *plan,
+                                                             uint32_t column,
+                                                             const struct mr_datum *a,
+                                                             const struct mr_datum *b)
+{
+    enum { ROOM = 4096 }; /* what an index holds of a key is less (BTMaxItemSize in nbtree.h) */
+    uint8_t room[2][ROOM];
+    const struct mr_datum *values[] = {a, b};
+    struct mr_buffer out[2];
+    bool is_of_topic = plan->place != NULL && plan->place->column == column;
+    if (plan->columns[column].writer != MR_WRITE_CONVERT || is_of_topic ||
+        a->kind != MR_DATUM_TEXT || b->kind != MR_DATUM_TEXT) {
+        return false;
+    }
+    const char *wrong = encoder->wrong;
+    for (int i = 0; i < 2; i++) {
+        out[i] = mr_buffer_init(room[i], ROOM);
+        write_text(&out[i], encoder, plan, column, values[i]);
+    }
+    bool is_right = encoder->wrong == wrong && !out[0].full && !out[1].full;
+    encoder->wrong = wrong; /* who writes it tells it */
+    return is_right && out[0].at - room[0] == out[1].at - room[1] &&
+           memcmp(room[0], room[1], (size_t)(out[0].at - room[0])) == 0;
+}
+
+bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_change *change)
+{
+    if (change->before.kind == MR_TUPLE_NONE) {
+        return false;
+    }
+    for (uint32_t i = 0; i < plan->place_count; i++) {
+        uint32_t column = plan->place_columns[i];
+        const struct mr_datum *before = &change->before.values[column];
+        const struct mr_datum *after = &change->after.values[column];
+        if (!mr_datum_equal(before, after) &&
+            !is_written_alike(encoder, plan, column, before, after)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
     if (MR_LIKELY(mr_is_utf8(text, len))) {

@@ -63,8 +63,9 @@ void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const stru
 /* Whether two values of a column are the same; one that the server did not send did not change. */
 bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b);
 
-/* Whether an update gives the row another key, or another topic. */
-bool mr_key_changed(const struct mr_plan *plan, const struct mr_change *change);
+/* Whether an update gives the row another key, as it is written, or another topic. */
+bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_change *change);
 
 /* The end of an object whose columns, each with its prefix, were written from `begin` on. */
 void mr_row_close(struct mr_buffer *out, uint8_t *begin);

@@ -96,7 +96,7 @@ void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, 
     }
     /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of the table's streams, too. */
     if (is_new) {
-        const struct mr_encoder *encoder = chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
+        struct mr_encoder *encoder = chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
         bool lacks = lacks_value(change) || mr_encoder_passes_by(encoder, change);
         note_row(chunks, change->relation, &change->after, &change->before, lacks);
         note_row(chunks, change->relation, &change->before, NULL, lacks); /* mostly the same key */

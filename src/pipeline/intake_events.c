@@ -57,7 +57,6 @@ static mr_status on_change(void *context, const struct mr_change *change,
                            struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
-    intake->last_relation = change->relation;
     if (is_repeated(intake, change->position) || is_handed_over(intake, change->lsn)) {
         return MR_OK;
     }
@@ -119,7 +118,6 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     }
     intake->in_transaction = true;
     intake->transaction_lsn = transaction->commit_lsn;
-    intake->last_relation = NULL;
     if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
         mr_intake_skip_begin(intake, transaction->commit_lsn);
     }
@@ -184,9 +182,6 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
         mr_chunks_relation_end(intake->pipeline->chunks, relation);
     }
     mr_encoder_forget(intake->lane->encoder, relation);
-    if (intake->last_relation == relation) {
-        intake->last_relation = NULL;
-    }
 }
 
 /* ---- with a topic of transactions, besides ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "pipeline/intake_internal.h"
 
 /* ---- the transaction that is skipped ---- */
@@ -101,14 +102,19 @@ static void back_off(struct mr_intake *intake, mr_status status)
     intake->attempt++;
 }
 
-/* Where the stream stands: the item that was at hand, else behind what has come of the running transaction. */
+/* Where the stream stands: the item that was at hand, else behind what has come of the running transaction, else at the first
+ * change of one that has not begun. */
 static struct mr_position failing_place(const struct mr_intake *intake)
 {
-    if (intake->failed_at.commit_lsn != 0 || !intake->in_transaction) {
+    if (intake->failed_at.commit_lsn != 0) {
         return intake->failed_at;
     }
-    return (struct mr_position){.commit_lsn = intake->transaction_lsn,
-                                .ordinal = intake->changes - intake->changes_at_begin + 1};
+    if (intake->in_transaction) {
+        return (struct mr_position){.commit_lsn = intake->transaction_lsn,
+                                    .ordinal = intake->changes - intake->changes_at_begin + 1};
+    }
+    mr_lsn unsent = intake->pipeline->source->failed.commit_lsn;
+    return (struct mr_position){.commit_lsn = unsent, .ordinal = unsent != 0};
 }
 
 /* Adds to the error where that was, and how to get past it. */
@@ -118,16 +124,19 @@ static void tell_place(const struct mr_intake *intake, struct mr_position place,
     if (place.commit_lsn == 0) {
         return;
     }
-    const struct mr_relation *last = intake->last_relation;
-    bool has_table = intake->failed_at.commit_lsn != 0 || last == NULL;
-    struct mr_error whole;
-    mr_error_set(&whole, error->status,
-                 "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT
-                 "%s%s%s%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
-                 error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn),
-                 has_table ? "" : ", behind one of ", has_table ? "" : last->schema,
-                 has_table ? "" : ".", has_table ? "" : last->table, MR_LSN_ARGS(place.commit_lsn));
-    *error = whole;
+    const struct mr_failed_place *failed = &intake->pipeline->source->failed;
+    const struct mr_relation *table = intake->failed_at.commit_lsn == 0 ? failed->table : NULL;
+    struct mr_text text = {0};
+    mr_text_format(&text, "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT,
+                   error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn));
+    if (table != NULL) {
+        mr_text_format(&text, ", %s %s.%s", failed->is_behind ? "behind one of" : "of table",
+                       table->schema, table->table);
+    }
+    mr_error_set(error, error->status,
+                 "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)", text.data,
+                 MR_LSN_ARGS(place.commit_lsn));
+    mr_text_done(&text);
 }
 
 /* A failure of one place: counted, told, and shown as a state. True: the server can't send the transaction that is to

@@ -35,7 +35,6 @@ struct mr_intake {
     bool appended_in_transaction;            /* part of the running transaction is in a batch */
     struct mr_position signalled;            /* of the last signal */
     mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
-    const struct mr_relation *last_relation; /* of the last change of it; NULL: none yet */
     uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */
     uint64_t bytes_at_begin;
     mr_lsn received;  /* the furthest of this connection */

@@ -317,14 +317,6 @@ static void check_publication(const struct pg_check *check)
     }
 }
 
-static void check_two_phase(const struct pg_check *check)
-{
-    if (mr_pg_result_true(check->facts->server, 0, MR_SLOT_TWO_PHASE)) {
-        WARN(check, "slot", "make the slot without two_phase",
-             "was made with two_phase, which millrace does not read");
-    }
-}
-
 static void check_owner(const struct pg_check *check)
 {
     char subject[300];
@@ -377,7 +369,6 @@ static void check_all(struct pg_check *check)
     check_owner(check);
     check_publication(check);
     check_copy(check);
-    check_two_phase(check);
     check_failover(check);
     check_replication_connection(check);
     mr_pg_facts_done(&facts);

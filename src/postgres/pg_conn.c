@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "event/lsn.h"
 #include "postgres/pg_conn_internal.h"
 #include "postgres/pg_errors.h"
 
@@ -143,10 +144,18 @@ mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
                      text[0] == '\0' ? "it was closed" : text, "", "");
 }
 
-/* Only the primary message: detail, hint and context quote values of rows. What ends the stream may be about a value
- * too (class 22: the function of a row filter refused it), and then the primary message quotes it. */
+/* A row that is copied, as text: one value is more than PostgreSQL takes at once (XX000, mcxt.c), or all of them are (54000,
+ * stringinfo.c). The names of files are the same in each language. */
+static bool is_too_large(const char *sqlstate, const char *file)
+{
+    return file != NULL &&
+           ((strcmp(sqlstate, "XX000") == 0 && strcmp(file, "mcxt.c") == 0) ||
+            (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
+}
+
+/* Only the primary message: detail, hint and context quote values of rows. */
 mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            bool streams, struct mr_error *ret_error)
+                            struct mr_error *ret_error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -162,10 +171,45 @@ mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *s
     const char *remedy;
     mr_status status =
         mr_pg_error_classify(sqlstate, by_policy ? MR_PG_BY_POLICY : message, &remedy);
-    /* The message quotes bytes of the row. */
-    if (streams && strncmp(sqlstate, "22", 2) == 0) {
-        status = MR_ERR_POISON;
+    if (is_too_large(sqlstate, PQresultErrorField(result, PG_DIAG_SOURCE_FILE))) {
+        status = mr_pg_stream_error_classify("54000", "", true, &remedy);
     }
+    return fail_with(ret_error, status, subject,
+                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
+}
+
+/* The last line of the context is that of the callback: 'slot "s", output plugin "pgoutput", in the change callback, associated
+ * LSN 0/1934580' (logical.c, output_plugin_error_callback). In other languages the LSN is the same, and the names before it hold
+ * no slash. */
+static mr_lsn change_of_context(const char *context)
+{
+    mr_lsn found = 0;
+    for (const char *at = context; at != NULL && *at != '\0';) {
+        size_t digits = strspn(at, "0123456789ABCDEF");
+        const char *rest = at + (digits == 0 ? 1 : digits);
+        if (digits > 0) {
+            (void)mr_lsn_parse(at, &found, &rest);
+        }
+        at = rest;
+    }
+    return found;
+}
+
+/* What fails at a change may be about its row, and then the message quotes it. */
+mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
+                            struct mr_error *ret_error)
+{
+    static const char subject[] = "replication stream";
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (sqlstate == NULL || message == NULL) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    char text[512];
+    clean_text(message, text, sizeof(text));
+    *ret_change = change_of_context(PQresultErrorField(result, PG_DIAG_CONTEXT));
+    const char *remedy;
+    mr_status status = mr_pg_stream_error_classify(sqlstate, message, *ret_change != 0, &remedy);
     return fail_with(ret_error, status, subject,
                      status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
 }

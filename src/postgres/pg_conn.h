@@ -144,6 +144,9 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
 mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
                         struct mr_error *ret_error);
 
+/* The stream ended with MR_ERR_POISON: where the record of the change begins that the server can't send; 0: it does not say. */
+mr_lsn mr_pg_failed_change(const struct mr_pg_conn *conn);
+
 /* Gives up the message that was received last before the next call would. */
 void mr_pg_forget(struct mr_pg_conn *conn);
 

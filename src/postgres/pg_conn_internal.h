@@ -17,6 +17,7 @@ struct mr_pg_conn {
     size_t end_left;
     size_t brought;           /* bytes of messages since the last read */
     bool publication_skipped; /* the server warned that it streams without it */
+    mr_lsn failed_change;     /* at which the output plugin failed; 0: it did not */
     struct mr_pg_refusal refusal;
 };
 
@@ -62,9 +63,13 @@ mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error 
 /* The connection broke: there is a text but no code. */
 mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error);
 
-/* The server refused; with `streams`, in the stream. */
+/* The server refused. */
 mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            bool streams, struct mr_error *ret_error);
+                            struct mr_error *ret_error);
+
+/* The same in the stream. `*ret_change`: where the change begins at which the output plugin failed; 0: it did not. */
+mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
+                            struct mr_error *ret_error);
 
 /* What a connection is asked for so that nobody in between can pass for the server; see pg_conn_trust.c. NULL: as the
  * user says. */

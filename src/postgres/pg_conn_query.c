@@ -181,7 +181,7 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
 {
     ExecStatusType kind = PQresultStatus(libpq);
     if (kind == PGRES_FATAL_ERROR) {
-        return mr_pg_fail_result(conn->libpq, libpq, "PostgreSQL", false, ret_error);
+        return mr_pg_fail_result(conn->libpq, libpq, "PostgreSQL", ret_error);
     }
     if (shape->columns == NULL &&
         (kind == PGRES_COMMAND_OK || kind == PGRES_TUPLES_OK || kind == PGRES_SINGLE_TUPLE)) {

@@ -45,7 +45,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
     MR_TRY(status);
     ExecStatusType kind = PQresultStatus(result);
     if (kind == PGRES_FATAL_ERROR) {
-        status = mr_pg_fail_result(conn->libpq, result, "replication slot", false, ret_error);
+        status = mr_pg_fail_result(conn->libpq, result, "replication slot", ret_error);
     } else if (kind != PGRES_COPY_BOTH) {
         status = mr_fail(ret_error, MR_ERR_PROTOCOL,
                          "the server was asked to stream and does something else; this is no "
@@ -94,7 +94,7 @@ static mr_status stream_end(struct mr_pg_conn *conn, struct mr_error *ret_error)
     }
     mr_status status = MR_END;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status = mr_pg_fail_result(conn->libpq, result, "replication stream", true, ret_error);
+        status = mr_pg_fail_stream(conn->libpq, result, &conn->failed_change, ret_error);
     }
     PQclear(result);
     return status;
@@ -109,6 +109,11 @@ static mr_status fail_publication(struct mr_error *ret_error)
                    "replication stream: the server passes over rows, for there was no publication "
                    "when they were written; %s",
                    remedy);
+}
+
+mr_lsn mr_pg_failed_change(const struct mr_pg_conn *conn)
+{
+    return conn->failed_change;
 }
 
 void mr_pg_forget(struct mr_pg_conn *conn)

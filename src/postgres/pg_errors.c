@@ -82,6 +82,34 @@ mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const 
     return classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
 }
 
+/* Of an error within a callback of the output plugin, which is about the change at hand and comes again there. */
+static const struct {
+    const char *sqlstate;
+    const char *remedy;
+} of_change[] = {
+    {"54", "as text it is more than the server can put together (1 GB)"},
+    {"XX", "as text it is more than the server can put together (1 GB), or the server has a fault "
+           "of its own, which its log describes"},
+};
+
+mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message, bool is_of_change,
+                                      const char **ret_remedy)
+{
+    *ret_remedy = "";
+    if (strncmp(sqlstate, "57", 2) == 0) {
+        return MR_ERR_TRANSIENT; /* an operator's: cancelled, terminated, shut down */
+    }
+    for (size_t i = 0; is_of_change && i < MR_ARRAY_LEN(of_change); i++) {
+        if (strncmp(sqlstate, of_change[i].sqlstate, 2) == 0) {
+            *ret_remedy = of_change[i].remedy;
+            return MR_ERR_POISON;
+        }
+    }
+    mr_status status =
+        classify(sqlstate, message, is_of_change ? MR_ERR_POISON : MR_ERR_CONFIG, ret_remedy);
+    return strncmp(sqlstate, "22", 2) == 0 ? MR_ERR_POISON : status;
+}
+
 static const struct {
     const char *part;
     mr_status status;

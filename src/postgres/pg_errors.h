@@ -8,6 +8,11 @@
  * stand for several things. `ret_remedy` gets a sentence to append, or "". */
 mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy);
 
+/* The same for one that ends a stream. `is_of_change`: it came from the output plugin, at a change (the manual, "Logical Decoding
+ * Output Plugins"). MR_ERR_POISON: it comes again at the same change. */
+mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message, bool is_of_change,
+                                      const char **ret_remedy);
+
 /* The message where row-level security would hide rows, for one in any language. */
 #define MR_PG_BY_POLICY "row-level security"
 

@@ -686,6 +686,14 @@ static void rule_slot(const struct rules *rules)
         MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject, "choose another slot_name",
                        "belongs to database %s, not to %s", database == NULL ? "none" : database,
                        rules->facts->database);
+    } else if (mr_pg_result_true(rules->facts->server, 0, MR_SLOT_TWO_PHASE) &&
+               rules->options->copies != MR_COPIES_ALWAYS) {
+        /* Whatever options the stream is begun with (logical.c, CreateDecodingContext). */
+        MR_FOUND_ERROR(&rules->to, MR_ERR_CONFIG, subject,
+                       "choose another slot_name, or drop this one, so that millrace makes its "
+                       "own, and copy the rows that wait in it (snapshot.mode)",
+                       "was made with two_phase, so it sends transactions when they are prepared; "
+                       "millrace reads what is committed");
     } else if (mr_pg_slot_is_lost(rules->facts)) {
         rule_lost_slot(rules, subject);
     } else if (status != NULL && strcmp(status, "unreserved") == 0) {

@@ -543,7 +543,7 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
                        "takes others (57P01); check the condition, and the functions that it calls",
                        relation->schema, relation->table, MR_PG_ENDED_MAX);
     }
-    const char *remedy = "";
+    const char *remedy = status == MR_ERR_POISON ? "; leave that row out by snapshot.where" : "";
     if (status == MR_ERR_CONFIG && command->has_where && refusal->sqlstate[0] != '\0') {
         remedy = is_view(refusal)
                      ? "; have no function in snapshot.where read a view"

@@ -16,6 +16,8 @@ enum { ASK_AGAIN_MS = 10 };
 struct key_column {
     char *name;
     uint32_t type_oid;
+    int32_t type_modifier;
+    bool collated;  /* by the transaction that made the key, which was of this column before */
     uint32_t born;  /* the transaction that wrote its description last */
     uint32_t place; /* among the table's columns as they are now */
 };
@@ -33,6 +35,8 @@ struct mr_key_facts {
     uint32_t table_born;
     uint32_t dropped; /* the transaction that dropped a column last */
     uint32_t key_born;
+    int64_t key_time_us; /* when that committed, since 1970; 0: the server does not keep it */
+    mr_lsn key_seen;     /* that key was there, in a place that the WAL had come to */
     mr_lsn keyless_at; /* where it was seen first that there is no key (any more) */
     uint32_t column_count;
     struct key_column *columns;
@@ -132,11 +136,14 @@ enum fact_column {
     FACT_GENERATED,
     FACT_DROPPED,
     FACT_KEY_BORN, /* null where there is no primary key */
+    FACT_KEY_TIME, /* null: not known */
     FACT_DEFERRABLE,
     FACT_UNSENT, /* null: none */
     FACT_UNSENT_BORN,
     FACT_NAME,
     FACT_TYPE,
+    FACT_MODIFIER,
+    FACT_COLLATED,
     FACT_BORN,
     FACT_PLACE,
 };
@@ -189,9 +196,24 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
     mr_text_string(sql, " SELECT oid FROM sent)");
 }
 
-/* A row of pg_constraint and one of pg_index describe a primary key, and either may be written anew (RENAME CONSTRAINT,
- * CLUSTER ON) while it stays the same: it is as old as the older of them. The row of the column tableoid is written when the
- * table is made and never again. */
+/* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
+ * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
+ * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
+#define MADE_BY(class, object, part, needed)                                                       \
+    "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog." class "'::regclass"           \
+    " AND d.objid = " object " AND d.objsubid = " part                                             \
+    " AND d.refclassid = 'pg_catalog." needed "'::regclass LIMIT 1)"
+
+/* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
+ * KEY where the column may be null until then. The former has the column need its collation anew, unless that is built in
+ * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned), and leaves the constraint that 18 has for NOT NULL. */
+#define COLLATED                                                                                   \
+    "(a.xmin = p.xmin AND (" MADE_BY("pg_class", "c.oid", "a.attnum", "pg_collation")              \
+    " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid"                    \
+    " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]"                                          \
+    " AND " MADE_BY("pg_constraint", "n.oid", "0", "pg_class") " <> p.xmin)))"
+
+/* The row of the column tableoid is written when the table is made and never again. */
 static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
                       uint32_t xid)
 {
@@ -201,9 +223,11 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
     add_born(sql, "o.xmin", "table_born");
     mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
     add_born(sql, "p.xmin", "key_born");
-    mr_text_string(sql, ", p.condeferrable, u.attname AS unsent, ");
+    mr_text_string(sql, ", CASE WHEN current_setting('track_commit_timestamp') = 'on' THEN"
+                        " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint"
+                        " END, p.condeferrable, u.attname AS unsent, ");
     add_born(sql, "u.xmin", "unsent_born");
-    mr_text_string(sql, ", a.attname, a.atttypid, ");
+    mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod, " COLLATED " AS collated, ");
     add_born(sql, "a.xmin", "born");
     mr_text_string(
         sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
@@ -211,10 +235,10 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
              " FROM pg_class c"
              " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
              " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable,"
-             "  CASE WHEN age(k.xmin) > age(i.xmin) THEN k.xmin ELSE i.xmin END AS xmin"
-             "  FROM pg_constraint k JOIN pg_index i ON i.indexrelid = k.conindid"
-             "  WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
-             " LEFT JOIN LATERAL (SELECT g.attname, i.xmin" GENERATED_OF_IDENTITY
+             "  " MADE_BY("pg_constraint", "k.oid", "0", "pg_class") " AS xmin"
+             "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+             " LEFT JOIN LATERAL (SELECT g.attname,"
+             "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
              "  ORDER BY g.attnum LIMIT 1) u ON true"
              " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
              " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
@@ -247,6 +271,8 @@ static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *re
     facts->columns[facts->column_count++] =
         (struct key_column){.name = MR_STRDUP(mr_pg_result_value(result, row, FACT_NAME)),
                             .type_oid = number(result, row, FACT_TYPE),
+                            .type_modifier = (int32_t)number(result, row, FACT_MODIFIER),
+                            .collated = flag(result, row, FACT_COLLATED),
                             .born = number(result, row, FACT_BORN),
                             .place = number(result, row, FACT_PLACE)};
 }
@@ -256,11 +282,13 @@ static bool is_younger(uint32_t born, uint32_t xid)
     return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
 }
 
-/* What was read before is what was found, too, unless it is as young as the transaction (0: none) for which it is read anew. */
-static void keep_as_found(struct mr_key_facts *facts, uint32_t xid)
+/* What was read before is what was found, too, unless it is as young as the transaction (NULL: none) for which it is read anew. */
+static void keep_as_found(struct mr_key_facts *facts, const struct mr_transaction *transaction)
 {
-    bool is_older = facts->key_born != xid && !is_younger(facts->key_born, xid);
-    bool holds = xid == 0 ? !facts->was_found : is_older;
+    bool holds = transaction == NULL ? !facts->was_found
+                                     : transaction->commit_lsn >= facts->key_seen ||
+                                           (facts->key_born != transaction->xid &&
+                                            !is_younger(facts->key_born, transaction->xid));
     if (facts->horizon.end == 0 || !facts->table_exists || !holds) {
         return;
     }
@@ -284,7 +312,14 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     facts->unsent_born = number(result, row, FACT_UNSENT_BORN);
     facts->table_born = number(result, row, FACT_TABLE_BORN);
     facts->dropped = number(result, row, FACT_DROPPED);
-    facts->key_born = number(result, row, FACT_KEY_BORN);
+    uint32_t key_born = number(result, row, FACT_KEY_BORN);
+    if (facts->key_seen == 0 || facts->key_born != key_born) {
+        facts->key_seen = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
+    }
+    facts->key_born = key_born;
+    facts->key_time_us = mr_pg_result_value(result, row, FACT_KEY_TIME) == NULL
+                             ? 0
+                             : mr_pg_result_number(result, row, FACT_KEY_TIME);
     if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
         facts->keyless_at = 0;
     } else if (facts->keyless_at == 0) {
@@ -294,8 +329,8 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
 
 /* `only`: the table that was asked for; 0: all, in the order of their OIDs. */
 static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
-                            const struct mr_pg_horizon *horizon, uint32_t only, uint32_t xid,
-                            struct mr_error *ret_error)
+                            const struct mr_pg_horizon *horizon, uint32_t only,
+                            const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
@@ -310,7 +345,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
         }
         struct mr_key_facts *facts = facts_make(keys, oid);
         if (oid != last) {
-            keep_as_found(facts, xid);
+            keep_as_found(facts, transaction);
             renew(facts, result, row);
         }
         facts->horizon = *horizon;
@@ -323,7 +358,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
 }
 
 /* Columns as enum fact_column. */
-static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNBSNSNNN", 1, UINT32_MAX};
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNNBSNSNNBNN", 1, UINT32_MAX};
 
 mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
@@ -350,7 +385,7 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), 0, 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
-    mr_status status = take_facts(keys, result, horizon, 0, 0, ret_error);
+    mr_status status = take_facts(keys, result, horizon, 0, NULL, ret_error);
     mr_pg_result_free(result);
     return status;
 }
@@ -369,10 +404,10 @@ static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
         struct mr_pg_horizon horizon = {.end = transaction->commit_lsn + 1,
                                         .next = transaction->xid + 1};
         struct mr_key_facts *facts = facts_make(keys, oid);
-        keep_as_found(facts, transaction->xid);
+        keep_as_found(facts, transaction);
         facts->table_exists = false;
         facts->horizon = horizon;
-        status = take_facts(keys, result, &horizon, oid, transaction->xid, ret_error);
+        status = take_facts(keys, result, &horizon, oid, transaction, ret_error);
     }
     mr_pg_result_free(result);
     return status;
@@ -429,8 +464,9 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int s
 /* What a verdict rests on. */
 struct case_at_hand {
     struct mr_key_facts *facts;
-    mr_lsn commit_lsn; /* of the rows' transaction, */
-    uint32_t xid;      /* and its number */
+    const struct mr_transaction *transaction; /* of the rows, */
+    mr_lsn commit_lsn;
+    uint32_t xid;
     struct mr_relation_view *view;
     uint32_t *columns;
     struct mr_error *ret_error;
@@ -511,7 +547,7 @@ static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const 
     return MR_OK;
 }
 
-/* A key is made anew when the type of one of its columns changes. */
+/* A key is made anew when the type of one of its columns changes, or its collation. */
 static bool was_retyped(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -521,7 +557,9 @@ static bool was_retyped(const struct case_at_hand *at_hand)
         if (!find_name(at_hand->view, facts->columns[i].name, &column)) {
             return false;
         }
-        retyped |= at_hand->view->columns[column].type_oid != facts->columns[i].type_oid;
+        const struct mr_column_view *then = &at_hand->view->columns[column];
+        retyped |= facts->columns[i].collated || then->type_oid != facts->columns[i].type_oid ||
+                   then->type_modifier != facts->columns[i].type_modifier;
     }
     return retyped;
 }
@@ -575,6 +613,22 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
     return MR_OK;
 }
 
+/* Whether the key was made behind the rows. Who makes it locks out who writes to the table, until the end of either; so the order of
+ * the commits decides. The numbers are those of the beginnings, and stand for it where nothing else does. */
+static bool is_of_later_key(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    const struct mr_transaction *transaction = at_hand->transaction;
+    if (facts->key_born == facts->table_born || facts->key_born == 0 ||
+        facts->key_born == at_hand->xid || transaction->commit_lsn >= facts->key_seen) {
+        return false;
+    }
+    if (facts->key_time_us != 0 && transaction->origin.len == 0) {
+        return facts->key_time_us > transaction->commit_time_us;
+    }
+    return is_younger(facts->key_born, at_hand->xid);
+}
+
 static mr_status judge(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -590,8 +644,7 @@ static mr_status judge(const struct case_at_hand *at_hand)
     /* A table that is as young as the rows was made by their own transaction, or in one that began later. */
     bool table_is_young =
         facts->table_born == at_hand->xid || is_younger(facts->table_born, at_hand->xid);
-    if (facts->key_born != facts->table_born && !table_is_young &&
-        is_younger(facts->key_born, at_hand->xid) && !was_retyped(at_hand)) {
+    if (!table_is_young && is_of_later_key(at_hand) && !was_retyped(at_hand)) {
         return as_before_or_unknown(at_hand, "its primary key was made behind these rows");
     }
     MR_TRY(map_columns(at_hand));
@@ -648,6 +701,7 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
                           struct mr_error *ret_error)
 {
     struct case_at_hand at_hand = {.facts = facts_of(keys, view->oid),
+                                   .transaction = transaction,
                                    .commit_lsn = transaction->commit_lsn,
                                    .xid = transaction->xid,
                                    .view = view,

@@ -11,6 +11,7 @@
 #include "postgres/pg_identity.h"
 #include "postgres/pg_setup.h"
 #include "postgres/pg_sql.h"
+#include "postgres/pg_unsent.h"
 #include "source/pg_captured.h"
 #include "source/pg_chunks.h"
 #include "source/pg_copy.h"
@@ -49,6 +50,8 @@ struct pg_source {
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
     size_t longest;     /* message of this connection */
+    mr_lsn start;       /* of its stream */
+    mr_lsn unsent[2];   /* a change that the server could not send, and where its transaction commits */
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };
@@ -120,6 +123,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     mr_pg_close(desk);
     MR_TRY(status);
     remember_database(source);
+    source->start = start;
     return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
                                    options->messages, start, ret_error);
 }
@@ -192,12 +196,39 @@ static void count_received(struct pg_source *source)
     }
 }
 
-static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
-                                   struct mr_error *ret_error)
+/* The server could not send a change, and its transaction has not begun here. It is looked for once, while this connection keeps
+ * the claim. */
+static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
-    MR_ASSERT(source->conn != NULL);
-    source->handler = handler;
+    mr_lsn change = mr_pg_failed_change(source->conn);
+    if (change == 0 || mr_pgoutput_in_transaction(source->decoder)) {
+        return MR_ERR_POISON;
+    }
+    if (source->unsent[0] != change) {
+        mr_lsn last = mr_pgoutput_last_commit(source->decoder);
+        struct mr_error error;
+        mr_status status =
+            mr_pg_unsent_find(&source->options, change, last > source->start ? last : source->start,
+                              source->stop_fd, &source->unsent[1], &error);
+        if (status == MR_AGAIN) {
+            return status;
+        }
+        if (status != MR_OK) {
+            struct mr_error reason = *ret_error;
+            return mr_fail(ret_error, MR_ERR_POISON,
+                           "%s; it is the change at " MR_LSN_FORMAT
+                           ", and where its transaction commits was not found: %s",
+                           reason.text, MR_LSN_ARGS(change), error.text);
+        }
+        source->unsent[0] = change;
+    }
+    source->base.failed.commit_lsn = source->unsent[1];
+    return MR_ERR_POISON;
+}
+
+static mr_status receive(struct pg_source *source, const struct mr_source_handler *handler,
+                         struct mr_error *ret_error)
+{
     for (int i = 0; i < RECEIVE_SHARE; i++) {
         if (MR_UNLIKELY(handler->hold)) {
             if (!source->pending) {
@@ -206,7 +237,11 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
             return MR_FULL;
         }
         if (!source->pending) {
-            MR_TRY(mr_pg_receive(source->conn, &source->message, &source->reads, ret_error));
+            mr_status status =
+                mr_pg_receive(source->conn, &source->message, &source->reads, ret_error);
+            if (MR_UNLIKELY(status != MR_OK)) {
+                return status == MR_ERR_POISON ? find_unsent(source, ret_error) : status;
+            }
             source->pending = true;
             count_received(source);
         }
@@ -214,6 +249,21 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
         source->pending = false;
     }
     return MR_OK;
+}
+
+static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
+                                   struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL);
+    source->handler = handler;
+    mr_status status = receive(source, handler, ret_error);
+    if (MR_UNLIKELY(status == MR_ERR_POISON || status == MR_ERR_PROTOCOL)) {
+        mr_lsn commit_lsn = base->failed.commit_lsn;
+        base->failed = mr_pgoutput_place(source->decoder);
+        base->failed.commit_lsn = commit_lsn;
+    }
+    return status;
 }
 
 void mr_pg_source_server_stops(struct mr_source *base)
@@ -276,6 +326,7 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     end_asking(source);
     mr_pg_captured_done(&source->captured);
     source->pending = false;
+    base->failed = (struct mr_failed_place){0};
     source->longest = 0;
     atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
     if (source->handler != NULL) {

@@ -120,6 +120,24 @@ bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder)
     return decoder->in_transaction;
 }
 
+mr_lsn mr_pgoutput_last_commit(const struct mr_pgoutput *decoder)
+{
+    return decoder->last_commit_lsn;
+}
+
+/* The server announces a table right before it makes a row of it ready (pgoutput.c, pgoutput_change). */
+struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder)
+{
+    const struct mr_relation *announced =
+        mr_relation_cache_find(&decoder->relations, decoder->announced);
+    if (announced != NULL) {
+        return (struct mr_failed_place){.table = announced};
+    }
+    bool has_rows = decoder->in_transaction && decoder->ordinal > 0;
+    return (struct mr_failed_place){.table = has_rows ? decoder->relations.last : NULL,
+                                    .is_behind = true};
+}
+
 /* ---- what is wrong with a message ---- */
 
 static const char *const type_names[UINT8_MAX + 1] = {

@@ -61,4 +61,10 @@ mr_status mr_pgoutput_decode(struct mr_pgoutput *decoder, mr_lsn lsn, mr_slice m
 /* True between Begin and Commit. */
 bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder);
 
+/* Where the stream has come to, after it failed. */
+struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder);
+
+/* End LSN of the last transaction of this connection; 0: none has come. */
+mr_lsn mr_pgoutput_last_commit(const struct mr_pgoutput *decoder);
+
 #endif

@@ -210,8 +210,16 @@ struct mr_source_ops {
     void (*close)(struct mr_source *source, int64_t deadline_ns);
 };
 
+/* What is known of the place at which `receive` failed, besides what came. */
+struct mr_failed_place {
+    const struct mr_relation *table; /* of the change; NULL: not known */
+    bool is_behind;                  /* the last change that came is of that table, rather than the failing one */
+    mr_lsn commit_lsn;               /* of a transaction that has not begun here; 0: none, or not known */
+};
+
 struct mr_source {
     const struct mr_source_ops *ops;
+    struct mr_failed_place failed; /* of the last `receive`; until `close` */
     /* The source counts, anybody reads. */
     mr_counter received_bytes;          /* of messages */
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 
 import psycopg
 import pytest
@@ -140,3 +141,32 @@ def test_interleaved_and_aborted_subtransactions(database, millrace, topic):
     positions = [record.position for record in records]
     assert positions == sorted(set(positions))
     assert process.stop() == 0
+
+
+@pytest.mark.skipif("MILLRACE_TEST_HUGE" not in os.environ, reason="MILLRACE_TEST_HUGE=1 makes rows that take 3 GB and minutes")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("code, column, change", [
+    ("XX000", "bytea", "INSERT INTO t SELECT 3, convert_to(repeat('x', 540000000), 'UTF8')"),
+    ("54000", "text", "UPDATE t SET v = v || 'a' WHERE id = 2")])
+def test_row_that_is_too_large_for_the_server(database, millrace, topic, code, column, change):
+    """One value, or the old row and the new one, are more than a gigabyte as text (test_policies.py has the same with small rows): skipped in
+    the stream, refused with the table's name in a copy."""
+    huge = "SELECT 2, repeat('x', 540000000)" if column == "text" else "SELECT 2, 'small'"
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, v {column} COMPRESSION lz4); ALTER TABLE t REPLICA IDENTITY FULL;"
+                 f"INSERT INTO t {huge}; INSERT INTO t VALUES (1, 'small')")
+    process = millrace().start().streaming()
+    database.run("BEGIN; UPDATE t SET v = 'fine' WHERE id = 1; " + change + "; COMMIT")
+    database.run("INSERT INTO t VALUES (4, 'small')")
+    assert process.ended(600) == 65
+    error = process.log("stopped")[-1]["message"]
+    assert code in error and "public.t" in error and "change 2 of" in error, error
+    lsn = re.search(r"--skip-commit-lsn ([0-9A-F]+/[0-9A-F]+)", error).group(1)
+    process.start("--skip-commit-lsn", lsn)
+    process.wait_for("transaction_skipped", 600)
+    assert topic(database.topic("t")).take(2)[1].json_key == {"id": 4}
+    assert process.stop() == 0
+    if column == "bytea":
+        database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+        process.configure(snapshot__mode='"initial"', sink__kafka__state_topic='""')
+        code, text = process.run_to_end(600)
+        assert code == 65 and "the rows of table public.t can't be copied" in text and "snapshot.where" in text, text
