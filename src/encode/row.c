@@ -259,11 +259,9 @@ bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
 }
 
 /* Two texts may be one value: 1.0 and 1.00, '1 day' and '24:00:00'. What fills the room counts as another. */
-__attribute__((cold, noinline)) static bool is_written_alike(struct mr_encoder *encoder,
-                                                             const struct mr_plan *plan,
-                                                             uint32_t column,
-                                                             const struct mr_datum *a,
-                                                             const struct mr_datum *b)
+__attribute__((cold, noinline)) static bool
+is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
+                 const struct mr_datum *a, const struct mr_datum *b)
 {
     enum { ROOM = 4096 }; /* what an index holds of a key is less (BTMaxItemSize in nbtree.h) */
     uint8_t room[2][ROOM];

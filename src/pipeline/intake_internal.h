@@ -32,10 +32,10 @@ struct mr_intake {
     bool counts;      /* transactions are told, */
     mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
     bool in_transaction;
-    bool appended_in_transaction;            /* part of the running transaction is in a batch */
-    struct mr_position signalled;            /* of the last signal */
-    mr_lsn transaction_lsn;                  /* commit LSN of the running transaction */
-    uint64_t changes_at_begin; /* `changes` and bytes made when the running transaction began */
+    bool appended_in_transaction; /* part of the running transaction is in a batch */
+    struct mr_position signalled; /* of the last signal */
+    mr_lsn transaction_lsn;       /* commit LSN of the running transaction */
+    uint64_t changes_at_begin;    /* `changes` and bytes made when the running transaction began */
     uint64_t bytes_at_begin;
     mr_lsn received;  /* the furthest of this connection */
     mr_lsn asked_at;  /* position of the server's last question, */

@@ -148,9 +148,8 @@ mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
  * stringinfo.c). The names of files are the same in each language. */
 static bool is_too_large(const char *sqlstate, const char *file)
 {
-    return file != NULL &&
-           ((strcmp(sqlstate, "XX000") == 0 && strcmp(file, "mcxt.c") == 0) ||
-            (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
+    return file != NULL && ((strcmp(sqlstate, "XX000") == 0 && strcmp(file, "mcxt.c") == 0) ||
+                            (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
 }
 
 /* Only the primary message: detail, hint and context quote values of rows. */

@@ -62,12 +62,12 @@ static void test_stream_error_classify(void **state)
         bool is_of_change;
         mr_status status;
     } samples[] = {
-        {"XX000", true, MR_ERR_POISON},     {"XX000", false, MR_ERR_TRANSIENT},
-        {"54000", true, MR_ERR_POISON},     {"54000", false, MR_ERR_CONFIG},
-        {"22012", true, MR_ERR_POISON},     {"22012", false, MR_ERR_POISON},
-        {"42883", true, MR_ERR_POISON},     {"42883", false, MR_ERR_CONFIG},
-        {"57014", true, MR_ERR_TRANSIENT},  {"57P01", false, MR_ERR_TRANSIENT},
-        {"53200", true, MR_ERR_TRANSIENT},  {"40001", true, MR_ERR_TRANSIENT},
+        {"XX000", true, MR_ERR_POISON},    {"XX000", false, MR_ERR_TRANSIENT},
+        {"54000", true, MR_ERR_POISON},    {"54000", false, MR_ERR_CONFIG},
+        {"22012", true, MR_ERR_POISON},    {"22012", false, MR_ERR_POISON},
+        {"42883", true, MR_ERR_POISON},    {"42883", false, MR_ERR_CONFIG},
+        {"57014", true, MR_ERR_TRANSIENT}, {"57P01", false, MR_ERR_TRANSIENT},
+        {"53200", true, MR_ERR_TRANSIENT}, {"40001", true, MR_ERR_TRANSIENT},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
         const char *remedy;
@@ -76,8 +76,9 @@ static void test_stream_error_classify(void **state)
                          samples[i].status);
     }
     const char *remedy;
-    assert_int_equal(mr_pg_stream_error_classify("42704", "publication \"p\" does not exist", true, &remedy),
-                     MR_ERR_HISTORY);
+    assert_int_equal(
+        mr_pg_stream_error_classify("42704", "publication \"p\" does not exist", true, &remedy),
+        MR_ERR_HISTORY);
 }
 
 /* Texts of libpq 15 to 18 and of the server. */

@@ -11,7 +11,8 @@ enum { RECORD_ALIGN = 8, FIRST_STEP = 256 };
 enum { PAGE = 8192, PAGE_HEADER_MAX = 40 }; /* SizeOfXLogLongPHD */
 enum { ASK_EVERY_MS = 500, SLOT_PAUSE_MS = 20 };
 
-#define FIND_LIMIT_NS (INT64_C(30) * 1000000000) /* below that after which the thread counts as stuck */
+#define FIND_LIMIT_NS                                                                              \
+    (INT64_C(30) * 1000000000) /* below that after which the thread counts as stuck */
 
 struct search {
     const struct mr_pg_source_options *options;
@@ -25,7 +26,8 @@ static mr_status pause_for(const struct search *search, int fd, int ms, struct m
     if (mr_monotonic_ns() > search->deadline_ns) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT, "it took too long");
     }
-    struct pollfd fds[2] = {{.fd = search->stop_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = search->stop_fd, .events = POLLIN},
+                            {.fd = fd, .events = POLLIN}};
     poll(fds, 2, ms);
     return fds[0].revents != 0 ? MR_AGAIN : MR_OK;
 }

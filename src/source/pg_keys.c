@@ -37,7 +37,7 @@ struct mr_key_facts {
     uint32_t key_born;
     int64_t key_time_us; /* when that committed, since 1970; 0: the server does not keep it */
     mr_lsn key_seen;     /* that key was there, in a place that the WAL had come to */
-    mr_lsn keyless_at; /* where it was seen first that there is no key (any more) */
+    mr_lsn keyless_at;   /* where it was seen first that there is no key (any more) */
     uint32_t column_count;
     struct key_column *columns;
     /* The key that was found last. */
@@ -201,17 +201,24 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
  * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
 #define MADE_BY(class, object, part, needed)                                                       \
     "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog." class "'::regclass"           \
-    " AND d.objid = " object " AND d.objsubid = " part                                             \
-    " AND d.refclassid = 'pg_catalog." needed "'::regclass LIMIT 1)"
+                                                                           " AND d.objid "         \
+                                                                           "= " object             \
+                                                                           " AND d.objsubid "      \
+                                                                           "= " part               \
+                                                                           " AND d.refclassid = "  \
+                                                                           "'pg_catalog." needed   \
+                                                                           "'::regclass LIMIT 1)"
 
 /* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
  * KEY where the column may be null until then. The former has the column need its collation anew, unless that is built in
  * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned), and leaves the constraint that 18 has for NOT NULL. */
 #define COLLATED                                                                                   \
-    "(a.xmin = p.xmin AND (" MADE_BY("pg_class", "c.oid", "a.attnum", "pg_collation")              \
-    " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid"                    \
-    " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]"                                          \
-    " AND " MADE_BY("pg_constraint", "n.oid", "0", "pg_class") " <> p.xmin)))"
+    "(a.xmin = p.xmin AND (" MADE_BY(                                                              \
+        "pg_class", "c.oid", "a.attnum",                                                           \
+        "pg_collation") " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = "     \
+                        "c.oid"                                                                    \
+                        " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]"                      \
+                        " AND " MADE_BY("pg_constraint", "n.oid", "0", "pg_class") " <> p.xmin)))"
 
 /* The row of the column tableoid is written when the table is made and never again. */
 static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
@@ -230,19 +237,25 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
     mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod, " COLLATED " AS collated, ");
     add_born(sql, "a.xmin", "born");
     mr_text_string(
-        sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
-             "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
-             " FROM pg_class c"
-             " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
-             " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable,"
-             "  " MADE_BY("pg_constraint", "k.oid", "0", "pg_class") " AS xmin"
-             "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
-             " LEFT JOIN LATERAL (SELECT g.attname,"
-             "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
-             "  ORDER BY g.attnum LIMIT 1) u ON true"
-             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
-             " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
-             "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
+        sql,
+        ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
+        "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
+        " FROM pg_class c"
+        " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+        " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable,"
+        "  " MADE_BY("pg_constraint", "k.oid", "0",
+                     "pg_class") " AS xmin"
+                                 "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = "
+                                 "'p') p ON true"
+                                 " LEFT JOIN LATERAL (SELECT g.attname,"
+                                 "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS "
+                                 "xmin" GENERATED_OF_IDENTITY
+                                 "  ORDER BY g.attnum LIMIT 1) u ON true"
+                                 " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = "
+                                 "ANY (p.conkey)"
+                                 " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT "
+                                 "attisdropped)"
+                                 "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
     add_born(sql, "x.xmin", "born");
     mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
                         "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
@@ -358,7 +371,8 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
 }
 
 /* Columns as enum fact_column. */
-static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNNBSNSNNBNN", 1, UINT32_MAX};
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNNBSNSNNBNN", 1,
+                                               UINT32_MAX};
 
 mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)

@@ -49,9 +49,10 @@ struct pg_source {
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
-    size_t longest;     /* message of this connection */
-    mr_lsn start;       /* of its stream */
-    mr_lsn unsent[2];   /* a change that the server could not send, and where its transaction commits */
+    size_t longest; /* message of this connection */
+    mr_lsn start;   /* of its stream */
+    mr_lsn
+        unsent[2]; /* a change that the server could not send, and where its transaction commits */
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };

@@ -213,8 +213,8 @@ struct mr_source_ops {
 /* What is known of the place at which `receive` failed, besides what came. */
 struct mr_failed_place {
     const struct mr_relation *table; /* of the change; NULL: not known */
-    bool is_behind;                  /* the last change that came is of that table, rather than the failing one */
-    mr_lsn commit_lsn;               /* of a transaction that has not begun here; 0: none, or not known */
+    bool is_behind;    /* the last change that came is of that table, rather than the failing one */
+    mr_lsn commit_lsn; /* of a transaction that has not begun here; 0: none, or not known */
 };
 
 struct mr_source {
