@@ -94,8 +94,11 @@ static mr_status follow_stream(const struct search *search, struct mr_pg_conn *c
         if (status == MR_ERR_POISON) {
             return mr_pg_failed_change(conn) == search->change ? MR_END : MR_OK;
         }
-        if (status == MR_OK && is_past(payload, end)) {
-            return MR_OK;
+        if (status == MR_OK) {
+            if (is_past(payload, end)) {
+                return MR_OK;
+            }
+            MR_TRY(pause_for(search, -1, 0, ret_error));
         }
         if (status == MR_AGAIN) {
             MR_TRY(pause_for(search, mr_pg_socket(conn), ASK_EVERY_MS, ret_error));
@@ -137,7 +140,7 @@ mr_status mr_pg_unsent_find(const struct mr_pg_source_options *options, mr_lsn c
         bool fails;
         mr_lsn end;
         MR_TRY(try_from(&search, middle, &fails, &end, ret_error));
-        if (fails && middle > end) {
+        if (fails && (middle > end || middle <= low)) {
             return mr_fail(ret_error, MR_ERR_TRANSIENT, "it fails wherever the stream begins");
         }
         *(fails ? &low : &high) = middle;

@@ -247,6 +247,12 @@ IDENTITIES = {
     '"With Capitals"': 'CREATE TABLE "With Capitals" ("a" int PRIMARY KEY, b text, c text)',
 }
 
+# Keys that an update writes otherwise, and leaves or changes.
+REWRITTEN = {
+    "of_numbers": ("numeric", ["1.0", "1.00", "1", "1.01", "100", "1e2"]),
+    "of_intervals": ("interval", ["'1 day'", "'24:00:00'", "'25:00:00'", "'1 day 1 hour'"]),
+}
+
 # Their shape changes as the stream goes.
 ALTERED = {
     "altered": "CREATE TABLE altered (id int PRIMARY KEY, a text, b int)",
@@ -320,7 +326,7 @@ EXCEPTIONAL_PATTERN = re.compile(r'\["\[Ljava\.lang\.String;@')
 
 def names():
     """The tables, as millrace's configuration names them."""
-    return [*GROUPS, *(f"{group}_full" for group in GROUPS), *IDENTITIES, "large", "large_full", "churned",
+    return [*GROUPS, *(f"{group}_full" for group in GROUPS), *IDENTITIES, *REWRITTEN, "large", "large_full", "churned",
             "public.altered.*", "last", *odd.names()]
 
 
@@ -333,6 +339,8 @@ def setup():
         yield f"CREATE TABLE {group}_full (LIKE {group}, PRIMARY KEY (id)); ALTER TABLE {group}_full REPLICA IDENTITY FULL"
     yield from IDENTITIES.values()
     yield from ALTERED.values()
+    for table, (kind, _) in REWRITTEN.items():
+        yield f"CREATE TABLE {table} (k {kind} PRIMARY KEY, v int); ALTER TABLE {table} REPLICA IDENTITY FULL"
     yield "CREATE TABLE churned (id int PRIMARY KEY, a text, b bigint)"
     for name in ("large", "large_full"):
         listed = ", ".join(f"{column} {form}" for column, form, _ in LARGE)
@@ -397,6 +405,9 @@ def statements():
             yield f"DELETE FROM {table} WHERE a = 3"
         yield f"BEGIN; INSERT INTO {table} VALUES (4, 'four', ''); INSERT INTO {table} VALUES (5, 'five', ''); COMMIT"
         yield f"TRUNCATE {table}"
+    for table, (_, values) in REWRITTEN.items():
+        yield f"INSERT INTO {table} VALUES ({values[0]}, 1)"
+        yield from (f"UPDATE {table} SET k = {value}" for value in values[1:])
     for table in ("large", "large_full"):
         yield f"INSERT INTO {table} VALUES (1, 1, {', '.join(value for _, _, value in LARGE)})"
         yield f"UPDATE {table} SET n = 2"
