@@ -199,26 +199,28 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
 /* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
  * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
  * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
-#define MADE_BY(class, object, part, needed)                                                       \
-    "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog." class "'::regclass"           \
-                                                                           " AND d.objid "         \
-                                                                           "= " object             \
-                                                                           " AND d.objsubid "      \
-                                                                           "= " part               \
-                                                                           " AND d.refclassid = "  \
-                                                                           "'pg_catalog." needed   \
-                                                                           "'::regclass LIMIT 1)"
+static void add_made_by(struct mr_text *sql, const char *class, const char *object,
+                        const char *part, const char *needed)
+{
+    mr_text_format(sql,
+                   "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.%s'::regclass"
+                   " AND d.objid = %s AND d.objsubid = %s"
+                   " AND d.refclassid = 'pg_catalog.%s'::regclass LIMIT 1)",
+                   class, object, part, needed);
+}
 
 /* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
  * KEY where the column may be null until then. The former has the column need its collation anew, unless that is built in
  * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned), and leaves the constraint that 18 has for NOT NULL. */
-#define COLLATED                                                                                   \
-    "(a.xmin = p.xmin AND (" MADE_BY(                                                              \
-        "pg_class", "c.oid", "a.attnum",                                                           \
-        "pg_collation") " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = "     \
-                        "c.oid"                                                                    \
-                        " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum]"                      \
-                        " AND " MADE_BY("pg_constraint", "n.oid", "0", "pg_class") " <> p.xmin)))"
+static void add_collated(struct mr_text *sql)
+{
+    mr_text_string(sql, ", a.xmin = p.xmin AND (");
+    add_made_by(sql, "pg_class", "c.oid", "a.attnum", "pg_collation");
+    mr_text_string(sql, " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid"
+                        " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND ");
+    add_made_by(sql, "pg_constraint", "n.oid", "0", "pg_class");
+    mr_text_string(sql, " <> p.xmin)) AS collated, ");
+}
 
 /* The row of the column tableoid is written when the table is made and never again. */
 static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
@@ -234,28 +236,24 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
                         " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint"
                         " END, p.condeferrable, u.attname AS unsent, ");
     add_born(sql, "u.xmin", "unsent_born");
-    mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod, " COLLATED " AS collated, ");
+    mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod");
+    add_collated(sql);
     add_born(sql, "a.xmin", "born");
     mr_text_string(
-        sql,
-        ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
-        "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
-        " FROM pg_class c"
-        " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
-        " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable,"
-        "  " MADE_BY("pg_constraint", "k.oid", "0",
-                     "pg_class") " AS xmin"
-                                 "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = "
-                                 "'p') p ON true"
-                                 " LEFT JOIN LATERAL (SELECT g.attname,"
-                                 "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS "
-                                 "xmin" GENERATED_OF_IDENTITY
-                                 "  ORDER BY g.attnum LIMIT 1) u ON true"
-                                 " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = "
-                                 "ANY (p.conkey)"
-                                 " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT "
-                                 "attisdropped)"
-                                 "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
+        sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
+             "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
+             " FROM pg_class c"
+             " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+             " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable, ");
+    add_made_by(sql, "pg_constraint", "k.oid", "0", "pg_class");
+    mr_text_string(
+        sql, " AS xmin FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+             " LEFT JOIN LATERAL (SELECT g.attname,"
+             "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
+             "  ORDER BY g.attnum LIMIT 1) u ON true"
+             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
+             " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
+             "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
     add_born(sql, "x.xmin", "born");
     mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
                         "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
