@@ -210,16 +210,13 @@ static void add_made_by(struct mr_text *sql, const char *class, const char *obje
 }
 
 /* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
- * KEY where the column may be null until then. The former has the column need its collation anew, unless that is built in
- * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned), and leaves the constraint that 18 has for NOT NULL. */
+ * KEY where the column may be null until then; but the former has the column need its collation anew, unless that is built in
+ * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned). */
 static void add_collated(struct mr_text *sql)
 {
-    mr_text_string(sql, ", a.xmin = p.xmin AND (");
+    mr_text_string(sql, ", a.xmin = p.xmin AND p.xmin = ");
     add_made_by(sql, "pg_class", "c.oid", "a.attnum", "pg_collation");
-    mr_text_string(sql, " = p.xmin OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = c.oid"
-                        " AND n.contype = 'n' AND n.conkey = ARRAY[a.attnum] AND ");
-    add_made_by(sql, "pg_constraint", "n.oid", "0", "pg_class");
-    mr_text_string(sql, " <> p.xmin)) AS collated, ");
+    mr_text_string(sql, " AS collated, ");
 }
 
 /* The row of the column tableoid is written when the table is made and never again. */
