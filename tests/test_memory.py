@@ -26,7 +26,7 @@ class Group:
     """A control group with a hard limit, where this machine lets us make one; else nothing."""
 
     def __init__(self, limit_mb):
-        self.path = None
+        self.path = self.process = None
         v1 = os.path.isdir(GROUPS)
         path = os.path.join(GROUPS if v1 else "/sys/fs/cgroup", f"millrace-test-{os.getpid()}-{limit_mb}")
         try:
@@ -44,12 +44,15 @@ class Group:
             file.write(str(value))
 
     def add(self, process):
+        self.process = process
         if self.path is not None:
             self.write("cgroup.procs", process.process.pid)
 
     def close(self):
         if self.path is not None:
-            # Once its last process is gone; that of a failed test is ended by another fixture.
+            # Once its process is gone: in a failed test it still runs, or is at its limit and gets no further.
+            if self.process is not None and self.process.process.poll() is None:
+                self.process.kill()
             try:
                 eventually(lambda: os.rmdir(self.path) is None, 10, "the group's end", OSError)
             finally:

@@ -216,6 +216,14 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
     add_frame(location, place);
 }
 
+/* Lines and inlined functions are those of the program. Of libraries the symbols do: their debug information, where it is
+ * installed, is compressed, and libdw unpacks all of it for one address (libc6-dbg: 15 MiB). */
+static bool has_own_lines(uint64_t address)
+{
+    Dwfl_Module *program = mr_objects_find((uint64_t)(uintptr_t)mr_symbols_program);
+    return program != NULL && mr_objects_find(address) == program;
+}
+
 static void name_location(struct mr_location *location)
 {
     location->named = true;
@@ -226,14 +234,15 @@ static void name_location(struct mr_location *location)
     location->mapping = mapping_of(module);
     struct mr_frame place = {0};
     int line_number = 0;
-    Dwfl_Line *line = dwfl_module_getsrc(module, location->address);
+    bool lines = has_own_lines(location->address);
+    Dwfl_Line *line = lines ? dwfl_module_getsrc(module, location->address) : NULL;
     const char *file =
         line == NULL ? NULL : dwfl_lineinfo(line, NULL, &line_number, NULL, NULL, NULL);
     if (file != NULL) {
         place.file = mr_symbols_intern(file);
         place.line = (uint32_t)line_number;
     }
-    if (!add_dwarf_frames(location, module, place)) {
+    if (!lines || !add_dwarf_frames(location, module, place)) {
         name_by_symbol(location, module, place);
     }
     struct mr_mapping *mapping = &mappings.items[location->mapping - 1];
