@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Usage: benchmarks/profile-compare.sh BEFORE AFTER [--out DIR]
 #
-# Compares two results of profile-run.sh, or of pr-check.sh: a verdict (same, different and where, or
-# inconclusive and how many more pairs it takes), what each witness says, costs of an event by stage and
-# function, load figures, the differential flame graph (red: more, blue: less; also with the widths of BEFORE,
-# where what vanished shows) and perf's own diff. One run of each is never enough for a verdict: pr-check.sh
-# makes runs that take turns, and witnesses.sh takes any two programs.
+# Compares two results of profile-run.sh, or of pr-check.sh: in the first line a verdict (same, different and
+# where, or inconclusive and how many more pairs it takes), then what each witness says, costs of an event by stage
+# and function, load figures, the differential flame graph (red: more, blue: less; also with the widths of BEFORE,
+# where what vanished shows) and perf's own diff. One run of each can tell what is far beyond what one run varies
+# by (its bursts, or pieces of its time); for what is smaller pr-check.sh makes runs that take turns, and
+# witnesses.sh takes any two programs.
 #
 # Results of other scenarios, machines or lengths are refused; other builds (flags, allocator, libraries) are
 # said in red.

@@ -11,8 +11,8 @@
 #
 #   --out DIR        folder of the results
 #   --docker         on the compose stack (docker-compose.yml) instead
-#   --bursts N       a burst that leaves fewer than 2,000 samples is repeated, until there are so many or N bursts (8);
-#                    the load's options are of each
+#   --bursts N       a burst is repeated until there are 2,000 samples and five bursts, which tell how much one run varies,
+#                    or N bursts (8); the load's options are of each
 #   --frequency N    samples a second of CPU time (default: burst 1999, else 199)
 #   --tables N       tables of the load (default 1)
 #   --option K=V     a line of millrace's configuration
@@ -32,6 +32,8 @@ case "${1:-}" in
 esac
 # A few more than SAMPLES_FEWEST of profile_tools.py: a sample without a stack is not drawn.
 SAMPLES_WANTED=2100
+# As WINDOWS of profile_tools.py.
+BURSTS_WANTED=5
 out="" docker=no tables=1 bursts=8 options=() arguments=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -110,7 +112,7 @@ while :; do
     if [ "$scenario" != burst ] || [ "$code" != 0 ] || [ "$interrupted" = yes ]; then break; fi
     read -r -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" window "$out" "$part")
     samples=$((samples + $(perf_samples "$out/perf$part.data" "${window[@]}")))
-    if [ "$samples" -ge "$SAMPLES_WANTED" ] || [ "$number" -ge "$bursts" ]; then break; fi
+    if { [ "$samples" -ge "$SAMPLES_WANTED" ] && [ "$number" -ge "$BURSTS_WANTED" ]; } || [ "$number" -ge "$bursts" ]; then break; fi
     number=$((number + 1)) part=-$number
     progress "$samples samples of $SAMPLES_WANTED: burst $number"
 done
@@ -118,12 +120,13 @@ annotate "profile $scenario ends"
 curl -fsS -m 5 "$LOAD_METRICS" | "$MILLRACE_PYTHON" "$here/profile_tools.py" metrics >"$out/metrics.json" ||
     say "warning: $LOAD_METRICS does not answer: metrics.json is empty"
 either_remove
-window=()
-[ "$scenario" != burst ] || read -r -d '' -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" bursts "$out") || true
+window=() PIECES=no cut=bursts
+if [ "$scenario" != burst ]; then PIECES=yes cut=pieces; fi
+read -r -d '' -a window < <("$MILLRACE_PYTHON" "$here/profile_tools.py" "$cut" "$out") || true
 "$MILLRACE_PYTHON" "$here/profile_tools.py" waits "$out" >>"$out/env.txt"
-rm -f "$out"/watch*.txt
 perf_results "$out" "millrace, $scenario" "${window[@]}"
 "$MILLRACE_PYTHON" "$here/profile_tools.py" run "$out" >"$out/runs.json"
+rm -f "$out"/watch*.txt "$out"/window-*.json
 "$MILLRACE_PYTHON" "$here/profile_tools.py" summary "$out" >"$out/summary.md"
 cat "$out/summary.md"
 say "results: $out"

@@ -4,6 +4,7 @@
   summary RESULT          summary.md of a result
   window RESULT PART      when the burst of load<PART>.json was, for perf
   bursts RESULT           adds up load.json, load-2.json, ...; which perf.data holds each burst, and when it was
+  pieces RESULT           the same of a run without bursts: WINDOWS pieces of its time
   watch RESULT PART PID METRICS  into watch<part>.txt until it is ended: the CPU seconds of that walsender, backpressure
   waits RESULT            lines of env.txt: the walsender's CPU seconds; of the time that the profile is of, its CPU and backpressure
   explain RESULT          which stage dominates, and what to try
@@ -31,6 +32,8 @@ from verdict import DIFFERENT, INCONCLUSIVE, SAME, Witness
 STAGES = ("receive", "decode", "encode", "produce", "flush", "acknowledge", "malloc", "http", "profiler", "other")
 # Fewer samples than this say nothing of shares: at 2,000, one of 5 % is known to a tenth of itself (one sigma).
 SAMPLES_FEWEST = 2000
+# What tells how much one run varies: its bursts, or pieces of its time.
+WINDOWS = 5
 
 
 def read(folder, name, missing=None):
@@ -119,8 +122,10 @@ def add_bursts(folder):
     was."""
     parts = ["", *(f"-{number}" for number in range(2, 100) if os.path.exists(os.path.join(folder, f"load-{number}.json")))]
     loads, windows = [read(folder, f"load{part}.json", {}) for part in parts], [window(folder, part) for part in parts]
+    each = [{"events": window_of({"load": load})[1], "latency_ms": {name: load["latency_ms"][name] for name in ("p50", "p99")}}
+            for load in loads]
     spans = [window_of({"load": load}) for load in loads]
-    whole = {**loads[0], "bursts": len(loads), "windows": windows,
+    whole = {**loads[0], "bursts": len(loads), "windows": windows, "each": each,
              "window": [sum(span[1] for span in spans), sum(span[2] for span in spans)],
              **{name: sum(load.get(name, 0) for load in loads) for name in ("events", "delivered", "failed", "repeated", "duration_s")},
              **{name: max(load.get(name, 0) for load in loads) for name in ("in_flight_peak", "memory_peak_bytes")},
@@ -129,6 +134,20 @@ def add_bursts(folder):
         json.dump(whole, file, indent=1)
     for part, (first, last) in zip(parts, windows):
         print(f"perf{part}.data {first:.6f} {last:.6f}")
+
+
+def add_pieces(folder):
+    """The same of a run without bursts. What lies before the load and behind it belongs to the first and the last."""
+    load = read(folder, "load.json", {})
+    begin, length = load["begin_ns"] / 1e9, load["duration_s"] / WINDOWS
+    cuts = [length * number for number in range(WINDOWS + 1)]
+    arrived = [delivered_at(load, cut) for cut in cuts]
+    load.update(windows=[[begin + one, begin + two] for one, two in zip(cuts, cuts[1:])],
+                each=[{"events": two - one} for one, two in zip(arrived, arrived[1:])])
+    with open(os.path.join(folder, "load.json"), "w", encoding="utf-8") as file:
+        json.dump(load, file, indent=1)
+    for number, (first, last) in enumerate(load["windows"]):
+        print(f"perf.data {first if number else 0:.6f} {last if number < WINDOWS - 1 else last + 3600:.6f}")
 
 
 def stage_rows(profile):
@@ -179,6 +198,22 @@ def cpu_us_per_event(found, samples=None):
     return (found["profile"]["total"] if samples is None else samples) / frequency / events * 1e6
 
 
+def windows_of(folder, load, frequency):
+    """What a run's parts cost an event, and the walsender in the same time: how much one run varies."""
+    pieces = "burst_s" not in load
+    found = []
+    for number, (part, (first, last)) in enumerate(zip(load.get("each", []), load.get("windows", [])), 1):
+        profile = read(folder, f"window-{number}.json")
+        rows = watched(folder, "" if pieces or number == 1 else f"-{number}")
+        if profile is None or part["events"] <= 0 or not frequency:
+            return []
+        sent = value_at(rows, 1, last) - value_at(rows, 1, first) if len(rows) > 1 else 0.0
+        found.append({**part, "walsender_us": sent / part["events"] * 1e6,
+                      "cpu_us": {stage: samples / frequency / part["events"] * 1e6
+                                 for stage, samples in profile["stages"].items()}})
+    return found
+
+
 def run_of(folder):
     """What one run has for the comparison, and how it may be compared at all."""
     found = result(folder)
@@ -190,6 +225,7 @@ def run_of(folder):
             "cpu_us": {stage: cpu_us_per_event(found, samples) for stage, samples in profile["stages"].items()},
             "latency_ms": {name: latency.get(name, 0) for name in ("p50", "p99")},
             "in_flight": load.get("in_flight_peak", 0), "memory": load.get("memory_peak_bytes", 0),
+            "windows": windows_of(folder, load, float(env.get("perf_frequency", 0) or 0)),
             "walsender_us": float(env.get("walsender_cpu_s", 0) or 0) / max(load.get("delivered", 0), 1) * 1e6}
 
 
@@ -332,29 +368,68 @@ def judgement_table(judgements):
     yield "|---|---:|---:|---:|---:|---:|---|"
     for j in judgements:
         pairs = min(len(j.witness.before), len(j.witness.after))
-        interval = f"{j.low:+.1%} … {j.high:+.1%}" if pairs > 1 or j.witness.exact else ""
+        interval = f"{j.low:+.1%} … {j.high:+.1%}" if pairs > 1 or j.witness.exact or j.varies > 0 else ""
         says = f"**{j.verdict}**" if j.verdict == DIFFERENT else j.verdict
         yield (f"| {j.witness.name}, {j.witness.unit} | {number(j.before)} | {number(j.after)} | {j.change:+.1%} | {interval} "
                f"| {'exact' if j.witness.exact else f'{j.p:.4f}'} | {says} |")
 
 
+def odds(chance):
+    """How often that is, for people."""
+    return "less than once in 10,000" if chance < 1e-4 else f"once in {1 / chance:,.0f}"
+
+
+def pairs_words(more):
+    return f"{more} more pair{'s' if more > 1 else ''}"
+
+
+def few_runs_lines(judgements):
+    """What can be said of too few runs to exchange: what the windows within them tell, how sure, and what is missing."""
+    known = [j for j in judgements if j.varies > 0]
+    beyond = [j for j in known if j.verdict == DIFFERENT]
+    likely = verdict.likely(judgements)
+    if beyond:
+        most = max(beyond, key=lambda j: j.p)
+        yield (f"Beyond what one run varies by (by its windows ±{max(j.varies for j in beyond):.0%}): by chance {odds(most.p)}.")
+    if likely:
+        yield "Not sure yet: " + "; ".join(
+            f"{j.words()}, by chance {odds(j.p)}, one run varies by ±{j.varies:.0%}, {pairs_words(j.more)} would settle it"
+            for j in likely[:4]) + "."
+    rest = [j for j in known if j.verdict == INCONCLUSIVE and j not in likely]
+    if rest:
+        yield "Within what one run varies by: " + "; ".join(
+            f"{j.words()} (±{j.varies:.0%}, {pairs_words(j.more)})" for j in rest) + "."
+
+
 def verdict_lines(judgements, builds):
     """The words, and the exit code."""
     said, who, more = verdict.overall(judgements)
+    few = list(few_runs_lines(judgements))
+    flow = next((j for j in judgements if j.varies > 0 and j.witness.decides), None)
+    likely = verdict.likely(judgements)
+    far = any(j.varies > 0 and j.verdict == DIFFERENT for j in judgements)
     if builds:
         kinds = "; ".join(builds)
         said = DIFFERENT
-        lines = [f"**Different** builds ({kinds})" + ("" if not who or who[0].verdict != DIFFERENT else
-                 ": " + "; ".join(j.words() for j in who[:8])) + ".", "",
+        what = (f": {'; '.join(j.words() for j in who[:8])}" if who and who[0].verdict == DIFFERENT else
+                f", probably: {likely[0].words()}, by chance {odds(likely[0].p)}" if likely else "")
+        lines = [f"**Different** builds ({kinds}){what}" + (", far beyond what one run varies by." if far else "."), "",
                  "What differs above may be theirs and not the change's: build both with the same options."]
     elif said == DIFFERENT:
-        lines = ["**Different**: " + "; ".join(j.words() for j in who[:8]) + "."]
+        lines = ["**Different**: " + "; ".join(j.words() for j in who[:8])
+                 + (", far beyond what one run varies by." if far else ".")]
     elif said == SAME:
         lines = ["**Same**: " + ", ".join(j.witness.name for j in who) + f" within ±{verdict.MARGIN:.0%}."]
+    elif likely:
+        lines = [f"**Inconclusive**, probably different: {likely[0].words()}, by chance {odds(likely[0].p)}; "
+                 f"{pairs_words(likely[0].more)} would settle it."]
+    elif flow is not None:
+        lines = [f"**Inconclusive**: {pairs_words(more)} needed; {flow.words()}, and one run varies by ±{flow.varies:.0%}. More than "
+                 f"{max(abs(flow.low), abs(flow.high)):.0%} is unlikely."]
     else:
         open_ones = ", ".join(j.witness.name for j in who) or "no witness was heard"
         lines = [f"**Inconclusive**: {more} more pairs needed ({open_ones})."]
-    return lines, EXIT_CODES[said]
+    return [*lines, *(line for sentence in few for line in ("", sentence))], EXIT_CODES[said]
 
 
 def print_verdict(folder):
@@ -394,25 +469,36 @@ def add(folder, rounds):
             json.dump(found, file, indent=1)
 
 
+FLOW = ("receive", "decode", "encode", "produce", "acknowledge", "malloc")
+
+
 def witnesses_of_runs(before, after):
-    """Of profiles: CPU an event by stage, latencies, peaks."""
+    """Of profiles: CPU an event by stage, latencies, peaks. Where the windows of runs are known, they tell how much one varies."""
     sides = before, after
 
     def each(of):
         return [[of(run) for run in side] for side in sides]
 
     # Where the walsender's CPU is known in every run, a neighbour that slows both is divided out.
-    known = all(run.get("walsender_us") for side in sides for run in side)
+    def is_known(parts):
+        return all(part.get("walsender_us") for part in parts)
+
+    runs = [run for side in sides for run in side]
+    known = is_known(runs) and is_known(window for run in runs for window in run.get("windows", []))
 
     def cpu(*stages):
-        return each(lambda run: sum(us for stage, us in run["cpu_us"].items() if not stages or stage in stages)
-                    / (run["walsender_us"] if known else 1))
+        def of(run):
+            return sum(run["cpu_us"].get(stage, 0) for stage in stages) / (run["walsender_us"] if known else 1)
+        before, after = each(of)
+        return {"before": before, "after": after,
+                "windows": tuple([[of(window) for window in run.get("windows", [])] for run in side] for side in sides)}
 
     unit = "of the walsender's" if known else "µs an event"
-    yield Witness("CPU in the flow", "CPU", *cpu("receive", "decode", "encode", "produce", "acknowledge", "malloc"), unit=unit)
+    yield Witness("CPU in the flow", "CPU", unit=unit, **cpu(*FLOW))
     for stage in STAGES[:7]:
-        yield Witness(f"CPU in {stage}", "CPU", *cpu(stage), unit=unit, decides=False)
+        yield Witness(f"CPU in {stage}", "CPU", unit=unit, decides=False, **cpu(stage))
     for name in ("p50", "p99"):
+        # How long a burst takes to arrive depends on who else is there, for all bursts of a run alike: windows say nothing.
         yield Witness(f"commit to Kafka {name}", "latency", *each(lambda run, n=name: run["latency_ms"][n]), unit="ms",
                       margin=0.10, decides=False)
     yield Witness("peak in flight", "in flight", *each(lambda run: run["in_flight"]), unit="events", margin=0.10, decides=False)
@@ -452,6 +538,7 @@ def compare(folder_a, folder_b):
         name_functions(judgements, drains)
     builds = verdict.build_differences(*(drains["sides"][side] for side in ("base", "head")) if drains else sides)
     lines, code = verdict_lines(judgements, builds)
+    print(f"{lines[0]}\n")
     print(f"# {os.path.basename(os.path.abspath(folder_a))} → {os.path.basename(os.path.abspath(folder_b))}: "
           f"{window_of(b)[0]}\n")
     cautions = ["**Different builds**: " + "; ".join(builds)] if builds else []
@@ -467,7 +554,7 @@ def compare(folder_a, folder_b):
     print("\n| load | before | after |\n|---|---:|---:|")
     for (what, value, unit), (_, other, _) in zip(load_lines(a["load"]), load_lines(b["load"])):
         print(f"| {what} | {value} {unit} | {other} {unit} |")
-    print(f"\n{len(runs[0])} runs of each. Costs are absolute, of an event; shares would hide what slows everything.")
+    print(f"\n{len(runs[0])} run{'s' if len(runs[0]) > 1 else ''} of each. Costs are absolute, of an event; shares would hide what slows everything.")
     return code
 
 
@@ -509,7 +596,7 @@ def witnesses_of_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "waits": 1, "watch": 4, "instructions": 1, "verdict": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "pieces": 1, "waits": 1, "watch": 4, "instructions": 1, "verdict": 1, "compare": 2}
     if words and words[0] == "add":
         return add(words[1], words[2:])
     if not words or len(words) != 1 + commands.get(words[0], -1):
@@ -524,6 +611,8 @@ def main():
         print(*(f"{second:.6f}" for second in window(words[1], words[2])))
     elif words[0] == "bursts":
         add_bursts(words[1])
+    elif words[0] == "pieces":
+        add_pieces(words[1])
     elif words[0] == "watch":
         watch(*words[1:])
     elif words[0] == "waits":

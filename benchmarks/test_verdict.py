@@ -2,11 +2,17 @@
 
 --long: 100 comparisons of a build with itself in place of 20, and the power at 1, 2, 3 and 5 % as a table."""
 
+import copy
+import itertools
+import json
 import math
+import os
 import random
+import statistics
 import sys
 import unittest
 
+import profile_tools
 import verdict
 from verdict import DIFFERENT, INCONCLUSIVE, SAME, Witness
 
@@ -131,6 +137,118 @@ class Verdicts(unittest.TestCase):
         found = verdict.moved(before, after, 0.01)
         self.assertEqual(found["encode"], (15.0, 15.0, []))
         self.assertEqual(found["decode"], (3.0, 4.0, [(1.0, "d")]))
+
+
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "samples", "windows.json")
+
+
+def slower(run, part, stages=profile_tools.FLOW):
+    """The run with a slow-down placed in its figures."""
+    found = copy.deepcopy(run)
+    for costs in (found, *found["windows"]):
+        for stage in stages:
+            costs["cpu_us"][stage] *= 1 + part
+    return found
+
+
+def quieter(runs, part):
+    """The same runs on a machine that varies by `part` of it: each figure moves towards the median of all."""
+    found, middle = copy.deepcopy(runs), {}
+    for stage in runs[0]["cpu_us"]:
+        middle[stage] = statistics.median(window["cpu_us"][stage] / window["walsender_us"] for run in runs for window in run["windows"])
+    for costs in (costs for run in found for costs in (run, *run["windows"])):
+        for stage, usual in middle.items():
+            costs["cpu_us"][stage] = usual * (costs["cpu_us"][stage] / costs["walsender_us"] / usual) ** part
+        costs["walsender_us"] = 1.0
+    return found
+
+
+def compared(before, after):
+    """(exit code, first line, names of the witnesses that differ)."""
+    judgements = verdict.judge(list(profile_tools.witnesses_of_runs(before, after)))
+    lines, code = profile_tools.verdict_lines(judgements, [])
+    return code, lines[0], {j.witness.name for j in judgements if j.verdict == DIFFERENT}
+
+
+class FewRuns(unittest.TestCase):
+    """One run of each build, or three, as recorded on a machine with two cores and thirty processes that wanted them: seven runs
+    of one build, three of it without optimisation. CPU an event of two runs of one build lies up to 60 % apart there."""
+
+    @classmethod
+    def setUpClass(cls):
+        with open(RECORDED, encoding="utf-8") as file:
+            recorded = json.load(file)
+        cls.sound, cls.o0 = recorded["sound"], recorded["o0"]
+        cls.quiet = quieter(cls.sound, 0.15)
+
+    def triples(self, runs):
+        return [(list(runs[at:at + 3]), list(runs[at + 3:at + 6])) for at in (0, 1)]
+
+    def test_nothing_placed_nothing_claimed(self):
+        for runs in (self.sound, self.quiet):
+            said = [compared([before], [after]) for before, after in itertools.combinations(runs, 2)]
+            said += [compared(before, after) for before, after in self.triples(runs)]
+            self.assertEqual([line for code, line, _ in said if code != 4 or "probably" in line], [])
+            for _, line, _ in said:
+                self.assertRegex(line, r"^\*\*Inconclusive\*\*: \d+ more pairs? needed; CPU in the flow [+-][\d.]+%, and one run varies by "
+                                       r"±\d+%. More than \d+% is unlikely\.$")
+
+    def test_a_build_without_optimisation_is_found_in_one_pair(self):
+        """Far beyond what one run varies by. Where a recorded run varies by a third, one pair may leave a doubt, and says which."""
+        for sound, slow, doubts in ((self.sound, self.o0, 3), (self.quiet, quieter(self.o0, 0.15), 0)):
+            said = [compared([before], [after]) for before, after in itertools.product(sound, slow)]
+            for code, line, names in said:
+                self.assertTrue(names if code == 3 else "probably different: CPU in " in line and "1 more pair would settle it" in line, line)
+            claims = [line for code, line, _ in said if code == 3]
+            self.assertGreaterEqual(len(claims), len(said) - doubts)
+            for line in claims:
+                self.assertRegex(line, r"^\*\*Different\*\*: .*CPU in (en|de)code \+\d+\.\d%.*, far beyond what one run varies by\.$")
+
+    def test_a_build_without_optimisation_is_found_in_three_pairs(self):
+        code, line, names = compared(self.sound[:3], self.o0)
+        self.assertEqual(code, 3, line)
+        self.assertLessEqual({"CPU in the flow", "CPU in decode"}, names)
+
+    def test_ten_percent_on_a_quiet_machine(self):
+        """One pair says probably, mostly, and how many more settle it; three pairs say so."""
+        said = [compared([before], [slower(after, 0.10)]) for before, after in zip(self.quiet, self.quiet[1:])]
+        for code, line, _ in said:
+            self.assertEqual(code, 4, line)
+            self.assertRegex(line, r"\b\d\d? more pairs? (would settle it|needed)")
+        self.assertGreaterEqual(sum("probably different: CPU in " in line for _, line, _ in said), len(said) / 2)
+        for before, after in self.triples(self.quiet):
+            code, line, names = compared(before, [slower(run, 0.10) for run in after])
+            self.assertEqual(code, 3, line)
+            self.assertIn("CPU in the flow", names)
+
+    def test_three_percent_take_more_pairs(self):
+        """Never a claim, neither of one pair nor of three; and how many more it takes."""
+        for runs in (self.sound, self.quiet):
+            pairs = [([one], [other]) for one, other in zip(runs, runs[1:])] + self.triples(runs)
+            for before, after in pairs:
+                code, line, _ = compared(before, [slower(run, 0.03) for run in after])
+                self.assertEqual(code, 4, line)
+                self.assertRegex(line, r"\d+ more pairs? (needed|would settle it)")
+
+    def test_ten_percent_on_the_busy_machine_are_not_claimed_of_another_stage(self):
+        for before, after in itertools.combinations(self.sound, 2):
+            code, line, names = compared([before], [slower(after, 0.10, ["encode"])])
+            self.assertTrue(code == 4 or names == {"CPU in encode"}, line)
+
+    def test_pairs_asked_for_are_enough(self):
+        """As many as it asks for, of the same kind, settle ten percent."""
+        before, after = self.quiet[0], slower(self.quiet[1], 0.10)
+        judged = verdict.judge(list(profile_tools.witnesses_of_runs([before], [after])))
+        more = judged[0].more
+        self.assertLess(more, verdict.PERMUTED_FROM)
+        some = [self.quiet[i % 7] for i in range(1 + more)], [slower(self.quiet[(i + 3) % 7], 0.10) for i in range(1 + more)]
+        self.assertEqual(compared(*some)[0], 3)
+
+    def test_student(self):
+        """Against printed tables."""
+        for freedom, chance, limit in ((1, 0.05, 12.706), (4, 0.001, 8.610), (10, 0.05, 2.228), (30, 0.01, 2.750)):
+            self.assertAlmostEqual(verdict.t_limit(chance, freedom), limit, 3)
+            self.assertAlmostEqual(verdict.t_chance(limit, freedom), chance, 4)
 
 
 def power():

@@ -11,8 +11,14 @@ comes or goes) is taken out with the block's median, and labels are exchanged wi
 false "different" in one whole comparison, shared by all its witnesses (Holm). Counts that repeat (instructions) are
 exact: they differ when they moved by more than their own spread between two runs of one build.
 
+With fewer pairs than that takes, a witness that knows what parts of each run cost (its windows: bursts, or pieces of its time)
+is judged by those: two runs of one build are taken to differ by as much as the windows of one run do, and by what the runs of
+each side do. So one pair can tell what is far beyond that, and nothing else; `p` says how sure that is, `more` what is missing.
+That this holds is judged on runs recorded on a machine busy with other work (tests/samples/windows.json).
+
 test_verdict.py holds the share of false claims and the power against data whose truth is known."""
 
+import functools
 import itertools
 import math
 import random
@@ -40,6 +46,7 @@ class Witness:
     least: float = 0.005      # of an exact one: less is no difference
     floor: float = 0.0        # likewise, in the witness' own unit
     spreads: float = 3        # likewise, of the larger spread between two runs of one build
+    windows: tuple = ()       # (befores, afters): of each run the values of its windows
 
 
 @dataclass
@@ -54,6 +61,7 @@ class Judgement:
     p: float = 1.0
     more: int = 0             # pairs
     why: list = field(default_factory=list)  # functions, for people
+    varies: float = 0.0       # what one run varies by, where its windows told it
 
     def words(self):
         text = f"{self.witness.name} {self.change:+.1%}"
@@ -173,15 +181,135 @@ def judge_pairs(witness, seed=1):
                      math.exp(high) - 1, p)
 
 
+# ---- few runs, by their windows ----
+
+PERMUTED_FROM = 12            # pairs; with fewer, chance alone may put all runs on one side
+WINDOWS_FEWEST = 4            # of a run
+VARIES_LEAST = 0.02           # what two runs of one build differ by where nothing else is known: where code and memory lie
+PROBABLY = 0.05
+
+
+def beta_part(a, b, x):
+    """The regularised incomplete beta function, by its continued fraction (Lentz)."""
+    if x <= 0.0 or x >= 1.0:
+        return min(max(x, 0.0), 1.0)
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - beta_part(b, a, 1.0 - x)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(1 - x)) / a
+    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1))
+    found = d
+    for m in range(1, 300):
+        for part in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+                     -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+            d, c = 1.0 / (1.0 + part * d), 1.0 + part / c
+            found *= c * d
+        if abs(c * d - 1.0) < 1e-12:
+            break
+    return front * found
+
+
+def t_chance(t, freedom):
+    """How often Student's t lies as far from 0, on either side."""
+    return beta_part(freedom / 2, 0.5, freedom / (freedom + t * t))
+
+
+@functools.cache
+def t_limit(chance, freedom):
+    """How far from 0 it lies as often as `chance`."""
+    low, high = 0.0, 1.0
+    while t_chance(high, freedom) > chance:
+        high *= 2
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_chance(middle, freedom) > chance else (low, middle)
+    return high
+
+
+def can_use_windows(witness):
+    pairs = min(len(witness.before), len(witness.after))
+    return (0 < pairs < PERMUTED_FROM and len(witness.windows) == 2 and all(
+        len(side) >= pairs and all(len(run) >= WINDOWS_FEWEST and min(run) > 0 for run in side[:pairs])
+        for side in witness.windows))
+
+
+@dataclass
+class Spread:
+    """What one run varies by, as a variance of logarithms, and how well that is known."""
+    inside: float
+    freedom: int
+
+
+def spread_inside(witness):
+    runs = [[math.log(value) for value in run] for side in witness.windows for run in side]
+    freedom = sum(len(run) - 1 for run in runs)
+    return Spread(sum(statistics.variance(run) * (len(run) - 1) for run in runs) / freedom, freedom)
+
+
+def judge_windows(witness, usual):
+    """All but the verdict. `usual`: the spread of all witnesses of the comparison, which counts as much as the witness's own:
+    five windows may lie close to each other by chance."""
+    pairs = min(len(witness.before), len(witness.after))
+    own = spread_inside(witness)
+    inside = max((own.inside * own.freedom + usual.inside * usual.freedom) / (own.freedom + usual.freedom), VARIES_LEAST ** 2)
+    runs = [[statistics.fmean(math.log(value) for value in run) for run in side[:pairs]] for side in witness.windows]
+    expected = inside * (1 + 1 / min(len(run) for side in witness.windows for run in side))
+    freedom = own.freedom + usual.freedom
+    variance = expected
+    if pairs > 1:
+        seen = statistics.fmean(statistics.variance(side) for side in runs)
+        if seen > 2 * expected:  # the runs differ by more than their windows tell: only they count
+            variance, freedom = seen, 2 * (pairs - 1)
+        else:
+            variance = (expected * freedom + seen * 2 * (pairs - 1)) / (freedom + 2 * (pairs - 1))
+            freedom += 2 * (pairs - 1)
+    change = statistics.fmean(runs[1]) - statistics.fmean(runs[0])
+    error = math.sqrt(variance * 2 / pairs)
+    reach = t_limit(1 - LEVEL, freedom) * error
+    found = Judgement(witness, INCONCLUSIVE, statistics.median(witness.before), statistics.median(witness.after),
+                      math.expm1(change), math.expm1(change - reach), math.expm1(change + reach),
+                      t_chance(abs(change) / error, freedom), varies=math.expm1(math.sqrt(variance)))
+    return found, freedom
+
+
+def more_by_windows(judgement, freedom, limit):
+    """How many more pairs until it can be told, one way or the other, if all goes on as it began."""
+    pairs = min(len(judgement.witness.before), len(judgement.witness.after))
+    change, spread = abs(math.log1p(judgement.change)), math.log1p(judgement.varies)
+
+    def is_told(more):
+        error = spread * math.sqrt(2 / (pairs + more))
+        different = change > LEAST and t_limit(limit, freedom + 2 * more) * error + LEAST < change
+        return different or (pairs + more >= PAIRS_FEWEST and
+                             t_limit(1 - LEVEL, freedom + 2 * more) * error + change < judgement.witness.margin)
+
+    low, high = 0, PAIRS_MOST - pairs
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_told(middle) else (middle, high)
+    return high
+
+
+def judge_few(witnesses):
+    """{place: (judgement, freedom)} of those that have windows and too few pairs for anything else."""
+    able = {place: witness for place, witness in enumerate(witnesses) if not witness.exact and can_use_windows(witness)}
+    spreads = [spread_inside(witness) for witness in able.values()]
+    if not spreads:
+        return {}
+    usual = Spread(statistics.median(spread.inside for spread in spreads), min(spread.freedom for spread in spreads))
+    return {place: judge_windows(witness, usual) for place, witness in able.items()}
+
+
 def judge(witnesses, seed=1):
     """Every witness's judgement, in their order."""
-    found = [judge_exact(w) if w.exact else judge_pairs(w, seed + i) for i, w in enumerate(witnesses)]
+    few = judge_few(witnesses)
+    found = [few[i][0] if i in few else judge_exact(w) if w.exact else judge_pairs(w, seed + i) for i, w in enumerate(witnesses)]
     open_ones = sorted((j for j in found if not j.witness.exact and j.verdict != DIFFERENT), key=lambda j: j.p)
     for rank, judgement in enumerate(open_ones):  # Holm: the smallest p has to stand against all
         if judgement.p > ALPHA / (len(open_ones) - rank):
             break
         if judgement.low > LEAST or judgement.high < -LEAST:
             judgement.verdict = DIFFERENT
+    freedoms = {id(judgement): freedom for judgement, freedom in few.values()}
     for judgement in open_ones:
         pairs = min(len(judgement.witness.before), len(judgement.witness.after))
         margin = judgement.witness.margin
@@ -189,9 +317,23 @@ def judge(witnesses, seed=1):
             continue
         if pairs >= PAIRS_FEWEST and judgement.low != judgement.high and -margin <= judgement.low and judgement.high <= margin:
             judgement.verdict = SAME
+        elif id(judgement) in freedoms:
+            judgement.more = more_by_windows(judgement, freedoms[id(judgement)], ALPHA / len(open_ones))
         elif judgement.more == 0:
             judgement.more = more_pairs(pairs, judgement.change, (judgement.high - judgement.low) / 2, margin,
                                         ALPHA / len(open_ones))
+    return found
+
+
+def likely(judgements):
+    """Those that may be different, though it is not sure: all false ones together in PROBABLY of comparisons; the surest first."""
+    open_ones = sorted((j for j in judgements if not j.witness.exact), key=lambda j: j.p)
+    found = []
+    for rank, judgement in enumerate(open_ones):
+        if judgement.p > PROBABLY / (len(open_ones) - rank):
+            break
+        if judgement.verdict == INCONCLUSIVE and judgement.varies > 0:
+            found.append(judgement)
     return found
 
 

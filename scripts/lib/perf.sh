@@ -95,8 +95,8 @@ perf_detach() {
 perf_samples() { perf script -f -i "$1" --time "$2,$3" -F time -G 2>/dev/null | grep -c .; }
 
 # perf_results FOLDER TITLE [NAME FROM TO]...: perf-report.txt, folded.txt, flame.svg and profile.json of FOLDER/perf.data. With
-# windows (seconds of CLOCK_MONOTONIC) in FOLDER/NAME these are of them, and folded-floor.txt, flame-floor.svg and profile-floor.json of the
-# rest.
+# windows (seconds of CLOCK_MONOTONIC) in FOLDER/NAME these are of them, window-1.json and so on are of each, and what lies around
+# them is in folded-floor.txt, flame-floor.svg and profile-floor.json, unless they are PIECES=yes of one whole.
 perf_results() {
     local folder=$1 title=$2 inside=() around=() bursts="the burst"
     shift 2
@@ -106,11 +106,11 @@ perf_results() {
         inside+=("$folder/$1" "$2,$3") around+=("$folder/$1" ",$2" "$folder/$1" "$3,")
         shift 3
     done
-    if [ ${#inside[@]} -gt 0 ]; then
+    if [ ${#inside[@]} -gt 0 ] && [ "${PIECES:-no}" = no ]; then
         perf_part "$folder" "$title: $bursts" "" "${inside[@]}"
         perf_part "$folder" "$title: the floor around $bursts" -floor "${around[@]}"
     else
-        inside=("$folder/perf.data" "")
+        [ ${#inside[@]} -gt 0 ] || inside=("$folder/perf.data" "")
         perf_part "$folder" "$title" "" "${inside[@]}"
     fi
     set -- "${inside[@]}"
@@ -118,20 +118,27 @@ perf_results() {
         perf report -f -i "$1" ${2:+--time "$2"} --stdio --no-inline --no-children -g none --percent-limit 0.1 \
             --sort comm,dso,symbol 2>/dev/null
         shift 2
+        [ "${PIECES:-no}" = no ] || break
     done >"$folder/perf-report.txt"
     rm -f "$folder"/perf*.data.log "$folder"/perf*.data.old
 }
 
 # perf_part FOLDER TITLE SUFFIX [FILE TIME]...: TIME may be empty: all.
 perf_part() {
-    local folder=$1 title=$2 suffix=$3 flame
+    local folder=$1 title=$2 suffix=$3 flame number=0
     shift 3
     flame=$(built_program millrace-flame)
+    : >"$folder/parts.txt"
     # Each part is read by itself: perf takes several in one call only as parts of a hundred.
     while [ $# -gt 0 ]; do
-        perf_text "$1" ${2:+--time "$2"}
+        perf_text "$1" ${2:+--time "$2"} | "$flame" folded --perf - >"$folder/part.txt"
+        cat "$folder/part.txt" >>"$folder/parts.txt"
+        number=$((number + 1))
+        if [ -n "$2" ] && [ -z "$suffix" ]; then "$flame" json "$folder/part.txt" >"$folder/window-$number.json"; fi
         shift 2
-    done | "$flame" folded --perf - >"$folder/folded$suffix.txt"
+    done
+    "$flame" folded "$folder/parts.txt" >"$folder/folded$suffix.txt"
+    rm -f "$folder/part.txt" "$folder/parts.txt"
     "$flame" svg --title "$title" --subtitle "$(flame_subtitle)" "$folder/folded$suffix.txt" >"$folder/flame$suffix.svg"
     "$flame" json "$folder/folded$suffix.txt" >"$folder/profile$suffix.json"
 }
