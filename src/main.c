@@ -46,13 +46,14 @@ static int ask(const struct mr_arguments *arguments, const struct mr_http_option
         mr_ask_top(server, stdout);
         return 0;
     }
-    mr_status status = arguments->command == MR_COMMAND_PROFILE
-                           ? mr_ask_profile(server, &arguments->profile, stdout, &error)
-                       : arguments->command == MR_COMMAND_SNAPSHOT
-                           ? mr_ask_snapshots(server, &arguments->snapshot, stdout, &error)
-                       : arguments->command == MR_COMMAND_RELOAD
-                           ? mr_ask_reload(server, arguments->dry_run, stdout, &error)
-                           : mr_ask_status(server, arguments->json, stdout, &error);
+    mr_status status =
+        arguments->command == MR_COMMAND_PROFILE
+            ? mr_ask_profile(server, &arguments->profile, stdout, &error)
+        : arguments->command == MR_COMMAND_SNAPSHOT
+            ? mr_ask_snapshots(server, &arguments->snapshot, stdout, &error)
+        : arguments->command == MR_COMMAND_RELOAD
+            ? mr_ask_reload(server, arguments->config_path, arguments->dry_run, stdout, &error)
+            : mr_ask_status(server, arguments->json, stdout, &error);
     if (status != MR_OK) {
         fprintf(stderr, "millrace: %s\n", error.text);
     }

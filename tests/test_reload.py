@@ -370,3 +370,25 @@ def test_what_changes_is_documented():
     with open(os.path.join(ROOT, "src", "config", "options.def"), encoding="utf-8") as file:
         paths = dict(re.findall(r'^MR_OPTION\("([^"]+)", \w+, (\w+)', file.read(), re.MULTILINE))
     assert {field for path, field in paths.items() if f"`{path}`" in told} == live
+
+
+def test_another_file_is_refused(database, millrace, tmp_path):
+    """The running one reads its own file, whatever file was named to find it by."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    other = tmp_path / "other.toml"
+    other.write_text(process.native(["t", "u"], {}))
+
+    def of_other(*arguments):
+        done = subprocess.run([BINARY, "reload", "--address", process.address(), "-c", other, *arguments],
+                              capture_output=True, text=True, timeout=120, env=process.environment, check=False)
+        return done.returncode, done.stdout + done.stderr
+    for arguments in (["--dry-run"], []):
+        code, said = of_other(*arguments)
+        assert code == 78 and process.path in said and str(other) in said and "nothing was changed" in said, said
+    assert process.log("reloaded") == []
+    # The same content by another path is the same file to everybody.
+    with open(process.path, encoding="utf-8") as file:
+        other.write_text(file.read())
+    assert of_other("--dry-run") == (0, "unchanged\n")
+    assert process.stop() == 0

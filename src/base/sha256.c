@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK_BYTES = 64, LENGTH_AT = 56, ROUNDS = 64 };
@@ -104,4 +105,15 @@ void mr_sha256(mr_slice first, mr_slice second, uint8_t ret[MR_SHA256_BYTES])
     for (unsigned i = 0; i < MR_SHA256_BYTES; i++) {
         ret[i] = (uint8_t)(sha.state[i / 4] >> (24 - 8 * (i % 4)));
     }
+}
+
+struct mr_sha256_short mr_sha256_short(mr_slice bytes)
+{
+    uint8_t hash[MR_SHA256_BYTES];
+    struct mr_sha256_short ret;
+    mr_sha256(bytes, (mr_slice){0}, hash);
+    for (size_t i = 0; i < MR_SHA256_BYTES / 2; i++) {
+        snprintf(ret.text + 2 * i, 3, "%02x", hash[i]);
+    }
+    return ret;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "config/config.h"
 
 enum { LOOK_MS = 50 };
 #define PATIENCE_NS (INT64_C(90) * 1000000000) /* longer than millrace itself has */
@@ -52,15 +53,37 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
                    "millrace does not say what came of it; its log may");
 }
 
-mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE *to,
-                        struct mr_error *ret_error)
+/* Takes the request's number. */
+static mr_status post(const struct mr_http_options *server, const char *path, bool dry_run,
+                      double *ret_number, struct mr_error *ret_error)
 {
+    char request[160];
     cJSON *taken = NULL;
-    cJSON *answer = NULL;
-    MR_TRY(mr_show_post(server, dry_run ? "/api/reload?dry_run=1" : "/api/reload", "", &taken,
-                        ret_error));
-    double number = mr_show_number(mr_show_at(taken, "request", NULL));
+    snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
+             path == NULL ? "" : mr_config_digest(path).text);
+    MR_TRY(mr_show_post(server, request, "", &taken, ret_error));
+    const cJSON *other = mr_show_at(taken, "reads", NULL);
+    mr_status status = MR_OK;
+    if (other != NULL) {
+        status =
+            mr_fail(ret_error, MR_ERR_CONFIG,
+                    "the running millrace reads %s, whose content is not that of %s; nothing "
+                    "was changed or compared. Put the new content there, and reload (--address "
+                    "finds a millrace without a file); millrace check --config %s looks at "
+                    "a file by itself",
+                    mr_show_word(other), path, path);
+    }
+    *ret_number = mr_show_number(mr_show_at(taken, "request", NULL));
     cJSON_Delete(taken);
+    return status;
+}
+
+mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, bool dry_run,
+                        FILE *to, struct mr_error *ret_error)
+{
+    cJSON *answer = NULL;
+    double number;
+    MR_TRY(post(server, path, dry_run, &number, ret_error));
     MR_TRY(await_outcome(server, number, &answer, ret_error));
     print_outcome(answer, to);
     fflush(to);

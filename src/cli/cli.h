@@ -39,9 +39,9 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
 void mr_ask_top(const struct mr_http_options *server, FILE *to);
 
 /* `millrace reload`: has a running millrace read its file again (`dry_run`: only look), and prints what changed. An error
- * says why nothing did. */
-mr_status mr_ask_reload(const struct mr_http_options *server, bool dry_run, FILE *to,
-                        struct mr_error *ret_error);
+ * says why nothing did. `path` (may be NULL) is the file that the caller means; refused when the running one reads another. */
+mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, bool dry_run,
+                        FILE *to, struct mr_error *ret_error);
 
 struct mr_ask_snapshot {
     const char *const *tables; /* "schema.table", or "table" in public */

@@ -43,6 +43,7 @@ struct mr_reload {
     uint32_t next_answer;
 
     char *configuration, *origins; /* shown since; NULL: as at the start */
+    char *reads;                   /* the file's path, as JSON */
 };
 
 /* One reading of the file. */
@@ -418,11 +419,25 @@ static bool may_ask(const struct mr_reload *reload, struct mr_http_request *requ
     return !reload->closed;
 }
 
+/* Who asks has a file whose content is `digest` (NULL, "": none): what would be told is of another one. */
+static bool means_other_file(const struct mr_reload *reload, const char *digest)
+{
+    if (digest == NULL || digest[0] == '\0' || reload->config->path == NULL) {
+        return false;
+    }
+    struct mr_sha256_short own = mr_config_digest(reload->config->path);
+    return own.text[0] != '\0' && strcmp(own.text, digest) != 0;
+}
+
 static void post_reload(void *context, struct mr_http_request *request)
 {
     struct mr_reload *reload = context;
     int64_t dry_run;
     if (!may_ask(reload, request) || !mr_http_number(request, "dry_run", 0, 0, 1, &dry_run)) {
+        return;
+    }
+    if (means_other_file(reload, mr_http_parameter(request, "content"))) {
+        fprintf(mr_http_body(request, "application/json"), "{\"reads\":%s}\n", reload->reads);
         return;
     }
     uint64_t number = ask(reload, dry_run == 0);
@@ -474,6 +489,9 @@ struct mr_reload *mr_reload_new(const struct mr_config *config, struct mr_pipeli
     reload->pages = pages;
     reload->added = added;
     reload->closed = mr_reload_is_closed(config);
+    cJSON *path = cJSON_CreateString(config->path == NULL ? "" : config->path);
+    reload->reads = cJSON_PrintUnformatted(path);
+    cJSON_Delete(path);
     reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(reload->stop_fd >= 0);
     pthread_mutex_init(&reload->lock, NULL);
@@ -506,6 +524,7 @@ void mr_reload_free(struct mr_reload *reload)
         free(reload->answers[i].text);
     }
     mr_config_free(reload->reloaded);
+    free(reload->reads);
     free(reload->configuration);
     free(reload->origins);
     close(reload->stop_fd);

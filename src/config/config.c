@@ -124,6 +124,19 @@ static char *read_whole(const char *path, size_t *ret_len, char *ret_reason, siz
     return text;
 }
 
+struct mr_sha256_short mr_config_digest(const char *path)
+{
+    struct mr_sha256_short ret = {""};
+    size_t len;
+    char reason[128];
+    char *text = read_whole(path, &len, reason, sizeof(reason));
+    if (text != NULL) {
+        ret = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
+        free(text);
+    }
+    return ret;
+}
+
 static mr_status load_file(const char *path, build_fn finish, bool without_secrets,
                            struct mr_config **ret_config)
 {

@@ -10,6 +10,7 @@
 
 #include "admin/http.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "config/values.h"
 #include "encode/encode.h"
 #include "pipeline/pipeline.h"
@@ -61,6 +62,9 @@ mr_status mr_config_load_text(const char *name, const char *text, size_t len,
 /* Reads a file for the sake of `http` alone (NULL path: the defaults); nothing else is looked at, so that no
  * secret of another part needs to be there. As mr_config_load otherwise. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
+
+/* What tells a file's content from another's, in hexadecimal; "" where it can't be read. */
+struct mr_sha256_short mr_config_digest(const char *path);
 
 void mr_config_free(struct mr_config *config);
 
