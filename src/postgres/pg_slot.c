@@ -17,6 +17,9 @@
 
 enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
+#define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
+/* A slot that is lost so soon is looked at each second: much may have changed since the last look. */
+#define FORECAST_SOON_S 60
 
 struct mr_pg_slot {
     struct mr_pg_slot_options options;
@@ -85,11 +88,53 @@ static enum mr_invalidation invalidation_of(const char *name)
 
 /* ---- the forecast ---- */
 
-void mr_forecast_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes)
+void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample)
 {
-    uint32_t at = forecast->count++ % MR_FORECAST_SAMPLES;
-    forecast->samples[at].time_ns = time_ns;
-    forecast->samples[at].safe_bytes = safe_bytes;
+    forecast->samples[forecast->count++ % MR_FORECAST_SAMPLES] = *sample;
+}
+
+/* `back` looks before the newest one; NULL: not in the window. */
+static const struct mr_forecast_sample *sample_at(const struct mr_forecast *forecast, uint32_t back)
+{
+    uint32_t kept = forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
+    if (back >= kept) {
+        return NULL;
+    }
+    const struct mr_forecast_sample *newest =
+        &forecast->samples[(forecast->count - 1) % MR_FORECAST_SAMPLES];
+    const struct mr_forecast_sample *found =
+        &forecast->samples[(forecast->count - 1 - back) % MR_FORECAST_SAMPLES];
+    return newest->time_ns - found->time_ns > FORECAST_WINDOW_NS ? NULL : found;
+}
+
+static int64_t unconfirmed(const struct mr_forecast_sample *sample)
+{
+    return (int64_t)(sample->server_lsn - sample->confirmed_lsn);
+}
+
+static int64_t restart_of(const struct mr_forecast_sample *sample)
+{
+    return (int64_t)sample->server_lsn - sample->retained_bytes;
+}
+
+/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. */
+static int64_t used_bytes(const struct mr_forecast *forecast,
+                          const struct mr_forecast_sample *newest,
+                          const struct mr_forecast_sample *oldest)
+{
+    bool moved = false;
+    bool grew = true;
+    const struct mr_forecast_sample *sample;
+    for (uint32_t back = 1; (sample = sample_at(forecast, back)) != NULL; back++) {
+        moved = moved || restart_of(sample) != restart_of(newest);
+        grew = grew && unconfirmed(sample) < unconfirmed(newest);
+    }
+    int64_t lag_bytes = grew ? unconfirmed(newest) - unconfirmed(oldest) : 0;
+    /* A burst that is over shrinks nothing more. */
+    bool shrinks = sample_at(forecast, 1)->safe_bytes > newest->safe_bytes;
+    bool is_held = !moved && shrinks && newest->time_ns - oldest->time_ns >= FORECAST_HELD_NS;
+    int64_t held_bytes = is_held ? oldest->safe_bytes - newest->safe_bytes : 0;
+    return lag_bytes > held_bytes ? lag_bytes : held_bytes;
 }
 
 double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
@@ -97,28 +142,22 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     if (forecast->count == 0) {
         return INFINITY;
     }
-    uint32_t newest = (forecast->count - 1) % MR_FORECAST_SAMPLES;
-    int64_t last_ns = forecast->samples[newest].time_ns;
-    int64_t safe_bytes = forecast->samples[newest].safe_bytes;
-    if (safe_bytes <= 0) {
+    const struct mr_forecast_sample *newest = sample_at(forecast, 0);
+    if (newest->safe_bytes <= 0) {
         return 0;
     }
-    uint32_t kept = forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
-    uint32_t oldest = newest;
-    for (uint32_t back = 1; back < kept; back++) {
-        uint32_t i = (newest + MR_FORECAST_SAMPLES - back) % MR_FORECAST_SAMPLES;
-        if (last_ns - forecast->samples[i].time_ns > FORECAST_WINDOW_NS) {
-            break;
-        }
-        oldest = i;
+    const struct mr_forecast_sample *oldest = newest;
+    const struct mr_forecast_sample *sample;
+    for (uint32_t back = 1; (sample = sample_at(forecast, back)) != NULL; back++) {
+        oldest = sample;
     }
-    int64_t span_ns = last_ns - forecast->samples[oldest].time_ns;
-    int64_t used_bytes = forecast->samples[oldest].safe_bytes - safe_bytes;
-    if (span_ns <= 0 || used_bytes <= 0) {
+    int64_t span_ns = newest->time_ns - oldest->time_ns;
+    int64_t used = span_ns <= 0 ? 0 : used_bytes(forecast, newest, oldest);
+    if (used <= 0) {
         return INFINITY;
     }
-    double seconds = (double)safe_bytes * ((double)span_ns / 1e9) / (double)used_bytes;
-    double since = (double)(now_ns - last_ns) / 1e9;
+    double seconds = (double)newest->safe_bytes * ((double)span_ns / 1e9) / (double)used;
+    double since = (double)(now_ns - newest->time_ns) / 1e9;
     return seconds > since ? seconds - since : 0;
 }
 
@@ -184,7 +223,12 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
     view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
     if (view->has_limit) {
-        mr_forecast_add(&slot->forecast, now_ns, view->safe_bytes);
+        mr_forecast_add(&slot->forecast,
+                        &(struct mr_forecast_sample){.time_ns = now_ns,
+                                                     .safe_bytes = view->safe_bytes,
+                                                     .retained_bytes = retained,
+                                                     .server_lsn = view->server_lsn,
+                                                     .confirmed_lsn = view->confirmed_lsn});
     } else {
         slot->forecast = (struct mr_forecast){0};
     }
@@ -320,9 +364,11 @@ static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const str
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
-    bool soon = (!slot->view.exists || is_being_made(slot)) &&
-                slot->options.interval_ms > MISSING_INTERVAL_MS;
-    return soon ? MISSING_INTERVAL_MS : (int)slot->options.interval_ms;
+    bool changes = !slot->view.exists || is_being_made(slot) ||
+                   mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
+    return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
+               ? MISSING_INTERVAL_MS
+               : (int)slot->options.interval_ms;
 }
 
 static void *slot_main(void *context)

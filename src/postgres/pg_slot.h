@@ -75,19 +75,30 @@ void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
 
 enum { MR_FORECAST_SAMPLES = 64 };
 
-/* The last minute of safe bytes. */
+/* One look at the slot. */
+struct mr_forecast_sample {
+    int64_t time_ns;
+    int64_t safe_bytes;
+    int64_t retained_bytes; /* behind the server's position, back to restart_lsn */
+    mr_lsn server_lsn;
+    mr_lsn confirmed_lsn;
+};
+
+/* The last minute. */
 struct mr_forecast {
-    struct {
-        int64_t time_ns;
-        int64_t safe_bytes;
-    } samples[MR_FORECAST_SAMPLES];
+    struct mr_forecast_sample samples[MR_FORECAST_SAMPLES];
     uint32_t count; /* ever added */
 };
 
-void mr_forecast_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes);
+void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample);
 
-/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when they don't
- * shrink or fewer than two samples are there; 0 when they are used up. */
+/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when nothing keeps the slot back or
+ * fewer than two samples are there; 0 when they are used up.
+ *
+ * Safe bytes alone do not tell: restart_lsn moves only when the stream meets a record of running transactions, which the server
+ * writes every 15 s at most and not while it is idle (bgwriter.c, LOG_SNAPSHOT_INTERVAL_MS), so after a burst that is delivered
+ * they stay low for a while. What counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
+ * that the slot has not moved for most of a minute while WAL was written, which is an old transaction that holds it. */
 double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
 
 #endif
