@@ -32,6 +32,8 @@ const text = {
     return v < 172800 ? (v / 3600).toFixed(1) + ' h' : (v / 86400).toFixed(1) + ' days';
   },
 };
+/* The histograms end at 100 s: what took longer is no figure. */
+text.percentile = (v) => known(v) && v >= 100 ? '>100 s' : text.seconds(v);
 const clock = (ms) => new Date(ms).toLocaleTimeString([], {hour12: false});
 const words = (name) => name.replace(/_/g, ' ');
 
@@ -52,8 +54,8 @@ function say(where, what) { if (where.textContent !== what) where.textContent = 
 const CHARTS = [
   {title: 'Rate', unit: text.short, least: 10, lines: [['changes_rate', 'changes/s'], ['records_rate', 'acknowledged/s']]},
   {title: 'In flight', unit: text.short, least: 10, lines: [['messages_in_flight', 'records']]},
-  {title: 'Flush time', unit: text.seconds, least: 0.001, lines: [['flush_p99', 'p99'], ['flush_p50', 'p50']]},
-  {title: 'Latency, commit to acknowledgement', unit: text.seconds, least: 0.001,
+  {title: 'Flush time', unit: text.percentile, tick: text.seconds, least: 0.001, lines: [['flush_p99', 'p99'], ['flush_p50', 'p50']]},
+  {title: 'Latency, commit to acknowledgement', unit: text.percentile, tick: text.seconds, least: 0.001,
     lines: [['latency_p99', 'p99'], ['latency_p95', 'p95'], ['latency_p50', 'p50']]},
   {title: 'Lag', unit: text.bytes, least: 1024, binary: true, lines: [['lag_bytes', 'not confirmed']],
     also: [['lag_seconds', 'behind', text.seconds]]},
@@ -154,7 +156,7 @@ function drawChart({spec, svg, time, numbers}) {
   for (const part of [0, 0.5, 1]) {
     parts.push(element('svg:line', {class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y(top * part), y2: y(top * part)}));
     const tick = element('svg:text', {class: 'tick', x: LEFT - 6, y: +y(top * part) + 4, 'text-anchor': 'end'});
-    tick.textContent = spec.unit(top * part).replace(/\.0(?= |$)/, '');
+    tick.textContent = (spec.tick || spec.unit)(top * part).replace(/\.0(?= |$)/, '');
     parts.push(tick);
   }
   for (const part of [0, 0.5, 1]) {
@@ -213,7 +215,8 @@ function figures(list, entries) {
 function drawHeader(status) {
   const good = {streaming: 'good', standby: 'good', failed: 'bad', poison: 'bad'}[status.state] || '';
   byId('state').className = 'state ' + good;
-  say(byId('state'), words(status.state));
+  const cause = status.standstill.cause;
+  say(byId('state'), words(status.state) + (cause === 'none' ? '' : ` (${words(cause)})`));
   say(byId('about'), `slot ${status.slot.name} → ${status.sink.type} · in this state for ` +
       `${text.seconds((status.time_ms - status.state_since_ms) / 1000)} · version ${status.version}`);
   byId('reason').hidden = !status.reason;
@@ -231,7 +234,7 @@ const MEANING = {
 };
 
 function drawStages(status) {
-  const p50 = (name) => status.run.path[name] ? text.seconds(status.run.path[name].p50) : '–';
+  const p50 = (name) => status.run.path[name] ? text.percentile(status.run.path[name].p50) : '–';
   const times = {
     receive: 'commit to receipt ' + p50('receive'), decode: p50('decode'), encode: p50('encode'),
     produce: p50('produce'), flush: p50('flush'),
@@ -241,12 +244,14 @@ function drawStages(status) {
     const name = stage.dataset.stage;
     stage.classList.toggle('holds', name === status.bottleneck);
     stage.classList.toggle('away', status.state !== 'standby' &&
-                                   ((name === 'receive' && !status.source.connected) ||
-                                    (name === 'flush' && !status.sink.connected)));
+                                   ((name === 'receive' && !status.source.connected && !status.source.left_alone) ||
+                                    (name === 'flush' && !status.sink.connected) ||
+                                    (name === status.bottleneck && status.standstill.cause !== 'none')));
     say(stage.querySelector('span'), times[name]);
   }
   byId('stages').dataset.bottleneck = status.bottleneck;
-  say(byId('bottleneck'), MEANING[status.bottleneck] + ' Times are the median of this run.');
+  say(byId('bottleneck'), (status.standstill.cause === 'none' ? MEANING[status.bottleneck] :
+      `Here the flow stands still (${words(status.standstill.cause)}).`) + ' Times are the median of this run.');
 }
 
 /* While existing rows are copied, and of a copy that was broken off. */
@@ -274,8 +279,8 @@ function drawFigures(status) {
       'millrace_messages_in_flight', status.in_flight.messages],
     ['transactions', text.count(totals.transactions), 'millrace_transactions_total', totals.transactions],
     ['bytes acknowledged', text.bytes(totals.bytes_acknowledged), 'millrace_record_bytes_acknowledged_total', totals.bytes_acknowledged],
-    ['flush, median and p99', `${text.seconds(status.run.flush.p50)}, ${text.seconds(status.run.flush.p99)}`],
-    ['latency, median and p99', `${text.seconds(status.run.latency.p50)}, ${text.seconds(status.run.latency.p99)}`],
+    ['flush, median and p99', `${text.percentile(status.run.flush.p50)}, ${text.percentile(status.run.flush.p99)}`],
+    ['latency, median and p99', `${text.percentile(status.run.latency.p50)}, ${text.percentile(status.run.latency.p99)}`],
     ['batches free', `${text.count(pool.free)} of ${text.count(pool.batches)}`],
     ['waited for the sink', text.seconds(totals.backpressure_seconds)],
     ['reconnects, new sessions', `${text.count(totals.reconnects)}, ${text.count(totals.rebuilds)}`],

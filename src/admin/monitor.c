@@ -11,6 +11,7 @@
 
 #include "admin/monitor_internal.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 enum {
@@ -18,8 +19,6 @@ enum {
     /* More than this not received is a backlog, not the moment between writing and sending. */
     BEHIND_BYTES = 1024 * 1024,
 };
-
-#define MEMORY_EVENT "memory"
 
 const char *mr_state_name(enum mr_state state)
 {
@@ -32,6 +31,7 @@ const char *mr_state_name(enum mr_state state)
         [MR_STATE_POISON] = "poison",
         [MR_STATE_STANDBY] = "standby",
         [MR_STATE_SNAPSHOT] = "snapshot",
+        [MR_STATE_FAILED] = "failed",
     };
     return names[state];
 }
@@ -41,16 +41,13 @@ static int64_t wall_ms(void)
     return mr_wall_ns() / 1000000;
 }
 
-/* A warning that nobody has heeded comes again. */
-#define SHORT_TOLD_NS (INT64_C(300) * 1000000000)
-
 /* ---- log records ---- */
 
 static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
                     const struct mr_log_field *fields)
 {
     struct mr_monitor *monitor = context;
-    if (strcmp(event, MEMORY_EVENT) == 0) {
+    if (strcmp(event, MR_MONITOR_MEMORY_EVENT) == 0) {
         return; /* the page draws memory; a line a minute would push out what happened */
     }
     pthread_mutex_lock(&monitor->events_lock);
@@ -105,29 +102,89 @@ static void look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapsho
     now->table_count = mr_table_counts_read(counts, now->tables, size);
 }
 
-static enum mr_state state_of(const struct mr_monitor_snapshot *now)
+/* Nothing moves for so long: the sink is the cause, also where it says nothing. */
+#define SILENT_NS (INT64_C(30) * 1000000000)
+
+static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                           int64_t now_ns)
 {
-    if (now->pipeline.stopping) {
-        return MR_STATE_STOPPING;
+    struct mr_standstill *standstill = mr_pipeline_standstill(monitor->options.pipeline);
+    uint64_t acked = now->sink.records_acked;
+    bool waits = now->sink.records_in_flight > 0 || now->pipeline.in_flight_batches > 0;
+    if (acked != monitor->acked || !waits || monitor->acked_ns == 0) {
+        monitor->acked = acked;
+        monitor->acked_ns = now_ns;
     }
-    if (now->pipeline.poisoned) {
-        return MR_STATE_POISON;
+    now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
+    if (now_ns - monitor->acked_ns > SILENT_NS) {
+        mr_standstill_begin(standstill, MR_CAUSE_SINK_SILENT,
+                            "the sink has records and acknowledges none; see whether it hangs, its "
+                            "disk is full or too few replicas are in sync; rows wait in PostgreSQL "
+                            "until it goes on");
+    } else {
+        mr_standstill_end(standstill, MR_CAUSE_SINK_SILENT);
     }
-    if (now->pipeline.source_stands_by) {
-        /* Without Kafka it could not take over. */
-        return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
+}
+
+static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                                int64_t now_ns)
+{
+    mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), &now->standstill);
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    struct mr_standstill_view *standstill = &now->standstill;
+    if (standstill->cause == MR_CAUSE_POSTGRESQL_AWAY && pipeline->source_stands_by) {
+        *standstill =
+            (struct mr_standstill_view){0}; /* it is there, and so is who has the stream */
     }
-    if (now->pipeline.copy.state == MR_COPY_RUNNING && now->sink.connected) {
-        return MR_STATE_SNAPSHOT;
-    }
+    now->standstill_seconds =
+        standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
+    now->source_left_alone = pipeline->source_was_connected && !pipeline->source_connected &&
+                             !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
+    now->slot_is_in_danger =
+        now->slot.known && now->slot.has_limit && now->slot.forecast_seconds < MR_MONITOR_DANGER_S;
+}
+
+/* The cause decides; without one, a side that is not there yet, or between two sessions. */
+static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
+{
+    enum mr_cause cause = now->standstill.cause;
     if (!now->pipeline.source_was_connected) {
         /* Where the sink keeps the position, the stream begins once it has told it. */
-        return now->sink.unreachable ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
+        return mr_cause_is_of_sink(cause) ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
+    }
+    if (mr_cause_is_of_sink(cause)) {
+        return MR_STATE_WAITING_FOR_SINK;
+    }
+    if (cause == MR_CAUSE_POSTGRESQL_AWAY) {
+        return MR_STATE_WAITING_FOR_SOURCE;
     }
     if (!now->sink.connected) {
         return MR_STATE_WAITING_FOR_SINK;
     }
     return now->pipeline.source_connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
+}
+
+static enum mr_state state_of(const struct mr_monitor_snapshot *now)
+{
+    enum mr_cause cause = now->standstill.cause;
+    if (cause == MR_CAUSE_ENDED) {
+        return MR_STATE_FAILED;
+    }
+    if (now->pipeline.stopping) {
+        return MR_STATE_STOPPING;
+    }
+    if (mr_cause_is_poison(cause)) {
+        return MR_STATE_POISON;
+    }
+    if (now->pipeline.source_stands_by) {
+        /* Without Kafka it could not take over. */
+        return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
+    }
+    if (now->pipeline.copy.state == MR_COPY_RUNNING && now->sink.connected &&
+        cause == MR_CAUSE_NONE) {
+        return MR_STATE_SNAPSHOT;
+    }
+    return flow_state(now);
 }
 
 static const char *reason_of(enum mr_state state)
@@ -140,17 +197,45 @@ static const char *reason_of(enum mr_state state)
         [MR_STATE_WAITING_FOR_SINK] =
             "the sink takes no records; rows wait in PostgreSQL until it does",
         [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
-        [MR_STATE_POISON] =
-            "one change can't be passed on; tried three times, then exit 65; the log says why",
+        [MR_STATE_POISON] = "",
         [MR_STATE_SNAPSHOT] = "copying existing rows; the stream begins behind them",
         [MR_STATE_STANDBY] = "another instance streams from this slot; takes over when that ends",
+        [MR_STATE_FAILED] = "",
     };
     return reasons[state];
+}
+
+/* The state, the cause behind it, and what threatens the slot, for whoever reads one line. */
+static void say_reason(struct mr_monitor_snapshot *now)
+{
+    struct mr_text text = {0};
+    const struct mr_standstill_view *standstill = &now->standstill;
+    if (now->state == MR_STATE_STARTING && now->slot.held_by[0] != '\0') {
+        mr_text_format(&text, "PostgreSQL makes the slot once this has ended: %s",
+                       now->slot.held_by);
+    } else if (standstill->cause == MR_CAUSE_NONE || now->state == MR_STATE_STANDBY) {
+        mr_text_string(&text, reason_of(now->state));
+    } else if (now->state == MR_STATE_STOPPING) {
+        mr_text_format(&text, "%s; in the way is: %s", reason_of(now->state), standstill->text);
+    } else {
+        mr_text_string(&text, standstill->text);
+    }
+    if (now->slot_is_in_danger) {
+        double left = now->slot.forecast_seconds;
+        mr_text_format(&text,
+                       "%sat this rate the slot is lost in %.0f %s: raise max_slot_wal_keep_size "
+                       "if the disk has room",
+                       text.data == NULL || text.data[0] == '\0' ? "" : ". ",
+                       left < 120 ? left : left / 60, left < 120 ? "s" : "min");
+    }
+    snprintf(now->reason, sizeof(now->reason), "%s", text.data == NULL ? "" : text.data);
+    mr_text_done(&text);
 }
 
 static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
                           int64_t now_ns)
 {
+    look_for_standstill(monitor, now, now_ns);
     enum mr_state state = state_of(now);
     if (state != monitor->state) {
         monitor->state = state;
@@ -160,13 +245,10 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
     now->ready =
         state == MR_STATE_STREAMING || state == MR_STATE_STANDBY || state == MR_STATE_SNAPSHOT;
-    if (state == MR_STATE_STARTING && now->slot.held_by[0] != '\0') {
-        snprintf(now->reason, sizeof(now->reason),
-                 "PostgreSQL makes the slot once this has ended: %s", now->slot.held_by);
-    } else {
-        snprintf(now->reason, sizeof(now->reason), "%s", reason_of(state));
-    }
-    now->bottleneck = monitor->bottleneck;
+    now->bottleneck = now->standstill.cause == MR_CAUSE_NONE
+                          ? monitor->bottleneck
+                          : mr_bottleneck_of(now->standstill.cause);
+    say_reason(now);
 }
 
 static int64_t highest_ns(int64_t a, int64_t b)
@@ -200,8 +282,9 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
                                  int64_t now_ns)
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    /* What a session held when it failed is in flight no more, and delivered no more. */
     bool delivered = pipeline->source_connected && now->sink.records_in_flight == 0 &&
-                     pipeline->in_flight_batches == 0;
+                     pipeline->in_flight_batches == 0 && now->standstill.cause == MR_CAUSE_NONE;
     if (pipeline->received_lsn < monitor->seen_lsn) {
         return;
     }
@@ -251,18 +334,6 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     now->lag_seconds = (double)age_ns / 1e9;
 }
 
-static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
-                           int64_t now_ns)
-{
-    uint64_t acked = now->sink.records_acked;
-    bool waits = now->sink.records_in_flight > 0 || now->pipeline.in_flight_batches > 0;
-    if (acked != monitor->acked || !waits || monitor->acked_ns == 0) {
-        monitor->acked = acked;
-        monitor->acked_ns = now_ns;
-    }
-    now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
-}
-
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot)
 {
     return copy->state == MR_COPY_RUNNING && slot->known && slot->has_limit &&
@@ -271,8 +342,7 @@ bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_
 }
 
 /* While rows are copied nothing is confirmed, and the slot retains all WAL. */
-static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
-                         int64_t now_ns)
+static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
 {
     const struct mr_copy_stats *copy = &now->pipeline.copy;
     now->copied_count =
@@ -280,18 +350,6 @@ static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot 
             ? 0
             : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied, MR_MONITOR_COPIED);
     now->slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
-    if (now->slot_is_short &&
-        (monitor->short_told_ns == 0 || now_ns - monitor->short_told_ns > SHORT_TOLD_NS)) {
-        monitor->short_told_ns = now_ns;
-        mr_log(MR_LOG_WARN, "snapshot_wal",
-               "at this rate the slot is lost before existing rows are copied: raise "
-               "max_slot_wal_keep_size (ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT "
-               "pg_reload_conf()), or set it to -1 until the copy is done",
-               MR_LOG_INT("slot_seconds_left", now->slot.forecast_seconds),
-               MR_LOG_INT("copy_seconds_left", copy->seconds_left),
-               MR_LOG_INT("retained_bytes", now->slot.retained_bytes),
-               MR_LOG_INT("safe_bytes", now->slot.safe_bytes));
-    }
 }
 
 void mr_monitor_look(struct mr_monitor *monitor)
@@ -307,10 +365,10 @@ void mr_monitor_look(struct mr_monitor *monitor)
     }
     now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);
     look_at_tables(monitor, now);
+    look_for_stall(monitor, now, now_ns);
     look_at_state(monitor, now, now_ns);
     look_at_lag(monitor, now, now_ns);
-    look_for_stall(monitor, now, now_ns);
-    look_at_copy(monitor, now, now_ns);
+    look_at_copy(monitor, now);
     mr_process_read(&now->process);
     const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
     mr_histogram_read(&meter->flush, &now->flush);
@@ -366,6 +424,9 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
 {
     const struct mr_monitor_mark *before = &monitor->mark;
     const struct mr_monitor_snapshot *now = monitor->now;
+    if (now->standstill.cause != MR_CAUSE_NONE) {
+        return mr_bottleneck_of(now->standstill.cause);
+    }
     struct mr_flow flow = {
         .elapsed_ns = (uint64_t)(mark->time_ns - before->time_ns),
         .backpressure_ns = grown(mark->pipeline.backpressure_ns, before->pipeline.backpressure_ns),
@@ -427,29 +488,12 @@ static void sample(struct mr_monitor *monitor)
     struct mr_monitor_mark mark = make_mark(monitor);
     if (monitor->mark.time_ns != 0) {
         monitor->bottleneck = find_bottleneck(monitor, &mark);
+        monitor->now->bottleneck = monitor->bottleneck;
         add_sample(monitor, &mark);
     }
     monitor->mark = mark;
+    mr_monitor_tell(monitor, monitor->now, mark.time_ns);
     pthread_mutex_unlock(&monitor->lock);
-}
-
-/* One line every `log_ms`, so that a log alone shows whether memory grew. Returns when the next is due. */
-static int64_t log_memory(struct mr_monitor *monitor, int64_t due_ns)
-{
-    int64_t now_ns = mr_monotonic_ns();
-    if (monitor->options.log_ms == 0 || now_ns < due_ns) {
-        return due_ns;
-    }
-    pthread_mutex_lock(&monitor->lock);
-    struct mr_process process = monitor->now->process;
-    uint64_t used = monitor->now->pipeline.memory_used_bytes;
-    uint64_t limit = monitor->now->pipeline.memory_limit_bytes;
-    pthread_mutex_unlock(&monitor->lock);
-    mr_log(MR_LOG_INFO, MEMORY_EVENT, "memory of the process and of its batches",
-           MR_LOG_INT("resident_bytes", process.resident_bytes),
-           MR_LOG_INT("resident_peak_bytes", process.resident_peak_bytes),
-           MR_LOG_INT("batches_bytes", used), MR_LOG_INT("batches_limit_bytes", limit));
-    return now_ns + (int64_t)monitor->options.log_ms * 1000000;
 }
 
 static void *monitor_main(void *context)
@@ -459,10 +503,9 @@ static void *monitor_main(void *context)
     mr_alloc_leave_out();
     mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
-    int64_t log_due_ns = mr_monotonic_ns() + (int64_t)monitor->options.log_ms * 1000000;
+    monitor->told.memory_ns = mr_monotonic_ns();
     do {
         sample(monitor);
-        log_due_ns = log_memory(monitor, log_due_ns);
     } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
     mr_thread_end();
     return NULL;

@@ -10,6 +10,7 @@
 #include "admin/process.h"
 #include "base/buffer.h"
 #include "base/log.h"
+#include "base/standstill.h"
 #include "encode/table_counts.h"
 #include "event/event.h"
 #include "metrics/histogram.h"
@@ -23,6 +24,7 @@ enum {
     MR_MONITOR_SAMPLES = 900, /* seconds of history */
     MR_MONITOR_EVENTS = 64,   /* log records kept: state changes and errors */
     MR_MONITOR_TEXT_MAX = 240,
+    MR_MONITOR_REASON_MAX = MR_CAUSE_TEXT_MAX + 256,
 };
 
 enum mr_state {
@@ -34,6 +36,7 @@ enum mr_state {
     MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
     MR_STATE_STANDBY,            /* another instance streams; ready to take over */
     MR_STATE_SNAPSHOT,           /* existing rows are copied; the stream begins behind them */
+    MR_STATE_FAILED, /* it has ended by itself, and stays for whoever looks (pipeline.stay_up) */
     MR_STATE_COUNT
 };
 const char *
@@ -75,9 +78,14 @@ struct mr_monitor_snapshot {
     int64_t time_ms;
     int64_t uptime_ms;
     enum mr_state state;
-    int64_t state_since_ms;           /* since 1970 */
-    bool ready;                       /* does what it is there for: streams, or stands by */
-    char reason[MR_MONITOR_TEXT_MAX]; /* why rows don't flow here; "" when they do */
+    int64_t state_since_ms; /* since 1970 */
+    bool ready;             /* does what it is there for: streams, or stands by */
+    /* Why rows don't flow here, or what threatens to stop them; "" when all is well. */
+    char reason[MR_MONITOR_REASON_MAX];
+    struct mr_standstill_view standstill; /* what is in the way */
+    double standstill_seconds;            /* 0: nothing is */
+    bool source_left_alone;               /* on purpose: the sink takes nothing */
+    bool slot_is_in_danger;               /* it is lost soon, at the present rate */
     enum mr_stage bottleneck;
 
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */

@@ -18,6 +18,21 @@ struct mr_monitor_mark {
     double cpu_seconds;
 };
 
+#define MR_MONITOR_MEMORY_EVENT "memory"
+
+/* A slot that is lost within so many seconds is in danger; as the alert MillraceSlotForecast. */
+enum { MR_MONITOR_DANGER_S = 3600 };
+
+/* What the log was told last, and when (0: nothing). */
+struct mr_monitor_told {
+    int64_t memory_ns;
+    int64_t copy_ns;        /* that the slot is lost before existing rows are copied */
+    int64_t danger_ns;      /* that it is lost soon */
+    enum mr_cause cause;    /* of the standstill seen last, */
+    int64_t cause_since_ns; /* its beginning, */
+    int64_t standstill_ns;  /* and when the log heard of it */
+};
+
 struct mr_monitor {
     struct mr_monitor_options options;
     int64_t begin_ns;
@@ -46,7 +61,7 @@ struct mr_monitor {
     int64_t commit_confirmed_ns; /* and when it was first seen to be that */
     uint64_t acked;              /* count of acknowledgements last seen to move, */
     int64_t acked_ns;            /* and when */
-    int64_t short_told_ns;       /* when it was told that the slot is short; 0: it was not */
+    struct mr_monitor_told told;
     double write_seconds;
     size_t text_size; /* of the last /metrics */
 };
@@ -56,6 +71,10 @@ void mr_monitor_look(struct mr_monitor *monitor);
 
 /* Whether the slot is lost, by its forecast, before the copy is done by its own. */
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
+
+/* Logs what is due. With the lock. */
+void mr_monitor_tell(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                     int64_t now_ns);
 
 /* The text of /metrics from a snapshot. */
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,

@@ -23,6 +23,11 @@ static const char *state_word(unsigned i)
     return mr_state_name((enum mr_state)i);
 }
 
+static const char *cause_word(unsigned i)
+{
+    return mr_cause_name((enum mr_cause)i);
+}
+
 static const char *copy_word(unsigned i)
 {
     return mr_copy_state_name((enum mr_copy_state)i);
@@ -52,6 +57,8 @@ static void expose_state(struct mr_exposition *out, const struct mr_monitor_snap
     mr_expose_u64(out, build, 1);
     expose_words(out, MR_METRIC_STATE, state_word, MR_STATE_COUNT, now->state);
     mr_expose_one_u64(out, MR_METRIC_READY, now->ready);
+    expose_words(out, MR_METRIC_STANDSTILL, cause_word, MR_CAUSE_COUNT, now->standstill.cause);
+    mr_expose_one_f64(out, MR_METRIC_STANDSTILL_SECONDS, now->standstill_seconds);
     mr_expose_one_u64(out, MR_METRIC_SOURCE_CONNECTED, now->pipeline.source_connected);
     mr_expose_one_u64(out, MR_METRIC_SINK_CONNECTED, now->sink.connected);
     expose_words(out, MR_METRIC_BOTTLENECK, stage_word, MR_BOTTLENECKS, now->bottleneck);

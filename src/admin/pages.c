@@ -68,7 +68,7 @@ static void healthz(void *context, struct mr_http_request *request)
 
 static void print_string(FILE *out, const char *text)
 {
-    uint8_t quoted[MR_MONITOR_TEXT_MAX * 6 + 2];
+    uint8_t quoted[MR_MONITOR_REASON_MAX * 6 + 2];
     struct mr_buffer buffer = mr_buffer_init(quoted, sizeof(quoted));
     mr_json_string(&buffer, (const uint8_t *)text, strlen(text));
     fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
@@ -80,8 +80,9 @@ static void readyz(void *context, struct mr_http_request *request)
     struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
     FILE *out = mr_http_body(request, JSON_TYPE);
     mr_http_status(request, snapshot->ready ? 200 : 503);
-    fprintf(out, "{\"ready\":%s,\"state\":\"%s\",\"reason\":", snapshot->ready ? "true" : "false",
-            mr_state_name(snapshot->state));
+    fprintf(out, "{\"ready\":%s,\"state\":\"%s\",\"cause\":\"%s\",\"reason\":",
+            snapshot->ready ? "true" : "false", mr_state_name(snapshot->state),
+            mr_cause_name(snapshot->standstill.cause));
     print_string(out, snapshot->reason);
     fprintf(out, ",\"since_ms\":%" PRId64 "}\n", snapshot->state_since_ms);
     mr_monitor_snapshot_free(snapshot);

@@ -211,6 +211,7 @@ static void add_ends(cJSON *root, const struct mr_pages *pages,
 {
     cJSON *source = cJSON_AddObjectToObject(root, "source");
     cJSON_AddBoolToObject(source, "connected", snapshot->pipeline.source_connected);
+    cJSON_AddBoolToObject(source, "left_alone", snapshot->source_left_alone);
     cJSON_AddStringToObject(source, "publication", pages->publication);
     cJSON *sink = cJSON_AddObjectToObject(root, "sink");
     cJSON_AddStringToObject(sink, "type", pages->sink);
@@ -346,6 +347,10 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     cJSON_AddNumberToObject(root, "state_since_ms", (double)snapshot->state_since_ms);
     cJSON_AddBoolToObject(root, "ready", snapshot->ready);
     cJSON_AddStringToObject(root, "reason", snapshot->reason);
+    cJSON *standstill = cJSON_AddObjectToObject(root, "standstill");
+    cJSON_AddStringToObject(standstill, "cause", mr_cause_name(snapshot->standstill.cause));
+    cJSON_AddStringToObject(standstill, "text", snapshot->standstill.text);
+    add_number(standstill, "seconds", snapshot->standstill_seconds);
     cJSON_AddStringToObject(root, "bottleneck", mr_stage_name(snapshot->bottleneck));
     add_ends(root, pages, snapshot);
     add_positions(root, snapshot);

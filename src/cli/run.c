@@ -333,6 +333,36 @@ static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
     }
 }
 
+/* Ends that a restart does not mend (docs/operations.md). */
+static bool needs_person(mr_status status)
+{
+    return status == MR_ERR_HISTORY || status == MR_ERR_POISON || status == MR_ERR_AUTH ||
+           status == MR_ERR_CONFIG;
+}
+
+/* The pipeline has ended; what looks at it goes on until somebody stops the process. */
+static void stay_up(const struct app *app, int signal_fd, mr_status status,
+                    const struct mr_error *error)
+{
+    int code = mr_status_exit_code(status);
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text), "ended with exit code %d, which comes with a stop: %s", code,
+             error->text);
+    mr_standstill_begin(mr_pipeline_standstill(app->pipeline), MR_CAUSE_ENDED, text);
+    mr_log(MR_LOG_ERROR, "stays_up", error->text, MR_LOG_INT("exit_code", code));
+    mr_pg_heartbeat_stop(app->heartbeat);
+    struct pollfd wait = {.fd = signal_fd, .events = POLLIN};
+    bool stopped = false;
+    while (!stopped) {
+        struct signalfd_siginfo info;
+        poll(&wait, 1, -1);
+        while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+            stopped |=
+                info.ssi_signo != SIGHUP; /* there is nothing left that a file could change */
+        }
+    }
+}
+
 static void log_totals(const struct mr_pipeline_stats *stats, mr_status status)
 {
     bool good = status == MR_OK;
@@ -400,7 +430,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         status = watchers_start(app, ret_error);
     }
     if (status == MR_OK && app->registry != NULL) {
-        status = mr_registry_start(app->registry, ret_error);
+        status = mr_registry_start(app->registry, mr_pipeline_standstill(app->pipeline), ret_error);
     }
     if (status == MR_OK) {
         status = mr_pg_heartbeat_start(app->heartbeat, ret_error);
@@ -416,6 +446,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         wait_for_end(app, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
         mr_kafka_signals_stop(app->signal_topic);
+        if (app->config->values.stay_up != 0 && needs_person(status)) {
+            stay_up(app, signal_fd, status, ret_error);
+        }
     }
     mr_registry_free(app->registry);
     watchers_stop(app);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "admin/client.h"
+#include "metrics/histogram.h"
 
 enum {
     TIMEOUT_MS = 5000,
@@ -96,6 +97,29 @@ double mr_show_number(const cJSON *item)
 const char *mr_show_word(const cJSON *item)
 {
     return cJSON_IsString(item) ? item->valuestring : "unknown";
+}
+
+struct mr_show_text mr_show_state(const cJSON *status)
+{
+    struct mr_show_text ret;
+    const cJSON *cause = mr_show_at(status, "standstill", "cause");
+    bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
+    snprintf(ret.bytes, sizeof(ret.bytes), "%s%s%s%s",
+             mr_show_word(mr_show_at(status, "state", NULL)), stands ? " (" : "",
+             stands ? cause->valuestring : "", stands ? ")" : "");
+    return ret;
+}
+
+struct mr_show_text mr_show_percentile(double seconds)
+{
+    enum mr_histogram_layout layout = MR_HISTOGRAM_SECONDS;
+    double most = mr_histogram_bound(layout, mr_histogram_bound_count(layout) - 1);
+    if (seconds < most || !isfinite(seconds)) {
+        return mr_show_seconds(seconds);
+    }
+    struct mr_show_text ret;
+    snprintf(ret.bytes, sizeof(ret.bytes), ">%.0f s", most);
+    return ret;
 }
 
 struct mr_show_text mr_show_count(double value)

@@ -28,6 +28,12 @@ struct mr_show_text {
     char bytes[48];
 };
 
+/* The state and, if something stands still, why: "waiting_for_sink (kafka_away)". */
+struct mr_show_text mr_show_state(const cJSON *status);
+
+/* A percentile of times: the histograms end at 100 s, and what took longer is ">100 s". */
+struct mr_show_text mr_show_percentile(double seconds);
+
 /* "-" for what is not known. */
 struct mr_show_text mr_show_count(double value);     /* "1,234,567" */
 struct mr_show_text mr_show_bytes(double value);     /* "1.2 MiB" */

@@ -12,6 +12,7 @@ enum {
 #define COUNT(...)   mr_show_count(mr_show_number(mr_show_at(__VA_ARGS__))).bytes
 #define BYTES(...)   mr_show_bytes(mr_show_number(mr_show_at(__VA_ARGS__))).bytes
 #define SECONDS(...) mr_show_seconds(mr_show_number(mr_show_at(__VA_ARGS__))).bytes
+#define PART(...)    mr_show_percentile(mr_show_number(mr_show_at(__VA_ARGS__))).bytes
 
 static void print_heading(const cJSON *status, FILE *to)
 {
@@ -19,9 +20,9 @@ static void print_heading(const cJSON *status, FILE *to)
                     mr_show_number(mr_show_at(status, "state_since_ms", NULL))) /
                    1e3;
     fprintf(to, "millrace %s   %s for %s   bottleneck: %s   up %s\n",
-            mr_show_word(mr_show_at(status, "version", NULL)),
-            mr_show_word(mr_show_at(status, "state", NULL)), mr_show_seconds(since).bytes,
-            mr_show_word(mr_show_at(status, "bottleneck", NULL)), SECONDS(status, "uptime", NULL));
+            mr_show_word(mr_show_at(status, "version", NULL)), mr_show_state(status).bytes,
+            mr_show_seconds(since).bytes, mr_show_word(mr_show_at(status, "bottleneck", NULL)),
+            SECONDS(status, "uptime", NULL));
     const char *reason = mr_show_word(mr_show_at(status, "reason", NULL));
     if (reason[0] != '\0') {
         fprintf(to, "%s%s\n", cJSON_IsFalse(mr_show_at(status, "ready", NULL)) ? "not ready: " : "",
@@ -65,11 +66,11 @@ static void print_figures(const cJSON *status, FILE *to)
             COUNT(status, "in_flight", "messages"), BYTES(status, "in_flight", "bytes"),
             COUNT(status, "in_flight", "batches"), COUNT(status, "pool", "free"),
             COUNT(status, "pool", "batches"));
-    fprintf(to, "flush      p50 %s   p99 %s\n", SECONDS(status, "rates", "flush_p50"),
-            SECONDS(status, "rates", "flush_p99"));
+    fprintf(to, "flush      p50 %s   p99 %s\n", PART(status, "rates", "flush_p50"),
+            PART(status, "rates", "flush_p99"));
     fprintf(to, "latency    p50 %s   p95 %s   p99 %s   (commit to acknowledgement)\n",
-            SECONDS(status, "rates", "latency_p50"), SECONDS(status, "rates", "latency_p95"),
-            SECONDS(status, "rates", "latency_p99"));
+            PART(status, "rates", "latency_p50"), PART(status, "rates", "latency_p95"),
+            PART(status, "rates", "latency_p99"));
     fprintf(to, "lag        %s   %s   confirmed %s of %s\n", BYTES(status, "lag", "bytes"),
             SECONDS(status, "lag", "seconds"),
             mr_show_word(mr_show_at(status, "positions", "confirmed")),
@@ -77,7 +78,9 @@ static void print_figures(const cJSON *status, FILE *to)
     print_slot(status, to);
     print_held_up(status, to);
     fprintf(to, "ends       PostgreSQL %s   %s %s   %s reconnects   %s rebuilds\n",
-            cJSON_IsTrue(mr_show_at(status, "source", "connected")) ? "connected" : "away",
+            cJSON_IsTrue(mr_show_at(status, "source", "connected"))    ? "connected"
+            : cJSON_IsTrue(mr_show_at(status, "source", "left_alone")) ? "left alone"
+                                                                       : "away",
             mr_show_word(mr_show_at(status, "sink", "type")),
             cJSON_IsTrue(mr_show_at(status, "sink", "connected")) ? "connected" : "away",
             COUNT(status, "totals", "reconnects"), COUNT(status, "totals", "rebuilds"));

@@ -18,6 +18,8 @@ enum {
     TABLES_MIN = 3,
     EVENTS_SHOWN = 3,
     COPIED_SHOWN = 3,
+    REASON_LINES = 4,
+    REASON_BYTES = 480,
     TABLES_MAX = 200,
     NAME_COLUMNS = 30,
     FILTER_BYTES_MAX = 60,
@@ -101,7 +103,47 @@ static void print_history(const cJSON *history, const char *label, const char *n
     fprintf(to, "  %s\n", show(most).bytes);
 }
 
-static void print_heading(const cJSON *status, FILE *to)
+/* The length of as much of a line as fits into that many columns; each character takes one. */
+static size_t fitting(const char *line, size_t len, unsigned columns)
+{
+    size_t at = 0;
+    while (at < len && columns-- > 0) {
+        do {
+            at++;
+        } while (at < len && ((unsigned char)line[at] & 0xc0) == 0x80);
+    }
+    return at;
+}
+
+/* Cause and reason, as many lines as they take and a few at most: the remedy comes last. Returns how many. */
+static unsigned print_reason(const struct top *top, const cJSON *status, FILE *to)
+{
+    const char *cause = mr_show_word(mr_show_at(status, "standstill", "cause"));
+    const char *reason = mr_show_word(mr_show_at(status, "reason", NULL));
+    char text[2 * REASON_BYTES];
+    bool stands = strcmp(cause, "none") != 0 && strcmp(cause, "unknown") != 0;
+    snprintf(text, sizeof(text), "%s%s%.*s", stands ? cause : "", stands ? ": " : "", REASON_BYTES,
+             reason);
+    unsigned lines = 0;
+    const char *rest = text;
+    do {
+        size_t len = fitting(rest, strlen(rest), top->columns);
+        if (rest[len] != '\0') { /* between two words */
+            size_t end = len;
+            while (end > 0 && rest[end] != ' ') {
+                end--;
+            }
+            len = end > 0 ? end : len;
+        }
+        fprintf(to, "%.*s\n", (int)len, rest);
+        rest += len;
+        rest += *rest == ' ';
+        lines++;
+    } while (*rest != '\0' && lines < REASON_LINES);
+    return lines;
+}
+
+static unsigned print_heading(const struct top *top, const cJSON *status, FILE *to)
 {
     double since = (mr_show_number(mr_show_at(status, "time_ms", NULL)) -
                     mr_show_number(mr_show_at(status, "state_since_ms", NULL))) /
@@ -110,8 +152,7 @@ static void print_heading(const cJSON *status, FILE *to)
             mr_show_word(mr_show_at(status, "version", NULL)),
             mr_show_word(mr_show_at(status, "state", NULL)), mr_show_seconds(since).bytes,
             mr_show_word(mr_show_at(status, "bottleneck", NULL)));
-    const char *reason = mr_show_word(mr_show_at(status, "reason", NULL));
-    fprintf(to, "%s\n", reason);
+    return print_reason(top, status, to);
 }
 
 static void print_slot(const cJSON *status, FILE *to)
@@ -224,18 +265,6 @@ static int by_choice(const void *a, const void *b)
                   mr_show_word(mr_show_at(second->table, "table", NULL)));
 }
 
-/* The length of as much of a line as fits into that many columns; each character takes one. */
-static size_t fitting(const char *line, size_t len, unsigned columns)
-{
-    size_t at = 0;
-    while (at < len && columns-- > 0) {
-        do {
-            at++;
-        } while (at < len && ((unsigned char)line[at] & 0xc0) == 0x80);
-    }
-    return at;
-}
-
 static void print_name(const char *name, FILE *to)
 {
     size_t len = fitting(name, strlen(name), NAME_COLUMNS);
@@ -316,20 +345,20 @@ static void print_hint(const struct top *top, FILE *to)
 
 static void print_all(const struct top *top, const cJSON *status, const cJSON *history, FILE *to)
 {
-    print_heading(status, to);
+    unsigned reason = print_heading(top, status, to);
     print_history(history, "changes/s", "changes_rate", mr_show_count, to);
     print_history(history, "delivered/s", "records_rate", mr_show_count, to);
     print_history(history, "bytes/s", "bytes_rate", mr_show_bytes, to);
     print_history(history, "in flight", "messages_in_flight", mr_show_count, to);
-    print_history(history, "flush p99", "flush_p99", mr_show_seconds, to);
-    print_history(history, "latency p99", "latency_p99", mr_show_seconds, to);
+    print_history(history, "flush p99", "flush_p99", mr_show_percentile, to);
+    print_history(history, "latency p99", "latency_p99", mr_show_percentile, to);
     print_history(history, "behind", "lag_seconds", mr_show_seconds, to);
     print_history(history, "not confirmed", "lag_bytes", mr_show_bytes, to);
     print_history(history, "memory", "resident_bytes", mr_show_bytes, to);
     print_slot(status, to);
     unsigned copied = print_copy(status, to);
-    /* Above the tables 12 lines and their heading, below them events and hint, and two lines between. */
-    unsigned others = copied + 13 + EVENTS_SHOWN + 1 + 2;
+    /* Above the tables 11 lines, the reason and their heading, below them events and hint, and two lines between. */
+    unsigned others = reason + copied + 12 + EVENTS_SHOWN + 1 + 2;
     unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
     print_filter(top, status, to);
     print_tables(top, status, room, to);

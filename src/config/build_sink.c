@@ -225,6 +225,7 @@ static void build_oversize(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->encode.oversize = (enum mr_oversize)values->oversize;
     config->encode.record_bytes_max = (size_t)values->message_max;
+    config->encode.tells_keys = values->log_keys != 0;
     /* Its content goes out in base64, and its prefix twice. */
     if (config->source.messages &&
         values->message_size_max / 3 * 4 + MESSAGE_FORM_MAX > values->message_max) {

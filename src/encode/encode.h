@@ -274,6 +274,7 @@ struct mr_encode_options {
     const struct mr_outbox_options *outbox; /* NULL: no table is one */
     const struct mr_routing *routing;       /* NULL: no topic is routed */
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */
+    bool tells_keys; /* in errors about a row; else what tells them apart (mr_encode_row_name) */
 };
 
 enum {
@@ -405,6 +406,14 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
                              struct mr_record *ret_records, uint32_t *ret_count,
                              struct mr_error *ret_error);
+
+enum { MR_ROW_NAME_MAX = 256 };
+
+/* Names the change's row for a person who looks for it: `with key {"id":1}` with options.tells_keys, else
+ * `whose key has SHA-256 0123456789abcdef…` of the same text, in which columns are masked as in events. "" where there is
+ * no key, or it is not known. Seldom needed, and asks for memory. */
+void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *change,
+                        char ret[MR_ROW_NAME_MAX]);
 
 /* Bytes of the item's values as PostgreSQL sent them. */
 size_t mr_item_bytes(const struct mr_item *item);

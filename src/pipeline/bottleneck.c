@@ -24,3 +24,21 @@ enum mr_stage mr_bottleneck(const struct mr_flow *flow)
     }
     return flow->behind ? MR_STAGE_RECEIVE : MR_STAGE_NONE;
 }
+
+enum mr_stage mr_bottleneck_of(enum mr_cause cause)
+{
+    switch (cause) {
+    case MR_CAUSE_POSTGRESQL_AWAY:
+        return MR_STAGE_RECEIVE;
+    case MR_CAUSE_POISON:
+        return MR_STAGE_ENCODE;
+    case MR_CAUSE_REGISTRY_AWAY:
+        return MR_STAGE_PRODUCE;
+    case MR_CAUSE_NONE:
+    case MR_CAUSE_ENDED:
+    case MR_CAUSE_COUNT:
+        return MR_STAGE_NONE;
+    default:
+        return MR_STAGE_FLUSH;
+    }
+}

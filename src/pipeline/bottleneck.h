@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/stage.h"
+#include "base/standstill.h"
 
 /* MR_STAGE_NONE: the flow keeps up. What holds it is one of the stages up to MR_STAGE_FLUSH: MR_STAGE_RECEIVE is
  * PostgreSQL's part too, and MR_STAGE_FLUSH that of the brokers. */
@@ -23,5 +24,8 @@ struct mr_flow {
 };
 
 enum mr_stage mr_bottleneck(const struct mr_flow *flow);
+
+/* Where the flow stands still with that cause, which is the bottleneck then. */
+enum mr_stage mr_bottleneck_of(enum mr_cause cause);
 
 #endif

@@ -679,6 +679,7 @@ static void begin_progress(struct copying *copying)
     atomic_store(&progress->bytes_total, bytes);
     atomic_store(&progress->begun_ns, copying->begun_ns);
     atomic_store(&progress->state, MR_COPY_RUNNING);
+    mr_standstill_end(&copying->pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     mr_log(MR_LOG_INFO, "snapshot_begun",
            copy->resumed == NULL
                ? "copying existing rows; the stream begins behind them"

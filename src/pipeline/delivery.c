@@ -1,6 +1,7 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@ struct delivery {
     struct mr_batch *current; /* popped, not sent as a whole yet */
     uint32_t attempt;         /* failed sessions in a row */
     bool ever_connected;
+    mr_lsn failed_at;        /* what was received when a session ended last */
     mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
     uint32_t refusals;       /* and how many more there were, too many to be told one by one */
     struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
@@ -119,6 +121,10 @@ static void publish(struct delivery *delivery, struct progress progress)
         delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
     }
     delivery->published = progress;
+    /* Also where nothing that came was for the sink. */
+    if (progress.sequence != 0 && progress.lsn >= delivery->failed_at) {
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
+    }
     atomic_store(&pipeline->published, progress.lsn);
     atomic_store(&delivery->stream->published, progress.sequence);
 }
@@ -198,7 +204,10 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     if (MR_UNLIKELY(delivery->poison.failures > 0) &&
         delivery->stream->ack.acknowledged > delivery->poison.position.commit_lsn) {
         delivery->poison = (struct mr_poison){0};
-        atomic_store(&pipeline->sink_poisoned, false);
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_RECORD_REFUSED);
+    }
+    if (mark->records > 0) {
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
     }
     delivery->ever_connected = true;
     atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
@@ -577,7 +586,8 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
 
 /* The sink refused a record for good. One that is too large is replaced the next time, if the policy is to; else the
  * failure is counted. Before the next session is told of. */
-static mr_status take_refusal(struct delivery *delivery, mr_status status)
+static mr_status take_refusal(struct delivery *delivery, mr_status status,
+                              const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
@@ -595,8 +605,23 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status)
         return MR_ERR_TRANSIENT;
     }
     mr_poison_count(&delivery->poison, (struct mr_position){.commit_lsn = confirmed}, status);
-    atomic_store(&pipeline->sink_poisoned, true);
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "a record is refused; it is tried three times, then exit code 65: %s", error->text);
+    mr_standstill_begin(&pipeline->standstill, MR_CAUSE_RECORD_REFUSED, text);
     return status;
+}
+
+/* One session may end for any reason; the next one that ends before it has delivered anything says that the sink fails. */
+static void tell_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    delivery->failed_at = atomic_load_explicit(&pipeline->received, memory_order_relaxed);
+    if (status != MR_ERR_POISON && delivery->attempt > 0) {
+        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_SINK_FAILS, error->text);
+    }
+    mr_log(MR_LOG_WARN, "sink_session_lost", error->text, MR_LOG_INT("session", delivery->session),
+           MR_LOG_LSN("confirmed", delivery->published.lsn));
 }
 
 /* Waits before the next session; false when the thread is to leave. */
@@ -673,7 +698,8 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     for (;;) {
-        mr_status status = take_refusal(delivery, run_session(delivery, ret_error));
+        mr_status status = run_session(delivery, ret_error);
+        status = take_refusal(delivery, status, ret_error);
         end_session(delivery);
         if (status == MR_END) {
             return MR_OK;
@@ -683,9 +709,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         }
         atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
         mr_meter_rebuild(&pipeline->meter, status);
-        mr_log(MR_LOG_WARN, "sink_session_lost", ret_error->text,
-               MR_LOG_INT("session", delivery->session),
-               MR_LOG_LSN("confirmed", delivery->published.lsn));
+        tell_lost(delivery, status, ret_error);
         if (!back_off(delivery, status)) {
             return MR_OK;
         }

@@ -127,10 +127,21 @@ static bool stop_asked(struct mr_intake *intake)
     return true;
 }
 
+/* A topic that is missing when the stop is asked for, only a person can make; what else is in flight gets a moment. */
+static int64_t deadline_ns(const struct mr_intake *intake)
+{
+    const struct mr_pipeline *pipeline = intake->pipeline;
+    if (!mr_standstill_has(&pipeline->standstill, MR_CAUSE_TOPIC_MISSING)) {
+        return intake->stop_deadline_ns;
+    }
+    int64_t whole_ns = (int64_t)pipeline->options.shutdown_deadline_ms * 1000000;
+    return intake->stop_deadline_ns - whole_ns + POSITION_PATIENCE_NS;
+}
+
 static bool deadline_passed(const struct mr_intake *intake)
 {
     return atomic_load(&intake->pipeline->stop_level) == MR_STOP_NOW ||
-           (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > intake->stop_deadline_ns);
+           (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > deadline_ns(intake));
 }
 
 /* The four numbers. Other threads read them. */
@@ -197,6 +208,16 @@ static bool rows_are_published(const struct mr_intake *intake)
            atomic_load(&intake->lane->published) >= intake->lane->needed;
 }
 
+static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *ret_error)
+{
+    struct mr_standstill_view standstill;
+    mr_standstill_look(&pipeline->standstill, &standstill);
+    return mr_fail(ret_error, MR_ERR_DEADLINE,
+                   "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
+                   "but some rows will come twice after the next start%s%s",
+                   standstill.cause == MR_CAUSE_NONE ? "" : ". In the way was: ", standstill.text);
+}
+
 /* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind
  * no row only a moment. */
 static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
@@ -213,11 +234,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
         rows_out = rows_out || (!sink_lost && rows_are_published(intake));
         bool patient = !rows_out || mr_monotonic_ns() - begin_ns < POSITION_PATIENCE_NS;
         if (sink_lost || deadline_passed(intake) || !patient) {
-            return rows_out ? MR_OK
-                            : mr_fail(ret_error, MR_ERR_DEADLINE,
-                                      "stopped before Kafka had acknowledged everything in flight; "
-                                      "nothing is lost, but some rows will come twice after the "
-                                      "next start");
+            return rows_out ? MR_OK : left_in_flight(pipeline, ret_error);
         }
         if (mr_intake_is_open(intake) &&
             mr_intake_feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {

@@ -53,6 +53,20 @@ static void note_failure(struct mr_intake *intake, mr_status status, struct mr_p
     }
 }
 
+/* A person has to find the row. */
+static void tell_row(const struct mr_intake *intake, const struct mr_change *change,
+                     struct mr_error *error)
+{
+    char name[MR_ROW_NAME_MAX];
+    mr_encode_row_name(intake->lane->encoder, change, name);
+    if (name[0] != '\0') {
+        struct mr_error whole;
+        mr_error_set(&whole, error->status, "%s; the row is one of %s.%s %s", error->text,
+                     change->relation->schema, change->relation->table, name);
+        *error = whole;
+    }
+}
+
 static mr_status on_change(void *context, const struct mr_change *change,
                            struct mr_error *ret_error)
 {
@@ -70,6 +84,9 @@ static mr_status on_change(void *context, const struct mr_change *change,
     } else {
         intake->changes--; /* it comes again */
         note_failure(intake, status, change->position);
+        if (status == MR_ERR_POISON) {
+            tell_row(intake, change, ret_error);
+        }
     }
     return status;
 }

@@ -1,6 +1,7 @@
 /* What becomes of a failure: the connection is tried again, a place of the stream a few times only, and the transaction
  * that --skip-commit-lsn names is passed over. */
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -64,7 +65,7 @@ void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn)
 {
     if (commit_lsn >= intake->poison.position.commit_lsn) {
         intake->poison = (struct mr_poison){0};
-        atomic_store(&intake->pipeline->source_poisoned, false);
+        mr_standstill_end(&intake->pipeline->standstill, MR_CAUSE_POISON);
     }
 }
 
@@ -155,8 +156,30 @@ static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_e
         return true;
     }
     mr_poison_count(&intake->poison, place, status);
-    atomic_store(&intake->pipeline->source_poisoned, true);
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "a change can't be passed on; it is tried three times, then exit code %d: %s",
+             mr_status_exit_code(status), error->text);
+    mr_standstill_begin(&intake->pipeline->standstill, MR_CAUSE_POISON, text);
     return false;
+}
+
+/* The log hears it once for each reason: that the server is back, but another process holds the slot, is news. */
+static void tell_lost(struct mr_intake *intake, mr_status status, const struct mr_error *error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_error told;
+    mr_error_set(
+        &told, error->status, "%s%s; it is tried again until it answers",
+        atomic_load(&pipeline->source_was_connected) ? "" : "not connected yet: ", error->text);
+    if (!is_of_a_place(status) && !intake->resting) {
+        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY, told.text);
+    }
+    if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
+        intake->lost_told = *error;
+        mr_log(MR_LOG_WARN, "source_lost", told.text,
+               MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
+    }
 }
 
 mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
@@ -179,17 +202,7 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     if (is_fatal(intake, status)) {
         return status;
     }
-    /* Once for each reason: that the server is back, but another process holds the slot, is news. */
-    if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
-        intake->lost_told = *error;
-        struct mr_error told;
-        mr_error_set(&told, error->status, "%s%s; it is tried again until it answers",
-                     atomic_load(&intake->pipeline->source_was_connected) ? ""
-                                                                          : "not connected yet: ",
-                     error->text);
-        mr_log(MR_LOG_WARN, "source_lost", told.text,
-               MR_LOG_LSN("confirmed", atomic_load(&intake->pipeline->confirmed)));
-    }
+    tell_lost(intake, status, error);
     atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
     if (mr_intake_has_records(intake)) {
         mr_lane_hand_over(

@@ -160,6 +160,7 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_source *source = pipeline->source;
+    mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY); /* it has answered */
     bool has_claim = mr_handshake_is_claimed(intake->state) && source->ops->claim != NULL;
     struct pollfd fds[2] = {
         {.fd = pipeline->source_wake, .events = POLLIN},
@@ -189,6 +190,7 @@ static void begin_stream(struct mr_intake *intake)
     intake->was_lost = false;
     intake->confirmed_ns = intake->heard_ns;
     intake->copy_asked = false;
+    mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
     if (pipeline->on_open != NULL) {
         pipeline->on_open(pipeline->on_open_context);

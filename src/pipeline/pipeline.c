@@ -75,6 +75,8 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     }
     pipeline->source = source;
     pipeline->sink = sink;
+    mr_standstill_init(&pipeline->standstill);
+    sink->standstill = &pipeline->standstill;
     pipeline->on_open = on_open;
     pipeline->on_open_context = on_open_context;
     mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
@@ -123,6 +125,8 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     mr_pool_done(&pipeline->pool);
     mr_ring_done(&pipeline->to_sink);
     pthread_mutex_destroy(&pipeline->hand_over);
+    mr_standstill_done(&pipeline->standstill);
+    pipeline->sink->standstill = NULL;
     pthread_mutex_destroy(&pipeline->identity_lock);
     pthread_mutex_destroy(&pipeline->copy_plan_lock);
     mr_copy_plan_free(pipeline->copy_plan);
@@ -365,8 +369,6 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .source_was_connected = atomic_load(&pipeline->source_was_connected),
         .source_stands_by = atomic_load(&pipeline->source->stands_by),
         .stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE,
-        .poisoned =
-            atomic_load(&pipeline->source_poisoned) || atomic_load(&pipeline->sink_poisoned),
         .skipped_transactions = atomic_load(&pipeline->skipped_transactions),
         .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
         .received_bytes = atomic_load(&pipeline->source->received_bytes),
@@ -401,6 +403,11 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         stats.rebuild_reasons[i] = atomic_load(&meter->rebuild_reasons[i]);
     }
     return stats;
+}
+
+struct mr_standstill *mr_pipeline_standstill(struct mr_pipeline *pipeline)
+{
+    return &pipeline->standstill;
 }
 
 const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline)

@@ -248,7 +248,6 @@ struct mr_pipeline_stats {
     bool source_was_connected; /* at least once */
     bool source_stands_by;     /* connected; another instance has the stream */
     bool stopping;
-    bool poisoned;                        /* one place in the stream fails again and again */
     uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
     uint64_t skipped_transactions;        /* on request */
     int64_t source_turn_ns; /* monotonic: when each thread's loop last came round; 0: not yet */
@@ -275,6 +274,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
 /* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
 uint32_t mr_pipeline_copy_tables(struct mr_pipeline *pipeline,
                                  struct mr_copy_table_stats *ret_tables, uint32_t capacity);
+
+/* What is in its way; it lives as long as the pipeline. Any thread. */
+struct mr_standstill *mr_pipeline_standstill(struct mr_pipeline *pipeline);
 
 /* Its histograms; they live as long as the pipeline. Any thread. */
 const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/standstill.h"
 #include "pipeline/chunk_requests.h"
 #include "pipeline/copy_plan.h"
 #include "pipeline/handshake.h"
@@ -35,6 +36,7 @@ struct mr_pipeline {
     struct mr_source *source;
     struct mr_schemas *schemas; /* of events that have some; NULL */
     struct mr_sink *sink;
+    struct mr_standstill standstill; /* what is in the way */
     void (*on_open)(void *context);
     void *on_open_context;
 
@@ -75,7 +77,6 @@ struct mr_pipeline {
     _Atomic uint64_t records_acked;
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
-    _Atomic bool sink_poisoned; /* the sink has refused a record, and is asked again */
 
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
@@ -101,7 +102,6 @@ struct mr_pipeline {
     _Atomic uint64_t backpressure_ns;
     _Atomic uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
     _Atomic uint64_t skipped_transactions;        /* that --skip-commit-lsn asked for */
-    _Atomic bool source_poisoned; /* the place at hand has failed, and is tried again */
     _Atomic mr_lsn received;
     _Atomic mr_lsn confirmed;       /* what PostgreSQL was told */
     _Atomic int64_t source_turn_ns; /* when each thread's loop last came round */

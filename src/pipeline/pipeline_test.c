@@ -339,7 +339,7 @@ static void test_too_large_change_is_poison(void **state)
     assert_non_null(strstr(stage->error.text, "--skip-commit-lsn 0/64"));
     assert_int_equal(atomic_load(&stage->told), 0);
     assert_int_equal(atomic_load(&stage->opens), 3); /* tried three times, no more */
-    assert_true(mr_pipeline_stats(stage->pipeline).poisoned);
+    assert_true(mr_standstill_has(mr_pipeline_standstill(stage->pipeline), MR_CAUSE_POISON));
 }
 
 /* It goes its way without its large value, and what is behind it comes. */

@@ -22,7 +22,8 @@ enum {
 struct mr_registry {
     struct mr_registry_options options;
     struct mr_schemas *schemas; /* NULL: a check, which nothing ends */
-    CURL *curl;                 /* kept, and with it the connection */
+    struct mr_standstill *standstill;
+    CURL *curl; /* kept, and with it the connection */
     struct curl_slist *headers;
     pthread_t thread;
     bool started;
@@ -229,6 +230,18 @@ static const char *help_with(const struct mr_registry *registry, long http, cons
     }
 }
 
+static void tell_away(const struct mr_registry *registry, const struct mr_schema *schema,
+                      const struct outcome *outcome)
+{
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(
+        text, sizeof(text),
+        "the schema registry gives subject \"%.200s\" no id (%ld%s%.200s); see that it runs and "
+        "is reached from here (schema_registry.url); rows wait in PostgreSQL until it does",
+        schema->subject, outcome->http, outcome->text[0] == '\0' ? "" : ", ", outcome->text);
+    mr_standstill_begin(registry->standstill, MR_CAUSE_REGISTRY_AWAY, text);
+}
+
 static void settle(struct mr_registry *registry, const struct mr_schema *schema)
 {
     struct outcome outcome = ask(registry, schema);
@@ -237,6 +250,7 @@ static void settle(struct mr_registry *registry, const struct mr_schema *schema)
     }
     if (outcome.id >= 0) {
         registry->backoff_ms = 0;
+        mr_standstill_end(registry->standstill, MR_CAUSE_REGISTRY_AWAY);
         if (mr_schemas_set_id(registry->schemas, schema->index, outcome.id)) {
             mr_log(MR_LOG_INFO, "schema_registered", "a schema has its id",
                    MR_LOG_STR("subject", schema->subject), MR_LOG_INT("id", outcome.id));
@@ -252,6 +266,7 @@ static void settle(struct mr_registry *registry, const struct mr_schema *schema)
         mr_schemas_set_fault(registry->schemas, schema->index, fault);
         return;
     }
+    tell_away(registry, schema, &outcome);
     registry->url = (registry->url + 1) % registry->options.url_count;
     uint32_t grown = 2 * registry->backoff_ms;
     registry->backoff_ms = grown < BACKOFF_MIN_MS ? BACKOFF_MIN_MS
@@ -289,8 +304,10 @@ struct mr_registry *mr_registry_new(const struct mr_registry_options *options,
     return registry;
 }
 
-mr_status mr_registry_start(struct mr_registry *registry, struct mr_error *ret_error)
+mr_status mr_registry_start(struct mr_registry *registry, struct mr_standstill *standstill,
+                            struct mr_error *ret_error)
 {
+    registry->standstill = standstill;
     int code = mr_thread_create(&registry->thread, registry_main, registry);
     registry->started = code == 0;
     return code == 0 ? MR_OK

@@ -6,6 +6,7 @@
 #define MR_REGISTRY_REGISTRY_H
 
 #include "base/finding.h"
+#include "base/standstill.h"
 #include "event/schemas.h"
 
 /* Strings are the caller's and outlive it. */
@@ -22,10 +23,11 @@ struct mr_registry_options {
 
 struct mr_registry;
 
-/* `schemas` outlives it. */
+/* `schemas` outlives it, and so does the `standstill` that it is started with. */
 struct mr_registry *mr_registry_new(const struct mr_registry_options *options,
                                     struct mr_schemas *schemas);
-mr_status mr_registry_start(struct mr_registry *registry, struct mr_error *ret_error);
+mr_status mr_registry_start(struct mr_registry *registry, struct mr_standstill *standstill,
+                            struct mr_error *ret_error);
 
 /* Ends its thread, in the middle of a question too, and frees it. NULL is fine. */
 void mr_registry_free(struct mr_registry *registry);

@@ -107,7 +107,12 @@ static mr_status write_failed(const struct file_sink *file, struct mr_error *ret
     if (errno == EPIPE) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "%s: the reader has gone", name);
     }
-    return mr_fail(ret_error, MR_ERR_TRANSIENT, "%s can't be written: %s", name, strerror(errno));
+    bool is_full = errno == ENOSPC || errno == EDQUOT;
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "%s can't be written: %s; %s; rows wait in PostgreSQL until it can", name,
+                   strerror(errno),
+                   is_full ? "make room on its disk, or set sink.file.path to another one"
+                           : "see that its disk is well, or set sink.file.path to another one");
 }
 
 /* Waits until the reader takes more; MR_AGAIN when the thread is to leave. */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 #include "sink/kafka_internal.h"
@@ -96,13 +97,15 @@ static void record_refused(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                                  .bytes = (size_t)record->key_len + record->value_len,
                                  .too_large = too_large};
     struct mr_error plain = kafka->failure;
+    mr_slice key = {.data = record->key, .len = record->key_len};
     mr_error_set(
         &kafka->failure, MR_ERR_POISON,
-        "%s; a record of %zu bytes, of change %llu of the transaction that commits "
+        "%s; a record of %zu bytes, whose key has SHA-256 %s…, of change %llu of the transaction "
+        "that commits "
         "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
-        plain.text, kafka->base.refusal.bytes, (unsigned long long)record->position.ordinal,
-        MR_LSN_ARGS(record->position.commit_lsn), alone ? "" : " or one sent with it",
-        MR_LSN_ARGS(record->position.commit_lsn));
+        plain.text, kafka->base.refusal.bytes, mr_sha256_short(key).text,
+        (unsigned long long)record->position.ordinal, MR_LSN_ARGS(record->position.commit_lsn),
+        alone ? "" : " or one sent with it", MR_LSN_ARGS(record->position.commit_lsn));
 }
 
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error)
@@ -209,7 +212,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->ready_last = &kafka->ready;
     kafka->transaction = (struct mr_kafka_transaction){0};
     MR_TRY(producer_new(kafka, wake_fd, ret_error));
-    mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options);
+    mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options, kafka->base.standstill);
     atomic_store(&kafka->session_is_new, true);
     atomic_store(&kafka->connected, true);
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
@@ -545,6 +548,17 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
     }
 }
 
+static void tell_away(const struct mr_kafka_sink *kafka, const struct mr_error *error)
+{
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "%.400s; see that the brokers of sink.kafka.brokers (%.200s) run and are reached from "
+             "here; rows wait in PostgreSQL until one answers",
+             error->text, kafka->options.brokers);
+    mr_standstill_begin(kafka->base.standstill, MR_CAUSE_KAFKA_AWAY, text);
+    mr_log(MR_LOG_WARN, "kafka_unreachable", error->text);
+}
+
 static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -575,7 +589,7 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
     if (!kafka->told_unreachable) {
         kafka->told_unreachable = true;
         atomic_store(&kafka->unreachable_ns, mr_monotonic_ns());
-        mr_log(MR_LOG_WARN, "kafka_unreachable", error.text);
+        tell_away(kafka, &error);
     }
 }
 
@@ -601,6 +615,7 @@ static mr_status take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     }
     if (!kafka->told_unreachable) {
         atomic_store_explicit(&kafka->unreachable_ns, 0, memory_order_relaxed);
+        mr_standstill_end(kafka->base.standstill, MR_CAUSE_KAFKA_AWAY);
     }
     return mr_kafka_session_status(kafka, ret_error);
 }
@@ -714,6 +729,9 @@ static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
     mr_sink_counts_read(&kafka->counts, ret_view);
     ret_view->name = sink->ops->name;
     ret_view->unreachable = !is_reachable(kafka);
+    if (!ret_view->unreachable) {
+        mr_standstill_end(kafka->base.standstill, MR_CAUSE_KAFKA_AWAY);
+    }
     ret_view->connected = atomic_load(&kafka->connected) && !ret_view->unreachable;
     ret_view->client = kafka->client;
 }

@@ -18,13 +18,15 @@ enum {
 };
 
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
-                          const struct mr_kafka_options *options)
+                          const struct mr_kafka_options *options, struct mr_standstill *standstill)
 {
-    *topics = (struct mr_kafka_topics){.producer = producer, .options = options};
+    *topics = (struct mr_kafka_topics){
+        .producer = producer, .options = options, .standstill = standstill};
 }
 
 void mr_kafka_topics_done(struct mr_kafka_topics *topics)
 {
+    mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING); /* it is looked for anew */
     for (uint32_t i = 0; i < topics->capacity; i++) {
         struct mr_kafka_topic *topic = &topics->items[i];
         if (topic->handle != NULL) {
@@ -208,6 +210,22 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
     return MR_FULL;
 }
 
+/* A broker that gives no answer (librdkafka's own errors are negative) is no matter of the topic. */
+static void tell_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, const char *reason)
+{
+    const char *name = topics->awaited->name;
+    if (err > RD_KAFKA_RESP_ERR_NO_ERROR || is_missing(err)) {
+        char text[MR_CAUSE_TEXT_MAX];
+        snprintf(text, sizeof(text), "Kafka topic \"%s\": %s; rows wait in PostgreSQL until then",
+                 name, reason);
+        mr_standstill_begin(topics->standstill, MR_CAUSE_TOPIC_MISSING, text);
+    }
+    if (!topics->told) {
+        mr_log(MR_LOG_WARN, "topic_wait", reason, MR_LOG_STR("topic", name));
+        topics->told = true;
+    }
+}
+
 /* MR_FULL: look again later. */
 static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err,
                          const char *reason, struct mr_error *ret_error)
@@ -225,9 +243,8 @@ static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err
     default:
         break;
     }
-    if (!topics->told && topics->wait_ms >= RETRY_TOLD_MS) {
-        mr_log(MR_LOG_WARN, "topic_wait", reason, MR_LOG_STR("topic", name));
-        topics->told = true;
+    if (topics->wait_ms >= RETRY_TOLD_MS) {
+        tell_wait(topics, err, reason);
     }
     topics->retry_ns = mr_monotonic_ns() + (int64_t)topics->wait_ms * 1000000;
     topics->wait_ms = topics->wait_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : topics->wait_ms * 2;
@@ -282,6 +299,7 @@ static void keep_awaited(struct mr_kafka_topics *topics)
     mr_kafka_topics_grow(topics, topics->awaited, topics->awaited_partitions);
     topics->awaited = NULL;
     topics->awaited_handle = NULL;
+    mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING);
 }
 
 mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,

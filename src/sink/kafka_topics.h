@@ -29,6 +29,7 @@ struct mr_kafka_topic {
 struct mr_kafka_topics {
     rd_kafka_t *producer;
     const struct mr_kafka_options *options;
+    struct mr_standstill *standstill;
     struct mr_kafka_topic *items; /* by mr_topic.index */
     uint32_t capacity;
 
@@ -55,7 +56,7 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
                                            int32_t partitions, char *reason, size_t reason_size);
 
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
-                          const struct mr_kafka_options *options);
+                          const struct mr_kafka_options *options, struct mr_standstill *standstill);
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);
 
 /* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not told that the topic

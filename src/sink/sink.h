@@ -9,6 +9,7 @@
 #ifndef MR_SINK_SINK_H
 #define MR_SINK_SINK_H
 
+#include "base/standstill.h"
 #include "base/status.h"
 #include "event/batch.h"
 #include "event/checkpoint.h"
@@ -79,6 +80,7 @@ struct mr_sink {
     const struct mr_sink_ops *ops;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
+    struct mr_standstill *standstill; /* the pipeline's; NULL: nobody wants to know */
 };
 
 /* Kafka. Strings are the caller's and outlive the sink. */

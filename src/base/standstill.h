@@ -1,0 +1,86 @@
+/* What is in the way of the flow: a cause for each kind of thing that can stand still, with the words that name the thing, the
+ * reason and the remedy.
+ *
+ * Whoever meets a cause reports it, and says when it is gone. It stays until then, however often something is tried in between.
+ * Page, metrics, /readyz and log all read the same one: of several, the one that began first, for the others often follow
+ * from it (PostgreSQL is left alone because Kafka takes nothing). Any thread.
+ */
+#ifndef MR_BASE_STANDSTILL_H
+#define MR_BASE_STANDSTILL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/status.h"
+
+enum mr_cause {
+    MR_CAUSE_NONE,
+    MR_CAUSE_POISON,          /* a change that can't be passed on */
+    MR_CAUSE_RECORD_REFUSED,  /* a record that the sink refuses for good */
+    MR_CAUSE_POSTGRESQL_AWAY, /* or it refuses */
+    MR_CAUSE_KAFKA_AWAY,
+    MR_CAUSE_TOPIC_MISSING, /* or it can't be created */
+    MR_CAUSE_REGISTRY_AWAY, /* of schemas */
+    MR_CAUSE_SINK_FAILS,    /* its session ends again and again: a disk is full */
+    MR_CAUSE_SINK_SILENT,   /* it takes nothing and says nothing */
+    MR_CAUSE_ENDED,         /* by itself; the process stays for whoever looks */
+    MR_CAUSE_COUNT
+};
+
+const char *mr_cause_name(enum mr_cause cause); /* "none", "kafka_away", … */
+
+static inline bool mr_cause_is_poison(enum mr_cause cause)
+{
+    return cause == MR_CAUSE_POISON || cause == MR_CAUSE_RECORD_REFUSED;
+}
+
+/* It is behind the batches: they can't be passed on, and so nothing is received in the end. */
+static inline bool mr_cause_is_of_sink(enum mr_cause cause)
+{
+    return cause >= MR_CAUSE_KAFKA_AWAY && cause <= MR_CAUSE_SINK_SILENT;
+}
+
+enum { MR_CAUSE_TEXT_MAX = MR_ERROR_TEXT_MAX + 128 };
+
+struct mr_standstill {
+    pthread_mutex_t lock;
+    _Atomic uint32_t there; /* a bit for each cause */
+    struct {
+        int64_t since_ns; /* monotonic */
+        char text[MR_CAUSE_TEXT_MAX];
+    } causes[MR_CAUSE_COUNT];
+};
+
+struct mr_standstill_view {
+    enum mr_cause cause;
+    int64_t since_ns;             /* monotonic */
+    bool postgresql_away;         /* that too, or only that */
+    char text[MR_CAUSE_TEXT_MAX]; /* thing, reason and remedy, without row data; "" with none */
+};
+
+void mr_standstill_init(struct mr_standstill *standstill);
+void mr_standstill_done(struct mr_standstill *standstill);
+
+/* The cause is there, or still there. Its beginning stays, its words become these. `standstill` NULL: nobody wants to know; the
+ * next one likewise. */
+void mr_standstill_begin(struct mr_standstill *standstill, enum mr_cause cause, const char *text);
+
+void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause);
+
+static inline bool mr_standstill_has(const struct mr_standstill *standstill, enum mr_cause cause)
+{
+    return (atomic_load_explicit(&standstill->there, memory_order_relaxed) >> cause & 1) != 0;
+}
+
+/* The cause is gone, if it was there. Costs one load where it was not. */
+static inline void mr_standstill_end(struct mr_standstill *standstill, enum mr_cause cause)
+{
+    if (standstill != NULL && MR_UNLIKELY(mr_standstill_has(standstill, cause))) {
+        mr_standstill_forget(standstill, cause);
+    }
+}
+
+/* The one that counts. */
+void mr_standstill_look(struct mr_standstill *standstill, struct mr_standstill_view *ret_view);
+
+#endif
