@@ -12,7 +12,8 @@
 #   --self-test  shows that --check fails for an encoder with a few instructions more an event
 #
 # A baseline holds for one compiler and one C library; figures of another pair are kept beside
-# it. Everything is built with the preset bench.
+# it. Everything is built with the preset bench, or that of MILLRACE_PRESET (ci: the same code, which
+# scripts/test.sh has built already).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/base.sh"
 cd "$REPO_ROOT"
@@ -20,12 +21,13 @@ cd "$REPO_ROOT"
 BASELINE=benchmarks/micro/baseline.txt
 EVENTS=2000
 # Relative, so that the length of the folder's name is in no argument.
-BUILD=build/bench/benchmarks/micro
+PRESET=${MILLRACE_PRESET:-bench}
+BUILD=build/$PRESET/benchmarks/micro
 
 build() {
     have valgrind || die "valgrind is missing: scripts/setup.sh installs it"
     progress "building"
-    { cmake --preset bench && cmake --build --preset bench --target millrace-micro millrace-micro-slowed; } \
+    { cmake --preset "$PRESET" && cmake --build --preset "$PRESET" --target millrace-micro millrace-micro-slowed; } \
         >build-micro.log 2>&1 || { tail -n 40 build-micro.log >&2 && die "the build failed"; }
     rm -f build-micro.log
 }
@@ -33,7 +35,7 @@ build() {
 # What the generated code depends on.
 platform() {
     local compiler name=gcc
-    compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' build/bench/CMakeCache.txt)
+    compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "build/$PRESET/CMakeCache.txt")
     case $("$compiler" --version) in *clang*) name=clang ;; esac
     printf '%s-%s-%s-%s\n' "$name" "$("$compiler" -dumpfullversion -dumpversion)" \
         "$(getconf GNU_LIBC_VERSION | tr ' ' '-')" "$(uname -m)"

@@ -52,14 +52,30 @@ run_target() {
         "${options[@]}" "${folders[@]}" </dev/null >"$artifacts/$target.log" 2>&1
 }
 
-failed=0
-for target in "${TARGETS[@]}"; do
+# judge TARGET: runs it and says what came of it.
+judge() {
+    local target=$1
     if run_target "$target"; then
         say "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$artifacts/$target.log") inputs, no failure"
     else
         tail -n 60 "$artifacts/$target.log" >&2
         say "$target FAILED; its input is $artifacts/$target-*, all it said is $artifacts/$target.log"
-        failed=1
+        return 1
     fi
+}
+
+# As many side by side as there are processors.
+failed=0 running=0
+for target in "${TARGETS[@]}"; do
+    if [ "$running" -eq "$(nproc)" ]; then
+        wait -n || failed=1
+        running=$((running - 1))
+    fi
+    judge "$target" &
+    running=$((running + 1))
+done
+while [ "$running" -gt 0 ]; do
+    wait -n || failed=1
+    running=$((running - 1))
 done
 exit "$failed"

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--quick] [--full] [--sanitized]
 #
-# Installs what is missing, builds, and runs all tests: unit tests with GCC under the
-# address and undefined-behaviour sanitizers, unit tests under the thread sanitizer, a
-# build with Clang, the checks of style (clang-format, clang-tidy, shellcheck, the direction
-# of the includes), instructions per event against the committed baseline, a short run of
-# the fuzzers, and the system tests on a private PostgreSQL 15 and
-# a private Kafka, some of them on PostgreSQL 18, too. Warnings are errors. A test
+# Installs what is missing, builds, and runs what each push has to pass: unit tests with GCC under the
+# address and undefined-behaviour sanitizers, those that use threads under the thread sanitizer, a
+# short run of the fuzzers, which Clang builds, the checks of style (clang-format, clang-tidy for what has
+# changed, shellcheck, the direction of the includes), instructions per event against the committed
+# baseline, and the system tests on private PostgreSQL 15 servers and private Kafka brokers. Warnings are
+# errors. tests/nightly.py says which system tests are left out unless what they look at has changed. A test
 # that fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run (tests/README.md;
-# MILLRACE_TEST_RERUN=0 fails at once).
+# MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took; build/test-durations.txt, each test.
 #
 #   --quick   unit tests under the sanitizers only
-#   --full    also what a run of each push leaves out (tests/nightly.py says what, and why), and system tests at
-#             full length: a million changes, 30 kills, 30 stops, a transaction of two million rows
+#   --full    everything: also all tests of tests/nightly.py, all unit tests under the thread sanitizer, a release build
+#             with Clang, clang-tidy for every file, five times as many lies of servers, system tests on
+#             PostgreSQL 18, and system tests at full length: a million changes, 30 kills, 30 stops, a transaction of
+#             two million rows. .github/workflows/nightly.yml runs it
 #   --sanitized  only the system tests, with the binary built with the address and
 #             undefined-behaviour sanitizers, and again with the thread sanitizer
 set -euo pipefail
@@ -22,31 +24,45 @@ cd "$REPO_ROOT"
 
 MODE=normal
 NEWEST_PG=
+STEPS=()
 
-build() {
-    say "build: $1"
-    if ! { cmake --preset "$1" && cmake --build --preset "$1"; } > "build-$1.log" 2>&1; then
-        tail -n 60 "build-$1.log" >&2
-        die "the build with preset $1 failed"
-    fi
-    rm -f "build-$1.log"
+# step NAME COMMAND...: how long it took is said at the end.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    say "$name"
+    "$@"
+    STEPS+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
 }
 
+say_steps() {
+    [ ${#STEPS[@]} -eq 0 ] || printf '%s\n' "${0##*/}: steps:" "${STEPS[@]}" "$(printf '%5d s  in all' "$SECONDS")" >&2
+}
+
+# build PRESET [TARGET...]: all of it, or these.
+build() {
+    local preset=$1
+    shift
+    if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } >"build-$preset.log" 2>&1; then
+        tail -n 60 "build-$preset.log" >&2
+        die "the build with preset $preset failed"
+    fi
+    rm -f "build-$preset.log"
+}
+
+# unit_tests PRESET LABEL
 unit_tests() {
     local failed=()
-    build "$1"
-    if ctest --preset "$1" --no-tests=error; then return 0; fi
+    if ctest --preset "$1" -L "$2" -j"$(nproc)" --no-tests=error; then return 0; fi
     [ "$MILLRACE_TEST_RERUN" = 1 ] || return 1
     mapfile -t failed < <(cut -d: -f2 "build/$1/Testing/Temporary/LastTestsFailed.log")
     say "once more: ${failed[*]}"
-    ctest --preset "$1" --rerun-failed || return 1
+    ctest --preset "$1" -L "$2" --rerun-failed || return 1
     printf "%s (preset $1)\n" "${failed[@]}" >> "$MILLRACE_TEST_FLAKY"
 }
 
 # On the newest PostgreSQL: what only it has, what the server does otherwise there, and a workload that is as wide as its SQL.
 newest_postgres() {
-    [ -n "$NEWEST_PG" ] || return 0
-    say "system tests with PostgreSQL $NEWEST_PG"
     MILLRACE_TEST_PG=$NEWEST_PG tests/run.sh test_version_18.py test_publication.py test_schema_changes.py \
         test_keys.py::test_stop_while_a_key_is_asked_for \
         test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload
@@ -63,7 +79,6 @@ report() {
 # Suppressions name third-party libraries only.
 system_tests_sanitized() {
     build "$1"
-    say "system tests with preset $1"
     ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
         TSAN_OPTIONS=exitcode=66:suppressions=$REPO_ROOT/tests/tsan.supp \
         MILLRACE_BIN=$REPO_ROOT/build/$1/millrace MILLRACE_TEST_SANITIZED=1 tests/run.sh
@@ -81,40 +96,69 @@ main() {
             ;;
         *) die "unknown option $1; try --help" ;;
     esac
+    trap say_steps EXIT
     export MILLRACE_TEST_RERUN=${MILLRACE_TEST_RERUN:-1} MILLRACE_TEST_FLAKY=$REPO_ROOT/build/flaky.txt
     # It comes as a package for this machine only.
-    case "$MODE $(uname -m)" in normal\ x86_64 | full\ x86_64) NEWEST_PG=18 ;; esac
-    scripts/setup.sh --all ${NEWEST_PG:+--pg "$NEWEST_PG"}
+    if [ "$(uname -m)" = x86_64 ] && newest_is_wanted; then NEWEST_PG=18; fi
+    step "set-up" scripts/setup.sh --all ${NEWEST_PG:+--pg "$NEWEST_PG"}
     mkdir -p build
     : > "$MILLRACE_TEST_FLAKY"
-    if [ "$MODE" = sanitized ]; then
-        system_tests_sanitized dev
-        system_tests_sanitized tsan
-        report
-        return
-    fi
-    unit_tests dev
-    if [ "$MODE" = quick ]; then
-        report
-        return
-    fi
-    unit_tests tsan
-    build clang
-    scripts/style.sh
-    benchmarks/micro.sh --check
-    benchmarks/micro.sh --self-test
-    scripts/fuzz.sh --seconds 5
-    build ci
-    if [ "$MODE" = full ]; then
-        export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000
-        export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
-        export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
-    fi
-    [ "$MODE" = full ] || export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed}
-    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
-    tests/run.sh
-    newest_postgres
+    case $MODE in
+        quick) quick ;;
+        sanitized) sanitized ;;
+        *) everything ;;
+    esac
     report
+}
+
+# What it alone has comes from these.
+newest_is_wanted() {
+    case $MODE in
+        full) true ;;
+        normal) python3 tests/nightly.py due src/postgres/ src/source/ tests/test_version_18.py ;;
+        *) false ;;
+    esac
+}
+
+quick() {
+    step "build: address and undefined-behaviour sanitizers" build dev
+    step "unit tests: these sanitizers" unit_tests dev unit
+}
+
+sanitized() {
+    step "system tests: address and undefined-behaviour sanitizers" system_tests_sanitized dev
+    step "system tests: thread sanitizer" system_tests_sanitized tsan
+}
+
+at_full_length() {
+    export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000
+    export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
+    export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
+}
+
+everything() {
+    local threads=threads style=(scripts/style.sh --changed)
+    if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh); fi
+    quick
+    step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
+    step "unit tests: thread sanitizer" unit_tests tsan "$threads"
+    [ "$MODE" != full ] || step "build: release with Clang" build clang
+    step "build: fuzzers, with Clang" build fuzz
+    step "fuzzers" scripts/fuzz.sh --seconds 5
+    step "style" "${style[@]}"
+    step "build: release with GCC" build ci millrace millrace-load millrace-flame millrace-micro millrace-micro-slowed
+    export MILLRACE_PRESET=ci
+    step "instructions per event" benchmarks/micro.sh --check
+    step "instructions per event: the gate itself" benchmarks/micro.sh --self-test
+    unset MILLRACE_PRESET
+    if [ "$MODE" = full ]; then
+        at_full_length
+    else
+        export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed} MILLRACE_TEST_LIES=${MILLRACE_TEST_LIES:-100}
+    fi
+    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
+    step "system tests" tests/run.sh
+    [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres
 }
 
 main "$@"

@@ -2,7 +2,9 @@ import functools
 import os
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
+import durations
 import nightly
 
 # A worker of pytest-xdist has a stand of its own: run.sh leaves what it would have in its environment there.
@@ -33,10 +35,26 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         items[:] = [item for item in items if item not in set(left_out)]
         config.hook.pytest_deselected(items=left_out)
+    if hasattr(config, "workerinput"):
+        durations.put_longest_first(items)
+
+
+class Spread(LoadScopeScheduling):
+    """Test by test to whoever is free, in the order of the items; files whose fixtures serve all of their tests stay whole."""
+
+    def _split_scope(self, nodeid):
+        path = nodeid.partition("::")[0]
+        return path if durations.stays_whole(path) else nodeid
+
+
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False
+    return Spread(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):
     """Says once, at the end and in plain sight, what this machine can't try."""
+    durations.write(terminalreporter)
     untried = {}
     for report in terminalreporter.stats.get("skipped", []):
         _, _, reason = report.longrepr

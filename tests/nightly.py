@@ -9,6 +9,7 @@ What keeps the promise (delivery, kills, exactly-once, copies, keys, equality wi
 
 import os
 import subprocess
+import sys
 from typing import NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,6 +47,11 @@ def changed_places():
     return None if changed is None else [*changed, *(new or [])]
 
 
+def is_due(changed, *places):
+    """Whether one of the places has changed."""
+    return any(path.startswith(places) for path in changed or ())
+
+
 def of(path, function):
     """The line for a test, if it has one."""
     return next((one for one in NIGHTLY if one.test in (path, f"{path}::{function}")), None)
@@ -53,5 +59,18 @@ def of(path, function):
 
 def is_left_out(one, mode, changed):
     if mode == "changed":
-        return not any(path.startswith((*one.places, f"tests/{one.test.split('::')[0]}")) for path in changed or ())
+        return not is_due(changed, *one.places, f"tests/{one.test.split('::')[0]}")
     return mode == "no"
+
+
+def main(command, *places):
+    """changed: prints the changed paths, and fails where nobody knows them. due PLACE...: whether one of these has changed."""
+    changed = changed_places()
+    if command == "due":
+        return 0 if is_due(changed, *places) else 1
+    print(*filter(None, changed or ()), sep="\n")
+    return 0 if changed is not None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -8,7 +8,7 @@
 #   MILLRACE_BIN           binary under test (default build/release/millrace)
 #   MILLRACE_TEST_PORT     take the stand's six ports from the twenty that begin here (default:
 #                          free ones between 15000 and 19999)
-#   MILLRACE_TEST_WORKERS  stands side by side that the files of tests are spread over (default 1); those
+#   MILLRACE_TEST_WORKERS  stands side by side that the tests are spread over, longest first (default 1); those
 #                          that conftest.py marks "alone" follow on the first one
 #   MILLRACE_TEST_PG       PostgreSQL's major version: 15 (default), 16, 17 or 18
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
@@ -35,7 +35,7 @@
 #   MILLRACE_TEST_APICURIO  1: Avro beside Apicurio's registry, too (scripts/setup.sh --apicurio)
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 #
-# After a failure the servers' logs are in build/test-logs.
+# After a failure the servers' logs are in build/test-logs. How long each test took is in build/test-durations.txt.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib/servers.sh"
 . "$REPO_ROOT/scripts/lib/flaky.sh"
@@ -61,7 +61,7 @@ run_tests() {
         run_pytest "$@"
         return
     fi
-    run_pytest -n "$workers" --dist loadfile -m "not alone" "$@" || spread=$?
+    run_pytest -n "$workers" --dist loadscope -m "not alone" "$@" || spread=$?
     [ "$spread" -le 1 ] || [ "$spread" -eq 5 ] || return "$spread"
     run_pytest -m alone "$@" || alone=$?
     [ "$alone" -ne 5 ] || alone=$spread

@@ -3,10 +3,19 @@
 # names of their files. Those of MILLRACE_OWN_TESTS replace symbols, and are executables by themselves.
 set(MILLRACE_OWN_TESTS out_of_memory_test)
 
-function(millrace_add_test name)
+# What two threads meet in: these run under the thread sanitizer in each run (ctest -L threads); all of them do by hand.
+set(MILLRACE_THREADS "pthread|mr_thread|_Atomic|atomic_|pipeline/pipeline\\.h|admin/http\\.h|admin/monitor\\.h|log_writer\\.h|\
+profiler/profiler\\.h|base/ring\\.h|mailbox\\.h|testing/stage\\.h|testing/replay\\.h|rdkafka_mock\\.h")
+
+function(millrace_add_test name source)
     add_test(NAME ${name} COMMAND ${ARGN})
+    file(STRINGS ${source} found REGEX "${MILLRACE_THREADS}")
+    set(labels unit)
+    if(found)
+        list(APPEND labels threads)
+    endif()
     # A limit for what hangs, also where eight builds run beside it.
-    set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 600 ENVIRONMENT
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT
         "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
 endfunction()
 
@@ -32,12 +41,12 @@ function(add_millrace_tests)
             add_executable(${name} ${test_source})
             millrace_test_target(${name})
             target_link_libraries(${name} PRIVATE mr_testing)
-            millrace_add_test(${name} ${name})
+            millrace_add_test(${name} ${test_source} ${name})
         else()
             set_source_files_properties(${test_source} PROPERTIES COMPILE_DEFINITIONS main=mr_main_of_${name})
             list(APPEND together ${test_source})
             string(APPEND rows "TEST(${name})\n")
-            millrace_add_test(${name} unit-tests ${name})
+            millrace_add_test(${name} ${test_source} unit-tests ${name})
         endif()
     endforeach()
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit_tests.def CONTENT "${rows}")

@@ -46,7 +46,7 @@ struct mr_kafka_sink {
     /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
     struct mr_sink_counts counts;
     _Atomic bool connected;
-    _Atomic bool hung_up; /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
+    _Atomic bool hung_up;           /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
     _Atomic int64_t unreachable_ns; /* since when, by the monotonic clock; 0: reachable */
     _Atomic(char *) statistics;
     _Atomic bool session_is_new;

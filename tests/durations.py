@@ -1,0 +1,53 @@
+"""How long each test takes: written by every run, and what the next one spreads its tests over the workers by."""
+
+import functools
+import os
+import re
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KNOWN = os.path.join(HERE, "durations.txt")  # committed: the long ones, so that a clean clone begins with them
+WRITTEN = os.path.join(os.path.dirname(HERE), "build", "test-durations.txt")
+NOTHING_KNOWN_S = 3
+
+
+def read(path):
+    """{test: seconds}"""
+    with open(path, encoding="utf-8") as file:
+        rows = (line.split(maxsplit=1) for line in file if not line.startswith("#"))
+        return {name.rstrip("\n"): float(seconds) for seconds, name in rows}
+
+
+def path_of(item):
+    return item.nodeid.partition("::")[0]
+
+
+@functools.cache
+def stays_whole(path):
+    """A fixture of the whole file is dear (Kafka Connect, a cluster, a build): it is made once, by one worker."""
+    with open(os.path.join(HERE, path), encoding="utf-8") as file:
+        return re.search(r"fixture\(.*scope=", file.read()) is not None
+
+
+def put_longest_first(items):
+    """A whole file counts with the sum of its tests. The same order in each worker."""
+    known = read(KNOWN)
+    cost = {}
+    for item in items:
+        unit = path_of(item) if stays_whole(path_of(item)) else item.nodeid
+        cost[unit] = cost.get(unit, 0) + known.get(item.nodeid, NOTHING_KNOWN_S)
+    items.sort(key=lambda item: -cost[path_of(item) if stays_whole(path_of(item)) else item.nodeid])
+
+
+def write(terminalreporter):
+    """Setup and teardown included; a part of the tests changes only their own lines."""
+    took = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration") and hasattr(report, "nodeid"):
+                took[report.nodeid] = took.get(report.nodeid, 0) + report.duration
+    if not took or not os.path.isdir(os.path.dirname(WRITTEN)):
+        return
+    before = read(WRITTEN) if os.path.exists(WRITTEN) else {}
+    with open(WRITTEN, "w", encoding="utf-8") as file:
+        for name, seconds in sorted({**before, **took}.items(), key=lambda row: -row[1]):
+            file.write(f"{seconds:.2f} {name}\n")
