@@ -147,7 +147,7 @@ class Run:
         self.connect.start()
         for millrace in self.ours:
             millrace.start().streaming()
-        eventually(self.connect.streams, 200, "Debezium reads")
+        eventually(self.connect.streams, 280, "Debezium reads")
         with kit.connect(database.name) as connection:
             for nth, statement in enumerate(cases.statements(), 1):
                 if " RENAME TO " in statement or statement.startswith(cases.odd.WAIT):
@@ -158,7 +158,7 @@ class Run:
         def ended():
             topics = {topic.replace("-", ".") for topic in database.topics()}
             return all(f"{prefix}.public.last" in topics for pair in prefixes.values() for prefix in pair)
-        eventually(ended, 120, "the end of all")
+        eventually(ended, 240, "the end of all")
         # A topic is there before its record is, and one partition's records don't wait for another's.
         for millrace in self.ours:
             assert millrace.stop() == 0

@@ -77,11 +77,11 @@ class Connect:
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()[-most:]
 
-    def ask(self, method, path):
+    def ask(self, method, path, body=None):
         """Connect's REST interface: status and text of an answer."""
         address = re.search(r"REST server listening at http://([^:/]+):(\d+)", self.said(1 << 20))
         asked = http.client.HTTPConnection(address[1], int(address[2]), timeout=180)
-        asked.request(method, path)
+        asked.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = asked.getresponse()
         return answer.status, answer.read().decode()
 
