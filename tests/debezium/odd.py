@@ -176,7 +176,8 @@ INSERT INTO o_times VALUES (5, '00:00:00+00:30', '24:00:00+00:30', '12:00:00.1',
 UPDATE o_times SET tz = '24:00:00+00' WHERE id = 3
 UPDATE o_times SET tz = NULL, tz3 = NULL WHERE id = 1
 DELETE FROM o_times
-SELECT pg_logical_emit_message(true, 'judge', 'žlutý 🐎'); SELECT pg_logical_emit_message(true, 'judge', '')
+SELECT pg_logical_emit_message(true, 'judge', 'žlutý 🐎')
+SELECT pg_logical_emit_message(true, 'judge', '')
 BEGIN; INSERT INTO k_ba VALUES (900, 'in one', NULL); INSERT INTO k_tenant VALUES (900, 1, 'transaction'); INSERT INTO k_full VALUES (900, 'of', 'three'); UPDATE k_ba SET b = 'changed' WHERE a = 900; COMMIT
 TRUNCATE k_ba, k_tenant, k_full
 """
