@@ -42,7 +42,7 @@ static void test_classify_by_code(void **state)
         {"58P01", "requested WAL segment 0001 has already been removed", MR_ERR_HISTORY,
          "drop the slot"},
         {"55000", "can no longer get changes from replication slot \"s\"", MR_ERR_HISTORY,
-         "drop it"},
+         "drop the slot"},
         {"55000", "logical decoding requires wal_level >= logical", MR_ERR_CONFIG, "wal_level"},
         {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "let millrace make both"},
         {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
