@@ -44,7 +44,7 @@ static void test_classify_by_code(void **state)
         {"55000", "can no longer get changes from replication slot \"s\"", MR_ERR_HISTORY,
          "drop the slot"},
         {"55000", "logical decoding requires wal_level >= logical", MR_ERR_CONFIG, "wal_level"},
-        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "let millrace make both"},
+        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "it makes what is missing"},
         {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
         {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
         {"22P05", "character has no equivalent", MR_ERR_POISON, "correct it"},
