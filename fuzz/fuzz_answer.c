@@ -330,21 +330,23 @@ static mr_status ask_identity(struct asked *asked)
 static mr_status ask_history(struct asked *asked)
 {
     static const struct mr_checkpoint stored = {
-        .identity = {"7000000000000000001", 1, "millrace", "millrace"}, .end_lsn = 0x1000};
+        .identity = {"7000000000000000001", 1, "millrace", "millrace", 0}, .end_lsn = 0x1000};
     return identify(asked, &stored);
 }
 
 static mr_status ask_setup(struct asked *asked)
 {
+    static const struct mr_pg_stream_state state = {.is_known = true};
     bool adopted;
-    return mr_pg_setup(asked->conn, asked->conn, asked->options, true, -1, &adopted, &asked->error);
+    return mr_pg_setup(asked->conn, asked->conn, asked->options, &state, -1, &adopted,
+                       &asked->error);
 }
 
 static mr_status ask_setup_copy(struct asked *asked)
 {
     struct mr_pg_copy_slot slot;
-    MR_TRY(mr_pg_setup_copy(asked->conn, asked->conn, asked->options, &(struct mr_pg_copy_state){0},
-                            -1, &slot, &asked->error));
+    MR_TRY(mr_pg_setup_copy(asked->conn, asked->conn, asked->options,
+                            &(struct mr_pg_stream_state){0}, -1, &slot, &asked->error));
     MR_ASSERT(memchr(slot.name, '\0', sizeof(slot.name)) != NULL);
     MR_ASSERT(memchr(slot.snapshot, '\0', sizeof(slot.snapshot)) != NULL);
     return MR_OK;

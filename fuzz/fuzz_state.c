@@ -13,6 +13,7 @@ static void assert_same(const struct mr_checkpoint *a, const struct mr_checkpoin
     MR_ASSERT(strcmp(a->identity.slot, b->identity.slot) == 0);
     MR_ASSERT(strcmp(a->identity.publication, b->identity.publication) == 0);
     MR_ASSERT(a->identity.timeline == b->identity.timeline);
+    MR_ASSERT(a->identity.tables == b->identity.tables && a->copy_only == b->copy_only);
     MR_ASSERT(a->end_lsn == b->end_lsn);
     MR_ASSERT(mr_position_compare(a->position, b->position) == 0);
 }
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .slot_confirmed = state.end_lsn,
                                         .flushed = UINT64_MAX};
     struct mr_error error = {0};
-    mr_status status = mr_checkpoint_verify(&state, &server, &error);
+    mr_status status = mr_checkpoint_verify(&state, &server, 0, &error);
     mr_checkpoint_done(&state);
     mr_checkpoint_done(&again);
     MR_ASSERT(status == MR_OK || (status == MR_ERR_HISTORY && error.text[0] != '\0'));
