@@ -83,7 +83,7 @@ tidy_sources() {
                 src/*.c) printf '%s\n' "$path" ;;
                 src/*.h | src/*.def) printf '%s\n' "$all" | xargs grep -lF "\"${path#src/}\"" || true ;;
             esac
-        done | grep -Fx "$all" | sort -u
+        done | { grep -Fx "$all" || true; } | sort -u # nothing of it may have changed
         return 0
     fi
     printf '%s\n' "$all"
