@@ -334,6 +334,8 @@ static const struct {
      "tables = [\"public.a\", \"s.b\"]", "transforms.o.table.field.event.id: not carried over"},
     {TABLES OUTBOX("TopicNameMatches", "p\\\\.public\\\\.a"), "[outbox]\ntables = [\"public.a\"]",
      NULL},
+    {"table.include.list=public.a\xC3\xBC,s.b\n" OUTBOX("TopicNameMatches", "p.public.a_"),
+     "[outbox]\ntables = [\"public.a\xC3\xBC\"]", NULL},
     {TABLES OUTBOX("TopicNameMatches", "p.s.(b|c)"), "[outbox]\ntables = [\"s.b\"]", NULL},
     {TABLES OUTBOX("TopicNameMatches", ".*\\\\.[ab]"), "[outbox]\ntables = [\"public.a\", \"s.b\"]",
      NULL},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "convert/convert_internal.h"
+#include "encode/encode.h"
 
 /* The option "<section>.<name>.<option>"; NULL: it is not there. `takes` marks it as done. */
 static const struct mr_convert_line *option_of(struct mr_convert *convert, const char *section,
@@ -37,18 +38,15 @@ static const char *delimiter_of(const struct mr_convert *convert)
     return line == NULL || line->value[0] == '\0' ? "." : line->value;
 }
 
-/* The topic of a table, "schema.table", whose other characters become underscores (Debezium: AbstractTopicNamingStrategy). */
+/* The topic of a table, "schema.table"; the caller's. */
 static char *topic_of(const struct mr_convert *convert, const char *table)
 {
-    static const char kept[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const char *dot = strchr(table, '.');
-    struct mr_text topic = {0};
-    mr_text_format(&topic, "%s%s%.*s%s%s", prefix_of(convert), delimiter_of(convert),
-                   (int)(dot - table), table, delimiter_of(convert), dot + 1);
-    for (char *at = topic.data; *at != '\0'; at++) {
-        *at = strchr(kept, *at) == NULL ? '_' : *at;
-    }
-    return topic.data;
+    struct mr_text schema = {0};
+    mr_text_add(&schema, table, (size_t)(dot - table));
+    char *topic = mr_topic_name(prefix_of(convert), delimiter_of(convert), schema.data, dot + 1);
+    mr_text_done(&schema);
+    return topic;
 }
 
 /* Kafka Connect: TopicNameMatches, whose pattern fits the whole name. */

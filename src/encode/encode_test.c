@@ -676,18 +676,24 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
         {-1, "1.50", "{\"scale\":1,\"value\":\"Dw==\"}", "{\"scale\":1,\"value\":\"Dw==\"}"},
         {0xA0006, "NaN", "{\"text\":\"NaN\"}", "null"},
     };
+    char want[128];
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         column->type.modifier = cases[i].modifier;
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
         struct mr_datum row[] = {text("1"), null, null, text(cases[i].text)};
         assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
-        char want[128];
         snprintf(want, sizeof(want), "{\"%s\":%s}", column->name, cases[i].key);
         assert_key(&fixture->records[0], want);
         snprintf(want, sizeof(want), "\"%s\":%s}", column->name, cases[i].value);
         assert_value_has(&fixture->records[0], want);
     }
+    struct mr_datum before[] = {null, null, null, text("NaN")};
+    struct mr_datum after[] = {text("1"), null, null, text("Infinity")};
+    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
+    assert_int_equal(fixture->count, 3); /* the row moves */
+    snprintf(want, sizeof(want), "{\"%s\":{\"text\":\"NaN\"}}", column->name);
+    assert_key(&fixture->records[0], want);
 }
 
 static void test_text_that_is_not_utf8(void **state)

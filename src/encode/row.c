@@ -258,6 +258,27 @@ bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
                                   (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
 }
 
+/* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't reach, are null in a value. In a
+ * key they would all be one row. */
+static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                           const struct mr_plan *plan, uint32_t column,
+                           const struct mr_datum *value)
+{
+    static const char null[] = "null";
+    uint8_t *begin = out->at;
+    write_text(out, encoder, plan, column, value);
+    size_t len = (size_t)(out->at - begin);
+    if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
+        plan->columns[column].form == NULL ||
+        plan->columns[column].form->conversion.write == mr_convert_json) {
+        return;
+    }
+    out->at = begin;
+    MR_BUFFER_LITERAL(out, "{\"text\":");
+    mr_json_string(out, value->data, value->len);
+    MR_BUFFER_LITERAL(out, "}");
+}
+
 /* Two texts may be one value: 1.0 and 1.00, '1 day' and '24:00:00'. What fills the room counts as another. */
 __attribute__((cold, noinline)) static bool
 is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
@@ -275,7 +296,7 @@ is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_
     const char *wrong = encoder->wrong;
     for (int i = 0; i < 2; i++) {
         out[i] = mr_buffer_init(room[i], ROOM);
-        write_text(&out[i], encoder, plan, column, values[i]);
+        write_key_text(&out[i], encoder, plan, column, values[i]);
     }
     bool is_right = encoder->wrong == wrong && !out[0].full && !out[1].full;
     encoder->wrong = wrong; /* who writes it tells it */
@@ -314,27 +335,6 @@ void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
         mr_buffer_append(out, (const char[]){digits[text[i] >> 4], digits[text[i] & 0xF]}, 2);
     }
     MR_BUFFER_LITERAL(out, "\"}");
-}
-
-/* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't reach, are null in a value. In a
- * key they would all be one row. */
-static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
-                           const struct mr_plan *plan, uint32_t column,
-                           const struct mr_datum *value)
-{
-    static const char null[] = "null";
-    uint8_t *begin = out->at;
-    write_text(out, encoder, plan, column, value);
-    size_t len = (size_t)(out->at - begin);
-    if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
-        plan->columns[column].form == NULL ||
-        plan->columns[column].form->conversion.write == mr_convert_json) {
-        return;
-    }
-    out->at = begin;
-    MR_BUFFER_LITERAL(out, "{\"text\":");
-    mr_json_string(out, value->data, value->len);
-    MR_BUFFER_LITERAL(out, "}");
 }
 
 void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,

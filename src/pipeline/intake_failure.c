@@ -189,6 +189,9 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
         mr_intake_disconnect(intake, 0);
     }
     if (skips) {
+        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. */
+        intake->ends_rows = true;
+        mr_intake_mark(intake, intake->start_behind);
         return MR_OK;
     }
     if (status == MR_AGAIN) {

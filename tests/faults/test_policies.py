@@ -6,7 +6,7 @@ import re
 import psycopg
 import pytest
 
-from kit import Database, dsn, eventually
+from kit import Database, connect, dsn, eventually
 
 BOTH = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 MARKER = "__debezium_unavailable_value"
@@ -279,6 +279,27 @@ def test_row_that_the_server_can_not_make(database, millrace, topic, code, place
     assert rows.take(1)[0].json_key["id"] == 4
     database.run("INSERT INTO u VALUES (1000)")
     assert [record.json_key["id"] for record in others.take(2)] == [1, 1000]
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery, first, second", [("at-least-once", "4, 0", "5, 0"), ("exactly-once", "4, 1), (5, 0", "6, 0")])
+def test_rows_that_the_server_can_not_send(database, millrace, topic, delivery, first, second):
+    """One right after the other: who has skipped the first is not asked for it again once the second is skipped."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int);"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE t WHERE (1 / n > 0) WITH (publish = 'insert')")
+    process = millrace(**quoted(delivery=delivery), pipeline__reconnect_max='"300ms"').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 1)")
+    with connect(database.name) as connection:
+        connection.execute(f"INSERT INTO t VALUES ({first})")
+        connection.execute(f"INSERT INTO t VALUES ({second})")
+        connection.execute("INSERT INTO t VALUES (9, 1)")
+    skipped = []
+    while len(skipped) < 2:
+        assert process.ended(60) == 65
+        skipped.append(re.search(r"--skip-commit-lsn ([0-9A-F]+/[0-9A-F]+)", process.log("stopped")[-1]["message"]).group(1))
+        process.start("--skip-commit-lsn", skipped[-1])
+    ids = [int(row.split(",")[0]) for row in f"{first}), ({second}".split("), (") if row.endswith("1")]
+    assert [record.json_key["id"] for record in exact_rows(topic(database.topic("t")).take(2 + len(ids)))] == [1, *ids, 9]
     assert process.stop() == 0
 
 
