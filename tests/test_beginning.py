@@ -363,3 +363,24 @@ def test_a_slot_that_is_lost_within_a_copy(scene, little_wal, mode):
         assert slots(here.database) == [here.database.slot]
         assert here.process.log("snapshot_begun")[-1]["attempt"] == 1
         assert here.process.stop() == 0
+
+
+def test_a_slot_that_is_lost_and_that_nobody_reads(scene, little_wal):
+    """Of a copy that no stream follows: it goes on to its end."""
+    here = scene("at-least-once")
+    here.break_a_copy_off("initial_only")
+    with psycopg.connect(dsn(here.database.name)) as holder:
+        holder.execute("SET lock_timeout = '10s'; LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
+        here.process.start().wait_for("snapshot_begun")
+        name = next(one for one in slots(here.database) if "_snapshot_" in one)
+        eventually(lambda: little_wal(name), 60, "the loss of the slot")
+    assert here.process.ended(60) == 0, "".join(here.process.lines)
+    assert here.process.log("snapshot_done") and slots(here.database) == []
+
+
+def test_another_cluster_is_no_reason_to_copy(scene):
+    here = scene("at-least-once")
+    here.stream_once()
+    elsewhere(here)
+    here.configure("when_needed")
+    here.refused("another PostgreSQL cluster")

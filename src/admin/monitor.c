@@ -129,13 +129,13 @@ static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapsho
 static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
                                 int64_t now_ns)
 {
-    mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), &now->standstill);
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     struct mr_standstill_view *standstill = &now->standstill;
-    if (standstill->cause == MR_CAUSE_POSTGRESQL_AWAY && pipeline->source_stands_by) {
-        *standstill =
-            (struct mr_standstill_view){0}; /* it is there, and so is who has the stream */
+    if (pipeline->source_stands_by) { /* it is there, and so is who has the stream */
+        mr_standstill_end(mr_pipeline_standstill(monitor->options.pipeline),
+                          MR_CAUSE_POSTGRESQL_AWAY);
     }
+    mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), standstill);
     now->standstill_seconds =
         standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
     now->source_left_alone = pipeline->source_was_connected && !pipeline->source_connected &&
@@ -240,6 +240,7 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     if (state != monitor->state) {
         monitor->state = state;
         monitor->state_since_ns = now_ns;
+        monitor->bottleneck = MR_STAGE_NONE; /* what was sampled is the former state's */
     }
     now->state = state;
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;

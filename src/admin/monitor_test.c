@@ -139,9 +139,13 @@ static void test_snapshot_tells_state_and_reason(void **state)
 static void test_standby_is_a_state_of_its_own(void **state)
 {
     struct fixture *fixture = *state;
+    struct mr_standstill *standstill = mr_pipeline_standstill(fixture->pipeline);
+    mr_standstill_begin(standstill, MR_CAUSE_POSTGRESQL_AWAY, "not connected yet");
     fixture->source.stands_by = true;
     struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
     assert_string_equal(mr_state_name(now->state), "standby");
+    assert_false(mr_standstill_has(standstill, MR_CAUSE_POSTGRESQL_AWAY));
+    assert_int_equal(now->bottleneck, MR_STAGE_NONE);
     assert_true(now->ready);
     assert_non_null(strstr(now->reason, "another instance"));
     /* Not its own to tell: an alert on age must not come from the one that waits. */
@@ -152,6 +156,29 @@ static void test_standby_is_a_state_of_its_own(void **state)
     now = mr_monitor_snapshot_new(fixture->monitor);
     assert_int_equal(now->state, MR_STATE_STARTING);
     assert_false(now->ready);
+    assert_int_equal(now->standstill.cause, MR_CAUSE_NONE);
+    mr_monitor_snapshot_free(now);
+}
+
+/* A sample of the state before says nothing of this one. */
+static void test_bottleneck_is_of_the_state(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_error error = {0};
+    struct mr_monitor_snapshot *now = NULL;
+    assert_int_equal(mr_monitor_start(fixture->monitor, &error), MR_OK);
+    do { /* ends at the test's time limit at the latest */
+        mr_monitor_snapshot_free(now);
+        poll(NULL, 0, SAMPLE_MS);
+        now = mr_monitor_snapshot_new(fixture->monitor);
+    } while (now->bottleneck != MR_STAGE_RECEIVE);
+    assert_int_equal(now->state, MR_STATE_STARTING);
+    mr_monitor_snapshot_free(now);
+    mr_monitor_stop(fixture->monitor);
+    fixture->source.stands_by = true;
+    now = mr_monitor_snapshot_new(fixture->monitor);
+    assert_int_equal(now->state, MR_STATE_STANDBY);
+    assert_int_equal(now->bottleneck, MR_STAGE_NONE);
     mr_monitor_snapshot_free(now);
 }
 
@@ -311,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_text_of_many_tables_is_quick, setup, teardown),
         cmocka_unit_test_setup_teardown(test_snapshot_tells_state_and_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bottleneck_is_of_the_state, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wal_that_nobody_captures_is_no_lag, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, setup, teardown),

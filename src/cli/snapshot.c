@@ -117,6 +117,18 @@ static void answer_with(struct mr_http_request *request, cJSON *answer)
     mr_http_take(request, "application/json", text, strlen(text));
 }
 
+/* Nobody would ever look at the wish (pipeline.stay_up). */
+static bool refuses_ended(const struct mr_snapshot_routes *routes, cJSON *answer)
+{
+    bool has_ended = mr_standstill_has(mr_pipeline_standstill(routes->pipeline), MR_CAUSE_ENDED);
+    if (has_ended) {
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(answer, "errors"),
+                             cJSON_CreateString("millrace has ended, and only stays up for whoever "
+                                                "looks (millrace status says why)"));
+    }
+    return has_ended;
+}
+
 static void post_snapshot(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
@@ -126,7 +138,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     mr_slice upload = mr_http_upload(request);
     cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
-    if (run(routes, wish, answer)) {
+    if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
         answer_with(request, answer);
     } else {
         mr_http_fail(request, 400,

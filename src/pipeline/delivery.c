@@ -21,6 +21,8 @@ enum {
     TRANSACTION_QUIET_MS = 20,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 1000,
+    /* A session that has nothing to do for so long does not fail. */
+    SOUND_MS = 2000,
 };
 
 /* How far delivery is: all that ends at or before `lsn`, all batches up to `sequence`. */
@@ -37,7 +39,8 @@ struct delivery {
     struct mr_batch *current; /* popped, not sent as a whole yet */
     uint32_t attempt;         /* failed sessions in a row */
     bool ever_connected;
-    mr_lsn failed_at;        /* what was received when a session ended last */
+    mr_lsn failed_at;        /* what had been received when a session ended */
+    int64_t served_ns;       /* since when the present one serves */
     mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
     uint32_t refusals;       /* and how many more there were, too many to be told one by one */
     struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
@@ -508,16 +511,31 @@ static bool must_leave(const struct mr_pipeline *pipeline)
     return atomic_load(&pipeline->source_ended);
 }
 
+/* A sink that failed is tried by what it gets next. On a quiet server that may be never: then the time says it. */
+static void look_whether_sound(const struct delivery *delivery)
+{
+    struct mr_standstill *standstill = &delivery->pipeline->standstill;
+    int64_t since_ns = mr_monotonic_ns() - delivery->served_ns;
+    if (!is_open(delivery) && delivery->current == NULL &&
+        delivery->published.lsn >= delivery->failed_at && since_ns > SOUND_MS * INT64_C(1000000)) {
+        mr_standstill_end(standstill, MR_CAUSE_SINK_FAILS);
+    }
+}
+
 /* Serves one session until it fails or the thread is to leave (MR_END). */
 static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
+    delivery->served_ns = mr_monotonic_ns();
     for (;;) {
         atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
         MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(advance(delivery, ret_error));
+        if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {
+            look_whether_sound(delivery);
+        }
         if (must_leave(pipeline)) {
             return MR_END;
         }
@@ -616,7 +634,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 static void tell_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    delivery->failed_at = atomic_load_explicit(&pipeline->received, memory_order_relaxed);
+    mr_lsn received = atomic_load_explicit(&pipeline->received, memory_order_relaxed);
+    delivery->failed_at = received > delivery->failed_at ? received : delivery->failed_at;
     if (status != MR_ERR_POISON && delivery->attempt > 0) {
         mr_standstill_begin(&pipeline->standstill, MR_CAUSE_SINK_FAILS, error->text);
     }

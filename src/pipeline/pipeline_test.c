@@ -192,6 +192,24 @@ static void test_refused_sink_ends_a_standby(void **state)
     assert_string_equal(stage->error.text, "scripted refusal");
 }
 
+static bool stands_by_the_sink(const struct mr_stage *stage, long value)
+{
+    const struct mr_standstill *standstill = mr_pipeline_standstill(stage->pipeline);
+    return mr_standstill_has(standstill, MR_CAUSE_SINK_FAILS) == (value != 0);
+}
+
+/* No row comes that could prove it: that nothing fails any more does. */
+static void test_sink_that_failed_is_sound_on_a_quiet_server(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->dead_sessions = 3;
+    mr_stage_start(stage, NULL, 0);
+    mr_stage_wait(stage, stands_by_the_sink, 1);
+    mr_stage_wait(stage, stands_by_the_sink, 0);
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+}
+
 /* One transaction of 40 rows, and a sink that keeps the two batches there are. */
 static void fill_the_pool(struct mr_stage *stage)
 {
@@ -582,6 +600,8 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_what_is_received_does_not_go_back, mr_stage_setup,
                                         mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_sink_that_failed_is_sound_on_a_quiet_server,
+                                        mr_stage_setup, mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_refused_sink_ends_a_standby, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_stop_does_not_wait_for_a_position_alone,

@@ -247,6 +247,15 @@ static void check_failover(const struct pg_check *check)
 
 /* ---- all of it ---- */
 
+/* Such a gap no copy mends: it is a wrong connection (find_gap in source/pg_source.c). */
+static bool is_of_other_cluster(const struct pg_check *check, struct mr_pg_conn *conn)
+{
+    struct mr_identity now;
+    return check->stored != NULL && check->options->copies == MR_COPIES_WHEN_NEEDED &&
+           mr_pg_identity(conn, check->options, -1, &now, NULL) == MR_OK &&
+           strcmp(now.system_id, check->stored->identity.system_id) != 0;
+}
+
 /* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify, mr_pg_copies_now). */
 static void check_beginning(const struct pg_check *check, struct mr_pg_conn *conn)
 {
@@ -260,7 +269,7 @@ static void check_beginning(const struct pg_check *check, struct mr_pg_conn *con
     struct mr_pg_stream_state state = mr_pg_stream_state_of(check->stored, check->options);
     state.gap = is_gap ? error.text : NULL;
     bool was_begun = mr_pg_fact(check->facts, MR_SLOT_COPIES) != NULL;
-    if (status != MR_OK && !is_gap) {
+    if (status != MR_OK && (!is_gap || is_of_other_cluster(check, conn))) {
         BAD(check, status, subject, NULL, "%s", error.text);
     } else if (mr_pg_copies_now(check->facts, &state, was_begun)) {
         OK(check, subject, "%s",

@@ -471,6 +471,9 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
 {
     static const struct mr_pg_shape shape = {"the slot of the copy", "n", 1, 1};
     struct mr_text sql = {0};
+    if (options->copies == MR_COPIES_ONLY) {
+        return MR_OK; /* nobody reads what changes meanwhile */
+    }
     mr_text_string(&sql, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = ");
     mr_sql_add_literal(&sql, slot->name);
     mr_text_string(&sql, MR_SQL_SLOT_IS_USABLE);
@@ -497,8 +500,14 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 {
     struct setup setup = {
         .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
-    return options->copies == MR_COPIES_ONLY ? drop_slot(&setup, slot->name)
-                                             : rename_slot(&setup, slot->name, options->slot);
+    if (options->copies != MR_COPIES_ONLY) {
+        return rename_slot(&setup, slot->name, options->slot);
+    }
+    struct mr_pg_result *found;
+    MR_TRY(find_copy_slots(&setup, &found)); /* it may be lost, or gone: all rows are there */
+    mr_status status = drop_copy_slots(&setup, found);
+    mr_pg_result_free(found);
+    return status;
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,

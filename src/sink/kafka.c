@@ -559,6 +559,14 @@ static void tell_away(const struct mr_kafka_sink *kafka, const struct mr_error *
     mr_log(MR_LOG_WARN, "kafka_unreachable", error->text);
 }
 
+/* Once, until something is delivered again, or brokers that were up again are all gone: where nothing is sent, only statistics say
+ * that they were (kafka_view). One broker of several that is away is no news then. */
+static bool is_news(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
+{
+    return !kafka->told_unreachable ||
+           (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && atomic_load(&kafka->unreachable_ns) == 0);
+}
+
 static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -586,7 +594,7 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         return; /* it is counted there */
     }
     mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
-    if (!kafka->told_unreachable) {
+    if (is_news(kafka, rd_kafka_event_error(event))) {
         kafka->told_unreachable = true;
         atomic_store(&kafka->unreachable_ns, mr_monotonic_ns());
         tell_away(kafka, &error);
@@ -712,9 +720,8 @@ static void take_statistics(struct mr_kafka_sink *kafka)
 }
 
 /* Once a broker was called unreachable, only a delivery or a report of a broker that is up says otherwise. */
-static bool is_reachable(const struct mr_kafka_sink *kafka)
+static bool is_reachable(const struct mr_kafka_sink *kafka, int64_t since_ns)
 {
-    int64_t since_ns = atomic_load_explicit(&kafka->unreachable_ns, memory_order_relaxed);
     bool up = since_ns == 0;
     for (uint32_t i = 0; i < kafka->client.broker_count; i++) {
         up = up || (kafka->client.brokers[i].up && kafka->client.time_ns > since_ns);
@@ -726,10 +733,12 @@ static void kafka_view(struct mr_sink *sink, struct mr_sink_view *ret_view)
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     take_statistics(kafka);
+    int64_t since_ns = atomic_load(&kafka->unreachable_ns);
     mr_sink_counts_read(&kafka->counts, ret_view);
     ret_view->name = sink->ops->name;
-    ret_view->unreachable = !is_reachable(kafka);
-    if (!ret_view->unreachable) {
+    ret_view->unreachable = !is_reachable(kafka, since_ns);
+    if (!ret_view->unreachable &&
+        atomic_compare_exchange_strong(&kafka->unreachable_ns, &since_ns, 0)) {
         mr_standstill_end(kafka->base.standstill, MR_CAUSE_KAFKA_AWAY);
     }
     ret_view->connected = atomic_load(&kafka->connected) && !ret_view->unreachable;

@@ -226,6 +226,10 @@ static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     if (stage->sink_is_refused) {
         return mr_fail(error, MR_ERR_CONFIG, "scripted refusal");
     }
+    if (stage->dead_sessions > 0) {
+        stage->dead_sessions--;
+        return mr_fail(error, MR_ERR_TRANSIENT, "scripted failure");
+    }
     stage->done = done;
     stage->done_context = context;
     stage->held_count = 0;

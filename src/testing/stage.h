@@ -84,6 +84,7 @@ struct mr_stage {
     int claim_gate; /* what LOST has ended is not claimed again before that gate is open; 0: it is */
     bool stands_by;             /* claims wait for a stop */
     bool sink_is_refused;       /* its session can't begin, for good */
+    int dead_sessions;          /* so many of them fail at once */
     int dying_claims;           /* the connections of so many end at once, */
     int dead_fd;                /* as this descriptor tells */
     _Atomic int load_at_closes; /* the position is read only after so many connections have ended */

@@ -178,6 +178,23 @@ def test_kafka_away_and_then_postgresql(database, millrace, kafka):
         postgresql.close()
 
 
+def test_kafka_away_once_more(database, millrace, kafka):
+    """Nothing was sent between the two outages: the second one is one, too."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    backoff = 'sink__kafka__properties__"reconnect__backoff__max__ms"'
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{kafka.port}"]', sink__kafka__state_topic='""',
+                       **{backoff: '"500"'}).start().streaming()
+    for times in (1, 2):
+        cut(kafka)
+        stands(process, "waiting_for_sink", "kafka_away", "flush")
+        process.wait_for("kafka_unreachable", times=times)
+        process.wait_for("standstill", times=times)
+        kafka.set(f"target {os.environ['KAFKA_PROXIED_PORT']}")
+        kafka.set("reset")
+        is_over(process, "kafka_away", times)
+    assert process.stop() == 0
+
+
 # ---- a change that can't be passed on ----
 
 def test_poison_names_the_row_and_may_stay(database, millrace):
@@ -194,6 +211,9 @@ def test_poison_names_the_row_and_may_stay(database, millrace):
         for part in (key, "public.t", "--skip-commit-lsn", "sink.kafka.message_max"):
             assert part in text, text
     assert process.get("/healthz").status == 200
+    asked = subprocess.run([BINARY, "snapshot", "t", "--config", process.path, "--address", process.address()],
+                           capture_output=True, text=True, timeout=60, check=False, env=process.environment)
+    assert asked.returncode == 78 and "has ended" in asked.stderr, asked
     process.process.send_signal(signal.SIGHUP)
     assert process.stop() == 65
     assert "4711" not in "".join(process.lines)
