@@ -148,6 +148,31 @@ def test_columns_of_a_key_keep_their_order(database, millrace, topic, order):
         assert set(keys_of(records[table])) == {key_text(columns, b=b) for b in ("x", "y")}, table
 
 
+def test_order_is_that_of_the_key_at_hand(database, millrace, topic):
+    """Rows of a backlog keep the order of a key that was replaced by another of as many columns; one whose column was renamed, or before
+    which a column was dropped, is the same key."""
+    tables = ("replaced", "renamed", "shifted")
+    database.run("CREATE TABLE replaced (a int, b int, c int, d int, PRIMARY KEY (a, b));"
+                 "CREATE TABLE renamed (a int, b int, c int, d int, PRIMARY KEY (b, a));"
+                 "CREATE TABLE shifted (d int, a int, b int, c int, PRIMARY KEY (b, a))")
+    process = millrace(tables=tables, key_order='"index"').start().streaming()
+    for table in tables:
+        database.run(f"INSERT INTO {table} (a, b, c, d) VALUES (1, 2, 3, 4)")
+    readers = {table: topic(database.topic(table)) for table in tables}
+    keys = {table: keys_of(reader.take(1)) for table, reader in readers.items()}
+    emptied(database, process)
+    for table in tables:
+        database.run(f"DELETE FROM {table}")
+    database.run("ALTER TABLE replaced DROP CONSTRAINT replaced_pkey, ADD PRIMARY KEY (d, c);"
+                 "ALTER TABLE renamed RENAME b TO bb; ALTER TABLE shifted DROP d")
+    process.start().streaming()
+    for table, reader in readers.items():
+        keys[table] += keys_of(reader.take(1))
+    assert keys == {"replaced": ['{"a":1,"b":2}'] * 2, "renamed": ['{"b":2,"a":1}'] * 2, "shifted": ['{"b":2,"a":1}'] * 2}
+    emptied(database, process)
+
+
+
 def test_order_of_keys_follows_the_index(database, millrace, topic):
     """Tables that come, keys that turn, columns that get another name: in a backlog, too, and in a transaction that does it behind its rows."""
     database.run("CREATE TABLE t (a int, b text, PRIMARY KEY (a, b))")

@@ -8,23 +8,32 @@
 /* What a table may have of each. */
 enum kind { OF_PRIMARY_KEY, OF_IDENTITY, KIND_COUNT };
 
-/* The nth column of the key is the places[n]th of them in the table. */
-struct places {
+/* The nth column of the key is the rank'th of them in the table, and the place'th of all columns there are now. */
+struct part {
+    uint32_t rank, place;
+    char *name;
+};
+
+struct ordered {
     uint32_t count; /* 0: none, or in the table's order */
-    uint16_t *places;
+    struct part *parts;
 };
 
 struct mr_ordered_key {
     uint32_t oid;
     struct mr_pg_horizon horizon;
-    struct places keys[KIND_COUNT];
+    struct ordered keys[KIND_COUNT];
 };
 
 static void forget(struct mr_ordered_key *table)
 {
     for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
-        free(table->keys[kind].places);
-        table->keys[kind] = (struct places){0};
+        struct ordered *key = &table->keys[kind];
+        for (uint32_t n = 0; n < key->count; n++) {
+            free(key->parts[n].name);
+        }
+        free(key->parts);
+        *key = (struct ordered){0};
     }
 }
 
@@ -60,67 +69,76 @@ static struct mr_ordered_key *make(struct mr_pg_key_order *order, uint32_t oid)
     return &order->tables[place];
 }
 
-/* "2,0,1". False: these are not the numbers below their count, each once. */
-static bool take_places(struct places *to, const char *text)
-{
-    to->places = MR_NEW_ARRAY(uint16_t, MR_COLUMNS_MAX);
-    bool seen[MR_COLUMNS_MAX] = {false};
-    char *at = (char *)(uintptr_t)text;
-    for (bool more = true; more; at++) {
-        unsigned long place = strtoul(at, &at, 10);
-        if (to->count == MR_COLUMNS_MAX || place >= MR_COLUMNS_MAX || seen[place]) {
-            return false;
-        }
-        seen[place] = true;
-        to->places[to->count++] = (uint16_t)place;
-        more = *at == ',';
-    }
-    for (uint32_t i = 0; i < to->count; i++) {
-        if (!seen[i]) {
-            return false;
-        }
-    }
-    return at[-1] == '\0';
-}
+enum column { OID, KIND, RANK, PLACE, NAME };
 
-/* Of an index' columns that are its key (INCLUDE adds others); null where they are in the table's order. */
-#define PLACES(index)                                                                              \
-    "(SELECT string_agg(r::text, ',' ORDER BY n) FROM (SELECT n, rank() OVER (ORDER BY x) - 1"     \
-    " AS r FROM unnest((" index ".indkey::int2[])[0:" index ".indnkeyatts - 1])"                   \
-    " WITH ORDINALITY u(x, n)) y HAVING bool_or(r <> n - 1))"
-
+/* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are in the table's. */
 static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
-    mr_text_string(sql, "SELECT c.oid::bigint, " PLACES("p") ", " PLACES(
-                            "i") " FROM pg_class c"
-                                 " LEFT JOIN pg_index p ON p.indrelid = c.oid AND p.indisprimary"
-                                 " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisreplident"
-                                 " WHERE (p.indnkeyatts > 1 OR i.indnkeyatts > 1) AND ");
+    mr_text_string(
+        sql, "SELECT oid, kind, rank, place, attname FROM (SELECT *, bool_or(rank <> n - 1) OVER"
+             " (PARTITION BY oid, kind) AS turned FROM (SELECT c.oid::bigint AS oid, f.kind, u.n,"
+             " rank() OVER (PARTITION BY c.oid, f.kind ORDER BY u.x) - 1 AS rank, (SELECT count(*)"
+             " FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0 AND b.attnum < u.x"
+             " AND NOT b.attisdropped) AS place, a.attname FROM pg_class c"
+             " JOIN pg_index i ON i.indrelid = c.oid AND i.indnkeyatts > 1 CROSS JOIN LATERAL"
+             " (SELECT 0 AS kind WHERE i.indisprimary UNION ALL SELECT 1 WHERE i.indisreplident) f"
+             " CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1])"
+             " WITH ORDINALITY u(x, n) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.x"
+             " WHERE ");
     if (oid != 0) {
         mr_text_format(sql, "c.oid = %u", oid);
-        return;
+    } else {
+        mr_text_string(sql, "c.oid IN (WITH ");
+        mr_sql_add_sent(sql, publication, NULL, version);
+        mr_text_string(sql, " SELECT oid FROM sent)");
     }
-    mr_text_string(sql, "c.oid IN (WITH ");
-    mr_sql_add_sent(sql, publication, NULL, version);
-    mr_text_string(sql, " SELECT oid FROM sent) ORDER BY 1");
+    mr_text_string(sql, ") k) t WHERE turned ORDER BY oid, kind, n");
+}
+
+/* False: there are too many of them. */
+static bool add_part(struct ordered *key, const struct mr_pg_result *result, uint32_t row)
+{
+    int64_t rank = mr_pg_result_number(result, row, RANK);
+    if (key->count == MR_COLUMNS_MAX || rank >= MR_COLUMNS_MAX) {
+        return false;
+    }
+    key->parts = MR_REALLOC(key->parts, (key->count + 1) * sizeof(*key->parts));
+    key->parts[key->count++] =
+        (struct part){.rank = (uint32_t)rank,
+                      .place = (uint32_t)mr_pg_result_number(result, row, PLACE),
+                      .name = MR_STRDUP(mr_pg_result_value(result, row, NAME))};
+    return true;
+}
+
+/* Whether the ranks are the numbers below their count, each once. */
+static bool is_whole(const struct ordered *key)
+{
+    bool seen[MR_COLUMNS_MAX] = {false};
+    for (uint32_t n = 0; n < key->count; n++) {
+        uint32_t rank = key->parts[n].rank;
+        if (rank >= key->count || seen[rank]) {
+            return false;
+        }
+        seen[rank] = true;
+    }
+    return true;
 }
 
 static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *result,
                       struct mr_error *ret_error)
 {
-    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
-        for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
-            const char *text = mr_pg_result_value(result, row, 1 + kind);
-            if (text == NULL) {
-                continue;
-            }
-            struct mr_ordered_key *table =
-                make(order, (uint32_t)mr_pg_result_number(result, row, 0));
-            if (table->keys[kind].places != NULL || !take_places(&table->keys[kind], text)) {
-                return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                               "the server was asked for the order of keys and answers with "
-                               "something else");
-            }
+    uint32_t rows = mr_pg_result_rows(result);
+    for (uint32_t row = 0; row < rows; row++) {
+        int64_t oid = mr_pg_result_number(result, row, OID);
+        int64_t kind = mr_pg_result_number(result, row, KIND);
+        struct mr_ordered_key *table = make(order, (uint32_t)oid);
+        bool good = kind >= 0 && kind < KIND_COUNT && add_part(&table->keys[kind], result, row);
+        bool is_last = row + 1 == rows || mr_pg_result_number(result, row + 1, OID) != oid ||
+                       mr_pg_result_number(result, row + 1, KIND) != kind;
+        if (!good || (is_last && !is_whole(&table->keys[kind]))) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the order of keys and answers with "
+                           "something else");
         }
     }
     return MR_OK;
@@ -129,7 +147,7 @@ static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *
 static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
                      struct mr_text *sql, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the order of keys", "nSS", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, sql, &shape, &result, ret_error));
     mr_status status = take(order, result, ret_error);
@@ -177,6 +195,20 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
     return MR_OK;
 }
 
+/* Whether the key at hand, in the table's order, is of these columns. One may have been renamed since, and then has its place; or one
+ * before it was dropped, and it has its name. */
+static bool is_of(const struct ordered *key, const struct mr_relation_view *view,
+                  const uint32_t *sorted)
+{
+    bool same = key->count == view->key_count;
+    for (uint32_t n = 0; same && n < key->count; n++) {
+        uint32_t column = sorted[key->parts[n].rank];
+        same = column == key->parts[n].place ||
+               mr_slice_equal(view->columns[column].name, mr_slice_of(key->parts[n].name));
+    }
+    return same;
+}
+
 void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_relation_view *view,
                            uint32_t *columns)
 {
@@ -187,13 +219,11 @@ void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_
     /* Without its index, an identity flags nothing, and the key is the primary one. */
     bool by_index = view->identity == MR_IDENTITY_INDEX && view->key_count > 0 &&
                     view->columns[columns[0]].in_identity;
-    const struct places *places = &table->keys[by_index ? OF_IDENTITY : OF_PRIMARY_KEY];
-    if (places->count != view->key_count) {
-        return;
-    }
+    const struct ordered *key = &table->keys[by_index ? OF_IDENTITY : OF_PRIMARY_KEY];
     uint32_t sorted[MR_COLUMNS_MAX];
     memcpy(sorted, columns, view->key_count * sizeof(*columns));
-    for (uint32_t n = 0; n < places->count; n++) {
-        columns[n] = sorted[places->places[n]];
+    bool applies = is_of(key, view, sorted);
+    for (uint32_t n = 0; applies && n < key->count; n++) {
+        columns[n] = sorted[key->parts[n].rank];
     }
 }
