@@ -289,6 +289,35 @@ def test_a_table_that_is_locked_holds_it_up_not_in_silence(database, millrace):
     assert process.stop() == 0
 
 
+@pytest.fixture
+def busy_autovacuum(database):
+    """Makes t, and has an autovacuum of it under way that takes minutes."""
+    def begin():
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text) WITH (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0,"
+                     " autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1)")
+        database.run("INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i")
+        database.run("DELETE FROM t WHERE id % 2 = 0")
+        eventually(lambda: database.run("SELECT 1 FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND datname = current_database()"
+                                        " AND query LIKE %s", ["autovacuum: VACUUM%public.t%"]), 120, "an autovacuum")
+    for name, value in SOON.items():
+        database.run(f"ALTER SYSTEM SET {name} = {value}")
+    database.run("SELECT pg_reload_conf()")
+    yield begin
+    for name in SOON:
+        database.run(f"ALTER SYSTEM RESET {name}")
+    database.run("SELECT pg_reload_conf()")
+
+
+SOON = {"autovacuum": "on", "autovacuum_naptime": "'1s'"}
+
+
+def test_an_autovacuum_gives_way(database, millrace, busy_autovacuum):
+    """As it does for whoever waits for a lock as long as deadlock_timeout. Nothing else ends it within minutes."""
+    busy_autovacuum()
+    process = millrace().start().streaming()
+    assert process.stop() == 0
+
+
 def test_a_table_that_is_locked_while_it_is_altered(database, millrace):
     """The refused reload names who has it."""
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")

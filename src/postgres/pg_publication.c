@@ -136,13 +136,29 @@ static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source
     return MR_OK;
 }
 
+/* Milliseconds that a try may wait for a lock. Whoever waits for an autovacuum ends it once deadlock_timeout is over, unless its own
+ * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
+static mr_status read_patience(struct mr_pg_conn *conn, int stop_fd, int64_t *ret_ms,
+                               struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"deadlock_timeout", "n", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
+                         " WHERE name = 'deadlock_timeout'"); /* in ms there */
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_ms = mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
 /* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
  * the tables before the locked one for that long. */
-static mr_status create_once(struct mr_pg_conn *conn, const char *command, int stop_fd,
-                             struct mr_error *ret_error)
+static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
+                             int stop_fd, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    mr_text_format(&sql, "SET LOCAL lock_timeout = '1s'; %s", command);
+    mr_text_format(&sql, "SET LOCAL lock_timeout = %lld; %s", (long long)patience_ms, command);
     mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
     mr_text_done(&sql);
     return status;
@@ -154,9 +170,12 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     struct mr_error error = {0};
     struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
     struct mr_pg_holder told = {0};
+    int64_t patience_ms;
+    MR_TRY(read_patience(conn, stop_fd, &patience_ms, ret_error));
     mr_status status;
     for (uint32_t tries = 0;
-         is_locked(status = create_once(conn, command, stop_fd, &error), &error); tries++) {
+         is_locked(status = create_once(conn, command, patience_ms, stop_fd, &error), &error);
+         tries++) {
         MR_TRY(tell_held_up(conn, options, tries, &told, stop_fd, ret_error));
         if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
             return MR_AGAIN;
