@@ -129,11 +129,28 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
     source->rules = rules;
 }
 
+/* PostgreSQL compares such a pattern, too, and it has \b for a backspace and \B for a backslash (manual, "Regular Expression
+ * Escapes"): the two would mean other tables. */
+static bool has_word_edge(const char *text)
+{
+    bool quoted = false; /* a name, which may have them */
+    for (; *text != '\0'; text++) {
+        quoted ^= *text == '"';
+        if (!quoted && *text == '\\' && text[1] != '\0' && (*++text == 'b' || *text == 'B')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool mr_config_take_table(struct mr_config *config, const char *option, uint32_t line,
                           const char *text, struct mr_table_pattern *ret)
 {
     char reason[128] = "write \"schema.table\", and quote parts that hold dots";
-    if (take_table(config, text, text + strlen(text), ret, reason, sizeof(reason))) {
+    if (has_word_edge(text)) {
+        snprintf(reason, sizeof(reason),
+                 "PostgreSQL, which reads it too, has \\b and \\B for something else");
+    } else if (take_table(config, text, text + strlen(text), ret, reason, sizeof(reason))) {
         return true;
     }
     PROBLEM(config, line, "%s: \"%s\" names no table: %s", option, text, reason);

@@ -356,6 +356,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "topic_prefix = \"a/b\"\n", 2, "names of topics can't have"},
         {T "excluded_tables = [\"a\"]\n", 2, "there is none"},
         {"tables = [\"a.b[\"]\n", 1, "names no table"},
+        {"tables = [\"a.\\\\bb.*\"]\n", 1, "for something else"},
         {"tables = [\"a.*\"]\nexcluded_tables = [\"\\\"a.b\"]\n", 2, "names no table"},
         {T "columns.exclude = [\"t\"]\n", 2, "names no columns"},
         {T "columns.exclude = [\"t:\"]\n", 2, "names no columns"},
