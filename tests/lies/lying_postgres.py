@@ -25,7 +25,7 @@ from listener import Listener  # noqa: E402
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 12], "slots": [[None, None, None]]}
+FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 15], "slots": [[None, None, None]]}
 COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
