@@ -26,7 +26,8 @@ PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
 FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["f", "0/2000"] + [None] * 15], "slots": [[None, None, None]]}
-COMMANDS = {"create publication": r"^CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
+MADE = {"patience": (r"^SELECT least\(setting", [["1500"]])}
+COMMANDS = {"create publication": r"^(SET LOCAL lock_timeout = \d+; )?CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
@@ -337,6 +338,8 @@ def all_messages():
     found += [(message, "trust", "") for message in greeting()]
     for name, (_, rows) in QUESTIONS.items():
         found += [(message, "trust", "") for message in answer(name, rows, len(rows[0]))]
+    for name, (_, rows) in MADE.items():
+        found += [(message, "trust", "fresh") for message in answer(name, rows, len(rows[0]))]
     for name in COMMANDS:
         found += [(message, "trust", "fresh") for message in done(name)]
     for name, (_, rows, columns) in COPIED.items():
@@ -680,7 +683,7 @@ class Session:
             if re.search(pattern, text):
                 self.say(*done(name))
                 return
-        for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **BACK}.items():
+        for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **BACK, **MADE}.items():
             if re.search(pattern, text):
                 self.say(*answer(name, other.get(name, rows), len(rows[0])))
                 return
