@@ -110,7 +110,7 @@ CONFIGURATIONS = [
     (TLS + 'tls_key_location = "/etc/passwd"\n', 5, "/etc/passwd is not a file of PEM"),
     (T + 'types = "json"\n', 2, "one of text|debezium|plain"),
     (T + 'decimal_handling_mode = "string"\n', 2, 'types = "debezium" alone; set that'),
-    ('tables = ["public.("]\n', 1, "names no table: Unmatched ("),
+    ('tables = ["public.("]\n', 1, "names no table: missing closing parenthesis"),
     (T + 'excluded_tables = ["x"]\n', 2, "takes from what patterns in tables mean, and there is none"),
     (T + '[columns]\nexclude = ["t"]\n', 3, 'names no columns: write "schema.table:column,column"'),
     (T + '[columns]\nmask = ["public.t:email=x"]\n', 3, 'write "schema.table:column=8"'),

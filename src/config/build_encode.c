@@ -117,9 +117,8 @@ static void build_tables(struct mr_config *config)
         } else if (!add_table(tables, &count, table)) {
             PROBLEM(config, LINE(config, tables), "tables: \"%s\" is listed twice; keep it once",
                     names->items[i]);
-        }
-        if (strcmp(table.schema, "public") == 0 &&
-            strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
+        } else if (strcmp(table.schema, "public") == 0 &&
+                   strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
             PROBLEM(config, LINE(config, tables),
                     "\"%s\" is what millrace convert writes where it can't know the tables; name "
                     "yours",

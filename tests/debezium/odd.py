@@ -52,7 +52,7 @@ DELETE FROM $
 
 # table: [(column, type)], the columns of its key. Debezium ends at a quote in a table's name (its TableIdParser).
 NAMED = {
-    '"S 3"."T ü.x"': ([('"ü"', "int"), ('"quo""te"', "text"), ('"back\\slash"', "text"), ('"with space"', "text"), ('"🐎"', "text"),
+    '"S 3"."T ü.x"': ([('"ü"', "int"), ('"a""b"', "text"), ('"back\\slash"', "text"), ('"with space"', "text"), ('"🐎"', "text"),
                        ('"select"', "text"), ('"a.b"', "text"), ('"čas"', "timestamp")], '"ü"'),
     '"S 3"."🐎"': ([("a", "int"), ('"🐎"', "text"), ("v", "text")], '"🐎", a'),
     '"S 3"."a🐎b 日本"': ([("id", "int"), ("v", "text")], "id"),
@@ -97,7 +97,7 @@ KEY_TYPES = {
     "short": ["'abc'", "'d'", "''"],
     "int4range": ["'[1,5)'", "'empty'", "'(,3)'"],
     "int[]": ["'{1,2}'", "'{}'", "'{3,NULL}'"],
-    "text[]": ["'{a,b}'", "'{}'", "'{\"quo\\\"te\"}'"],
+    "text[]": ["'{a,b}'", "'{}'", "'{\"a\\\"b\"}'"],
 }
 
 OTHERS = {

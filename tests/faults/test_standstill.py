@@ -4,6 +4,7 @@ the log must all name the same end, for as long as the fault is there, and say w
 import hashlib
 import math
 import os
+import re
 import signal
 import subprocess
 
@@ -56,7 +57,7 @@ def stands(process, state, cause, stage, limit_s=30):
     text = status(process)
     assert f"{state} ({cause}) for" in text and f"bottleneck: {stage}" in text, text
     text = top(process)
-    assert f"{state} for" in text and f"bottleneck: {stage}\n{cause}: " in text, text
+    assert f"{state} for" in text and re.search(rf"bottleneck: {stage}\n{cause}:\s", text), text
     return found
 
 
