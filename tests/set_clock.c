@@ -3,12 +3,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,15 +65,20 @@ time_t time(time_t *ret)
     return now.tv_sec;
 }
 
-/* librdkafka's waits (the only ones of a C11 condition) end by the wall clock, and the kernel's is right. */
-int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *until)
+/* librdkafka's waits end by the wall clock, and the kernel's is right. millrace's own end by the time since the machine's start,
+ * which is a smaller number. */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
 {
-    static int (*real)(cnd_t *, mtx_t *, const struct timespec *);
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
     if (real == NULL) {
-        real =
-            (int (*)(cnd_t *, mtx_t *, const struct timespec *))dlsym(RTLD_NEXT, "cnd_timedwait");
+        /* Without the version it may be that of before 2003. */
+        void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+        found = found == NULL ? dlsym(RTLD_NEXT, "pthread_cond_timedwait") : found;
+        real = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))found;
     }
     struct timespec right = *until;
-    add(&right, -*shift);
+    if (right.tv_sec > 1000000000 && shift != NULL) {
+        add(&right, -*shift);
+    }
     return real(condition, mutex, &right);
 }

@@ -26,11 +26,12 @@ enum { MR_MONITOR_DANGER_S = 3600 };
 /* What the log was told last, and when (0: nothing). */
 struct mr_monitor_told {
     int64_t memory_ns;
-    int64_t copy_ns;        /* that the slot is lost before existing rows are copied */
-    int64_t danger_ns;      /* that it is lost soon */
-    enum mr_cause cause;    /* of the standstill seen last, */
-    int64_t cause_since_ns; /* its beginning, */
-    int64_t standstill_ns;  /* and when the log heard of it */
+    int64_t copy_ns;           /* that the slot is lost before existing rows are copied */
+    int64_t danger_ns;         /* that it is lost soon */
+    enum mr_cause cause;       /* of the standstill seen last, */
+    int64_t cause_since_ns;    /* its beginning, */
+    int64_t standstill_ns;     /* and when the log heard of it */
+    bool standstill_endangers; /* the log has heard that this one endangers the slot */
 };
 
 struct mr_monitor {

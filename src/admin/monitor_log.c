@@ -28,11 +28,13 @@ static void tell_standstill(struct mr_monitor_told *told, const struct mr_monito
     const struct mr_standstill_view *standstill = &now->standstill;
     int64_t lasts_ns = now_ns - standstill->since_ns;
     bool is_young = lasts_ns < AGAIN_NS || now->slot_is_in_danger;
+    bool is_news = now->slot_is_in_danger && !told->standstill_endangers;
     if (lasts_ns < FIRST_NS ||
-        !is_due(told->standstill_ns, now_ns, is_young ? AGAIN_SOON_NS : AGAIN_NS)) {
+        !(is_news || is_due(told->standstill_ns, now_ns, is_young ? AGAIN_SOON_NS : AGAIN_NS))) {
         return;
     }
     told->standstill_ns = now_ns;
+    told->standstill_endangers |= now->slot_is_in_danger;
     mr_log(MR_LOG_WARN, "standstill", now->reason,
            MR_LOG_STR("cause", mr_cause_name(standstill->cause)),
            MR_LOG_INT("seconds", lasts_ns / 1000000000), MR_LOG_INT("lag_bytes", now->lag_bytes),
@@ -68,6 +70,7 @@ static void follow_standstill(struct mr_monitor_told *told, const struct mr_moni
         told->cause = standstill->cause;
         told->cause_since_ns = standstill->since_ns;
         told->standstill_ns = 0;
+        told->standstill_endangers = false;
     }
     if (standstill->cause != MR_CAUSE_NONE) {
         tell_standstill(told, now, now_ns);

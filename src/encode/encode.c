@@ -394,14 +394,16 @@ static mr_status encode_avro(struct mr_encoder *encoder, struct mr_plan *plan,
 }
 
 /* Whether an update has the row as it was, in all columns that are passed on. Without the whole old row nobody can tell. */
-static bool leaves_all(const struct mr_plan *plan, const struct mr_change *change)
+static bool leaves_all(struct mr_encoder *encoder, const struct mr_plan *plan,
+                       const struct mr_change *change)
 {
     if (change->op != MR_OP_UPDATE || change->before.kind != MR_TUPLE_FULL) {
         return false;
     }
     for (uint32_t i = 0; i < plan->relation->column_count; i++) {
         if (plan->columns[i].writer != MR_WRITE_ABSENT &&
-            !mr_datum_equal(&change->before.values[i], &change->after.values[i])) {
+            !mr_value_equal(encoder, plan, i, &change->before.values[i],
+                            &change->after.values[i])) {
             return false;
         }
     }
@@ -432,7 +434,7 @@ static bool passes_by(struct mr_encoder *encoder, const struct mr_plan *plan,
                       const struct mr_change *change)
 {
     return is_left_out(encoder, plan, change) ||
-           (plan->skips_unchanged && leaves_all(plan, change));
+           (plan->skips_unchanged && leaves_all(encoder, plan, change));
 }
 
 bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change)
@@ -675,7 +677,7 @@ static uint32_t events_of(struct mr_encoder *encoder, const struct mr_plan *plan
         return (operations >> MR_OP_DELETE & 1) + (operations >> MR_OP_INSERT & 1);
     }
     return (operations & (1u << change->op)) != 0 &&
-           !(plan->skips_unchanged && leaves_all(plan, change));
+           !(plan->skips_unchanged && leaves_all(encoder, plan, change));
 }
 
 mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item,

@@ -304,6 +304,12 @@ is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_
            memcmp(room[0], room[1], (size_t)(out[0].at - room[0])) == 0;
 }
 
+bool mr_value_equal(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
+                    const struct mr_datum *a, const struct mr_datum *b)
+{
+    return mr_datum_equal(a, b) || is_written_alike(encoder, plan, column, a, b);
+}
+
 bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
                     const struct mr_change *change)
 {
@@ -314,8 +320,7 @@ bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
         uint32_t column = plan->place_columns[i];
         const struct mr_datum *before = &change->before.values[column];
         const struct mr_datum *after = &change->after.values[column];
-        if (!mr_datum_equal(before, after) &&
-            !is_written_alike(encoder, plan, column, before, after)) {
+        if (!mr_value_equal(encoder, plan, column, before, after)) {
             return true;
         }
     }

@@ -63,6 +63,10 @@ void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const stru
 /* Whether two values of a column are the same; one that the server did not send did not change. */
 bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b);
 
+/* The same of what becomes of them in a record: 1.0 and 1.00 may be one value there. */
+bool mr_value_equal(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
+                    const struct mr_datum *a, const struct mr_datum *b);
+
 /* Whether an update gives the row another key, as it is written, or another topic. */
 bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
                     const struct mr_change *change);

@@ -83,8 +83,11 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
         self.subject.start()
         eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
         self.accounts = self.rows("acct")
+        begun = str(self.database.slot_row("confirmed_flush_lsn"))
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
         if self.wide is not None:
+            # The names in "tables" must have been there once, for a start that has stored nothing refuses those that are not.
+            eventually(lambda: self.database.slot_row("confirmed_flush_lsn > %s::pg_lsn" % repr(begun)), 600, "a stored position")
             self.wide.start()
         self.sampler = Sampler(self.database, self.broker, self.topics, PARTITIONS, self.workload)
         self.sampler.start()
