@@ -30,6 +30,7 @@ MADE = {"patience": (r"^SELECT least\(setting", [["1500"]])}
 COMMANDS = {"create publication": r"^(SET LOCAL lock_timeout = \d+; )?CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
+           "keys besides": (r"^SELECT k\.nspname, k\.relname", [["public", "t", "id,name", "name,id", "t"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
            "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
            "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x", "t"]]),
