@@ -35,6 +35,8 @@ CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "6
            "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
            "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x", "t"]]),
            "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]])}
+# What is asked with types = "debezium", as the registry's trials have it; no lie is told about it.
+ORDERED = {"key order": (r"^SELECT oid, kind, rank, place", [["16385", "0", "0", "0", "id"]])}
 # What it asks who comes back to a position that is stored, of a server that was promoted meanwhile.
 RESUMED = {"identity": [["7000000000000000001", "2", "0/2000", "shop"]]}
 BACK = {"history": (r"^TIMELINE_HISTORY", [["00000002.history", "1\t0/1F00\tpromoted\n"]])}
@@ -684,7 +686,7 @@ class Session:
             if re.search(pattern, text):
                 self.say(*done(name))
                 return
-        for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **BACK, **MADE}.items():
+        for name, (pattern, rows) in {**QUESTIONS, **CHECKED, **ORDERED, **BACK, **MADE}.items():
             if re.search(pattern, text):
                 self.say(*answer(name, other.get(name, rows), len(rows[0])))
                 return
