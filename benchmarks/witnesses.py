@@ -29,10 +29,10 @@ EVENTS_COUNTED = 3000
 DRAIN_LIMIT_S, COUNT_LIMIT_S = 300, 180
 
 # Which source file belongs to which stage or thread; the first match counts. Who reads the clock is librdkafka, as often as it waits.
-PLACES = (("librdkafka", r"/src/sink/kafka_spin"), ("decode", r"/src/source/(pgoutput|relation_cache|pg_payload)"),
-          ("receive", r"/src/(source|postgres)/"), ("encode", r"/src/encode/|/src/base/json"),
-          ("acknowledge", r"/src/pipeline/ack|/src/sink/sink_counts"), ("produce", r"/src/sink/"),
-          ("source thread", r"/src/pipeline/(intake|meter|oversize)|/src/event/"), ("sink thread", r"/src/pipeline/delivery|/src/base/ring"),
+PLACES = (("decode", r"/src/stream/(pgoutput|relation_cache|pg_payload)"),
+          ("receive", r"/src/(stream|postgres)/"), ("encode", r"/src/encode/|/src/base/json"),
+          ("acknowledge", r"/src/flow/ack|/src/sink/sink_counts"), ("produce", r"/src/sink/"),
+          ("source thread", r"/src/flow/(intake|meter|oversize)|/src/event/"), ("sink thread", r"/src/flow/delivery|/src/base/ring"),
           ("librdkafka", r"/rdkafka|/rd[a-z]*\.c"))
 # What tests/placed_faults.c puts over a function is part of that function's stage.
 WRAPPED = {"mr_pg_payload_take": "decode", "mr_encode_change": "encode", "mr_record_headers_format": "produce",

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "encode/avro.h"
 #include "encode/encode.h"
+#include "encode/forms/avro.h"
 #include "encode/plan.h"
 #include "fuzz.h"
 #include "strict_json.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/http_internal.h"
-#include "admin/listen.h"
+#include "control/http_internal.h"
+#include "control/listen.h"
 #include "fuzz.h"
 
 enum { LOW = -5, HIGH = 600 };

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "source/pgoutput.h"
+#include "stream/pgoutput.h"
 #include "testing/pgoutput_builder.h"
 
 enum { COMMIT_LSN = 0x2000, RECORD_LSN = 0x1000 };

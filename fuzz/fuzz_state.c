@@ -5,7 +5,7 @@
 
 #include "event/checkpoint.h"
 #include "fuzz.h"
-#include "sink/kafka_state.h"
+#include "sink/kafka/kafka_state.h"
 
 static void assert_same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
 {

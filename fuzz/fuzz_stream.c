@@ -6,7 +6,7 @@
 
 #include "encode/encode.h"
 #include "fuzz.h"
-#include "source/pg_payload.h"
+#include "stream/pg_payload.h"
 #include "strict_json.h"
 #include "testing/recording.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "encode/types.h"
+#include "encode/values/types.h"
 #include "fuzz.h"
 #include "strict_json.h"
 

@@ -18,22 +18,29 @@ cd "$REPO_ROOT"
 # What a folder of src may include, besides itself.
 declare -A MAY_INCLUDE=(
     [base]=""
-    [event]="base"
+    [confine]="base"
     [metrics]="base"
-    [postgres]="base event"
-    [source]="base event postgres"
-    [record]="base event postgres source"
-    [encode]="base event"
+    [event]="base"
+    [ports]="base event"
+    [postgres/conn]="base event postgres/catalog"
+    [postgres/catalog]="base event ports postgres/conn postgres/server stream"
+    [postgres/server]="base event postgres/conn postgres/catalog"
+    [stream]="base event ports postgres/conn postgres/catalog postgres/server copy"
+    [record]="base event postgres/conn postgres/catalog postgres/server stream"
+    [encode/values]="base event encode"
+    [encode/forms]="base event encode encode/values"
+    [encode]="base event encode/values encode/forms"
     [registry]="base event"
     [sink]="base event"
-    [pipeline]="base event metrics source encode sink"
-    [admin]="base event metrics postgres source encode sink pipeline"
-    [config]="base event postgres source encode registry sink pipeline admin"
-    [convert]="base encode pipeline config"
-    [profiler]="base metrics pipeline admin config profiler/draw profiler/http profiler/tools"
+    [sink/kafka]="base event sink"
+    [flow]="base event metrics ports encode sink copy"
+    [copy]="base event metrics ports postgres/conn postgres/catalog postgres/server encode sink stream flow"
+    [control]="base event metrics ports postgres/conn postgres/server stream encode sink sink/kafka flow"
+    [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow control"
+    [convert]="base encode flow config"
     [profiler/draw]="base"
-    [confine]="base"
-    [cli]="base confine convert event registry sink postgres source record metrics pipeline admin config profiler profiler/draw"
+    [profiler]="base metrics flow control config profiler/draw profiler/http profiler/tools"
+    [cli]="base confine convert event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
@@ -63,12 +70,12 @@ check_includes() {
                     wrong=1
                     ;;
             esac
-        done < <(sources "src/$folder" c h | grep -v '_test\.c$' |
+        done < <(sources "src/$folder" c h | grep "^src/$folder/[^/]*$" | grep -v '_test\.c$' |
             xargs sed -n 's|^#include "\([a-z_/]*\)/[^/]*"|\1|;T;F;p' | paste -d: - -)
     done
-    included libpq-fe src/postgres/pg_conn || wrong=1
-    included librdkafka src/sink/kafka || wrong=1
-    included microhttpd src/admin/http || wrong=1
+    included libpq-fe src/postgres/conn/pg_conn || wrong=1
+    included librdkafka src/sink/kafka/kafka || wrong=1
+    included microhttpd src/control/http || wrong=1
     return "$wrong"
 }
 

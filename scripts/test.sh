@@ -115,7 +115,7 @@ main() {
 newest_is_wanted() {
     case $MODE in
         full) true ;;
-        normal) python3 tests/nightly.py due src/postgres/ src/source/ tests/test_version_18.py ;;
+        normal) python3 tests/nightly.py due src/postgres/ src/stream/ src/copy/ tests/test_version_18.py ;;
         *) false ;;
     esac
 }

@@ -28,7 +28,7 @@ NIGHTLY = (
     Nightly("test_profiling.py", (*PROFILER, "benchmarks/"), "builds and measures several times, alone on the machine"),
     Nightly("test_pr_check.py", ("benchmarks/", ".github/workflows/pr-checks.yml"), "measures two builds, alone on the machine"),
     Nightly("test_verdict.py", ("benchmarks/", "tests/placed_faults.c"), "judges measurements, not millrace"),
-    Nightly("test_there_and_back.py", ("src/convert/", "src/encode/", "src/source/", "src/sink/kafka_place.c", "tests/debezium/"),
+    Nightly("test_there_and_back.py", ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"),
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
     Nightly("lies/test_lies.py", ("tests/lies/",), "hundreds of lying servers; the lies of test_fake_postgres.py run each time"),
     Nightly("test_packages.py", ("packaging/", "src/cmake/Packaging.cmake"), "builds the packages"),

@@ -18,10 +18,10 @@
 
 #include "encode/encode.h"
 #include "event/batch.h"
-#include "pipeline/ack.h"
+#include "flow/ack.h"
 #include "sink/record_headers.h"
 #include "sink/sink_counts.h"
-#include "source/pg_payload.h"
+#include "stream/pg_payload.h"
 
 #ifndef PLACED_FAULT /* without the variable */
 #define PLACED_FAULT ""

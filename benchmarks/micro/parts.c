@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "base/ring.h"
 #include "event/batch.h"
+#include "flow/ack.h"
 #include "micro.h"
-#include "pipeline/ack.h"
 #include "sink/record_headers.h"
 
 /* ---- batch: room for a record of 600 bytes, and the record ---- */

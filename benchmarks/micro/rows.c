@@ -4,7 +4,7 @@
 
 #include "encode/encode.h"
 #include "micro.h"
-#include "source/pg_payload.h"
+#include "stream/pg_payload.h"
 #include "testing/recording.h"
 
 enum {

@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "postgres/pg_sql.h"
-#include "source/pg_captured.h"
+#include "postgres/catalog/pg_captured.h"
+#include "postgres/catalog/pg_sql.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200 };
 

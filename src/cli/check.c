@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "postgres/pg_setup.h"
+#include "postgres/server/pg_setup.h"
 #include "profiler/profiling.h"
-#include "sink/kafka_check.h"
+#include "sink/kafka/kafka_check.h"
 
 struct report {
     FILE *to;

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "admin/http.h"
 #include "config/config.h"
+#include "control/http.h"
 #include "record/record.h"
 
 /* `millrace run`: streams until SIGTERM, or until all has failed that is tried again. */

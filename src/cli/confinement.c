@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "postgres/pg_conn.h"
+#include "postgres/conn/pg_conn.h"
 
 /* ---- which files ---- */
 

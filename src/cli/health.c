@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "admin/client.h"
+#include "control/client.h"
 
 enum { TIMEOUT_MS = 5000, HTTP_OK = 200 };
 

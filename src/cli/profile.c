@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "admin/client.h"
+#include "control/client.h"
 #include "profiler/draw/flame.h"
 #include "profiler/file.h"
 #include "profiler/pprof_read.h"

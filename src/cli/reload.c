@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "postgres/pg_setup.h"
-#include "source/pg_captured.h"
+#include "postgres/catalog/pg_captured.h"
+#include "postgres/server/pg_setup.h"
 
 enum {
     CHANGE_MS =

@@ -2,9 +2,9 @@
 #ifndef MR_CLI_RELOAD_H
 #define MR_CLI_RELOAD_H
 
-#include "admin/pages.h"
 #include "cli/added.h"
 #include "config/config.h"
+#include "control/pages.h"
 
 struct mr_reload;
 

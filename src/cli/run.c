@@ -9,14 +9,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "admin/monitor.h"
-#include "admin/pages.h"
 #include "cli/cli.h"
 #include "cli/confinement.h"
 #include "cli/reload.h"
 #include "cli/signals.h"
 #include "cli/snapshot.h"
 #include "cli/versions.h"
+#include "control/monitor.h"
+#include "control/pages.h"
 #include "profiler/profiling.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "admin/client.h"
+#include "control/client.h"
 #include "metrics/histogram.h"
 
 enum {

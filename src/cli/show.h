@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "admin/http.h"
+#include "control/http.h"
 
 /* Asks for a path of the server that answers with a JSON object; the caller deletes it. */
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,

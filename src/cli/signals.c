@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/pattern.h"
-#include "source/pg_source.h"
+#include "stream/pg_source.h"
 
 enum {
     DATA_MAX = 64 * 1024,

@@ -12,7 +12,7 @@
 #ifndef MR_CLI_SIGNALS_H
 #define MR_CLI_SIGNALS_H
 
-#include "pipeline/pipeline.h"
+#include "flow/pipeline.h"
 
 struct mr_signals;
 

@@ -6,8 +6,8 @@
 #ifndef MR_CLI_SNAPSHOT_H
 #define MR_CLI_SNAPSHOT_H
 
-#include "admin/http.h"
-#include "pipeline/pipeline.h"
+#include "control/http.h"
+#include "flow/pipeline.h"
 
 /* The caller's; outlives the server. */
 struct mr_snapshot_routes {

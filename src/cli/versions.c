@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "postgres/pg_conn.h"
+#include "postgres/conn/pg_conn.h"
 #include "sink/sink.h"
 
 /* jemalloc's, when it is linked or preloaded. */

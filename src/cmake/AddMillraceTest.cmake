@@ -4,7 +4,7 @@
 set(MILLRACE_OWN_TESTS out_of_memory_test)
 
 # What two threads meet in: these run under the thread sanitizer in each run (ctest -L threads); all of them do by hand.
-set(MILLRACE_THREADS "pthread|mr_thread|_Atomic|atomic_|pipeline/pipeline\\.h|admin/http\\.h|admin/monitor\\.h|log_writer\\.h|\
+set(MILLRACE_THREADS "pthread|mr_thread|_Atomic|atomic_|flow/pipeline\\.h|control/http\\.h|control/monitor\\.h|log_writer\\.h|\
 profiler/profiler\\.h|base/ring\\.h|mailbox\\.h|testing/stage\\.h|testing/replay\\.h|rdkafka_mock\\.h")
 
 function(millrace_add_test name source)

@@ -72,7 +72,7 @@ function(millrace_compile_options target)
 endfunction()
 
 # What reads and writes bytes of others converts no number silently. (Includes of libraries are system's, and not judged.)
-set(MILLRACE_EXACT_FOLDERS base confine event encode metrics postgres record sink source)
+set(MILLRACE_EXACT_FOLDERS base confine event encode metrics postgres record sink stream)
 
 # add_millrace_module(FOLDER [NAME name] [ONLY sources...] [LINK targets...]): src/FOLDER/*.c, without its tests, or
 # only these sources, as library mr_FOLDER or mr_name.
@@ -83,7 +83,7 @@ function(add_millrace_module folder)
     endif()
     set(sources ${arg_ONLY})
     if(NOT sources)
-        file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c
+        file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.c
              ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
         list(FILTER sources EXCLUDE REGEX "_test\\.c$")
     endif()

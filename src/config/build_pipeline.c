@@ -6,7 +6,7 @@
 
 /* Tables that one pattern is taken to mean, for the sum of memory. */
 enum { PATTERN_TABLES = 100 };
-#include "pipeline/memory.h"
+#include "flow/memory.h"
 
 static double mib(uint64_t bytes)
 {

@@ -8,15 +8,15 @@
 
 #include <stdio.h>
 
-#include "admin/http.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "config/values.h"
+#include "control/http.h"
 #include "encode/encode.h"
-#include "pipeline/pipeline.h"
+#include "flow/pipeline.h"
 #include "registry/registry.h"
 #include "sink/sink.h"
-#include "source/pg_source.h"
+#include "stream/pg_source.h"
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "pipeline/pipeline.h"
+#include "flow/pipeline.h"
 
 /* Writes TOML to `to` and names on `notes` each option that it could not carry over, with what to do; `name` is the file's.
  * Takes what Connect's REST interface takes, with or without the wrapper around "config", and .properties; also those of Debezium Server.

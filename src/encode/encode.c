@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "encode/avro.h"
-#include "encode/row.h"
+#include "encode/forms/avro.h"
+#include "encode/values/row.h"
 
 enum { PLANS_MIN = 64 };
 

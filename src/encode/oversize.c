@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "encode/row.h"
+#include "encode/values/row.h"
 
 enum {
     CUT_FACTOR = 4,    /* from one try at how long values may be to the next */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "encode/row.h"
+#include "encode/values/row.h"
 
 #define TELL_NS INT64_C(1000000000)
 

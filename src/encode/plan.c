@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "encode/avro.h"
-#include "encode/row.h"
+#include "encode/forms/avro.h"
+#include "encode/values/row.h"
 
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };

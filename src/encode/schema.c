@@ -1,6 +1,6 @@
 /* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
 #include "base/json.h"
-#include "encode/row.h"
+#include "encode/values/row.h"
 
 static void write_name(struct mr_buffer *out, const char *name)
 {

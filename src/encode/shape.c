@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "encode/plan.h"
-#include "encode/types.h"
+#include "encode/values/types.h"
 
 /* ---- rules ---- */
 

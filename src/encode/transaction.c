@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "encode/convert.h"
-#include "encode/row.h"
+#include "encode/values/convert.h"
+#include "encode/values/row.h"
 
 /* Of positions: several records may have one. Those of the topic of transactions grow there too. */
 enum { PART_BEGIN = 8, PART_END = 9 };

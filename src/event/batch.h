@@ -122,7 +122,7 @@ enum mr_batch_state {
 
 /* How far a lane is that copies existing rows: of that plan (0: of none) so many of its pieces are complete, and the one
  * behind them is up to that place (0: nothing of it is). In the stream's lane `pieces` are the steps of copies beside it
- * (pipeline/chunk_requests.h). */
+ * (copy/chunk_requests.h). */
 struct mr_copied {
     uint32_t plan;
     uint64_t pieces;
@@ -131,7 +131,7 @@ struct mr_copied {
 
 struct mr_batch {
     enum mr_batch_state state;
-    uint32_t lane;    /* who filled it: pipeline/lane.h */
+    uint32_t lane;    /* who filled it: flow/lane.h */
     uint32_t session; /* the sink session it was filled for; the sink drops what is of an old one */
     uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn

@@ -2,9 +2,9 @@
 #ifndef MR_PROFILING_H
 #define MR_PROFILING_H
 
-#include "admin/http.h"
-#include "admin/monitor.h"
 #include "config/config.h"
+#include "control/http.h"
+#include "control/monitor.h"
 
 /* What the start would refuse; `millrace check` asks too. Changes nothing. */
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error);

@@ -103,7 +103,7 @@ static void blank_string(struct mr_blanker *blanker, struct mr_reader *reader)
     mr_blank_name(blanker, writable(name.data), name.len);
 }
 
-/* ---- messages: source/pgoutput.c has their layout ---- */
+/* ---- messages: stream/pgoutput.c has their layout ---- */
 
 static void blank_tuple(struct mr_reader *reader)
 {

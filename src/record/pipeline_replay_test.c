@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "pipeline/pipeline.h"
-#include "source/pg_payload.h"
+#include "flow/pipeline.h"
+#include "stream/pg_payload.h"
 #include "testing/replay.h"
 #include "testing/test.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "source/pg_source.h"
+#include "stream/pg_source.h"
 
 struct mr_record_options {
     const char *path;   /* must not exist yet */

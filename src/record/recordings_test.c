@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "record/blank.h"
-#include "source/pg_payload.h"
+#include "stream/pg_payload.h"
 #include "testing/replay.h"
 #include "testing/test.h"
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "pipeline/pipeline.h"
+#include "flow/pipeline.h"
 
 enum mr_step_kind {
     MR_STEP_ROW,

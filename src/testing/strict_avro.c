@@ -337,7 +337,7 @@ static bool same_primitive(struct judge *judge, text type, text json)
         return false;
     }
     memcpy(told, json.data, json.len);
-    long long want = strtoll(told, &end, 10); /* leading zeros may be there: encode/row.c */
+    long long want = strtoll(told, &end, 10); /* leading zeros may be there: encode/values/row.c */
     return (is(type, "\"int\"") || is(type, "\"long\"")) && *end == '\0' && want == number;
 }
 

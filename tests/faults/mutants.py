@@ -25,10 +25,10 @@ class Mutant:
     check: str = STORM
 
 
-INTAKE, EVENTS = "src/pipeline/intake.c", "src/pipeline/intake_events.c"
-CONFIRM, SESSION = "src/pipeline/intake_confirm.c", "src/pipeline/intake_session.c"
-DELIVERY, CHECKPOINT = "src/pipeline/delivery.c", "src/event/checkpoint.c"
-KAFKA = "src/sink/kafka.c"
+INTAKE, EVENTS = "src/flow/intake.c", "src/flow/intake_events.c"
+CONFIRM, SESSION = "src/flow/intake_confirm.c", "src/flow/intake_session.c"
+DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
+KAFKA = "src/sink/kafka/kafka.c"
 MUTANTS = [
     Mutant("confirms what it received", CONFIRM,
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->confirmed);",
@@ -47,7 +47,7 @@ MUTANTS = [
            "    mr_intake_mark(intake, transaction->commit_lsn + 1);\n"
            "    intake->in_transaction = true;\n    intake->transaction_lsn",
            "test_state.py::test_exactly_once_inside_a_large_transaction"),
-    Mutant("confirms the newest acknowledged batch", "src/pipeline/ack.c",
+    Mutant("confirms the newest acknowledged batch", "src/flow/ack.c",
            "    entry->done = true;\n    bool moved = false;\n    while (ack->oldest < ack->next && "
            "ack_entry(ack, ack->oldest)->done) {",
            "    entry->done = true;\n    bool moved = true;\n    if (entry->confirm_lsn > ack->acknowledged)\n"
@@ -68,7 +68,7 @@ MUTANTS = [
            "    while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {\n        bool sink_lost",
            "    while (false) {\n        bool sink_lost",
            "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
-    Mutant("a batch that was full does not count at a stop", "src/pipeline/lane.c",
+    Mutant("a batch that was full does not count at a stop", "src/flow/lane.c",
            "    if (mr_lane_has_records(lane)) {\n        mr_lane_hand_over(lane);\n        return MR_OK;",
            "    if (mr_lane_has_records(lane)) {\n        uint64_t needed = lane->needed;\n        mr_lane_hand_over(lane);\n"
            "        lane->needed = needed;\n        return MR_OK;", "unit pipeline_test"),
@@ -80,11 +80,11 @@ MUTANTS = [
            "    close_source(intake, 0); /* with the claim that an earlier session had */\n", "", "unit pipeline_test"),
     Mutant("a message confirms the transaction behind it", EVENTS, "        mr_intake_mark(intake, message->lsn);\n",
            "        mr_intake_mark(intake, message->lsn + 1);\n", "unit pipeline_test"),
-    Mutant("a broken copy's progress counts in the next one", "src/pipeline/copy_plan.c",
+    Mutant("a broken copy's progress counts in the next one", "src/copy/copy_plan.c",
            "    if (copied.plan != plan->number) {", "    if (false) {", "unit copy_plan_test"),
-    Mutant("a copied table whose file is new is gone on with", "src/pipeline/copy_plan.c",
+    Mutant("a copied table whose file is new is gone on with", "src/copy/copy_plan.c",
            "part->filenode == of->filenode && ", "", "unit copy_plan_test"),
-    Mutant("what was stored last counts, not the furthest", "src/sink/kafka_state.c",
+    Mutant("what was stored last counts, not the furthest", "src/sink/kafka/kafka_state.c",
            "(!loader->found || !mr_checkpoint_is_behind(&state, &loader->state))", "(true)",
            "test_state.py::test_older_position_behind_the_newest_does_not_count"),
     Mutant("a server that asks is taken for one that stops", EVENTS,
@@ -94,29 +94,29 @@ MUTANTS = [
            "test_faults.py::test_short_wal_sender_timeout_while_kafka_stands_still"),
     Mutant("a quiet server is taken for dead", CONFIRM, "        intake->question_ns = 0;\n", "",
            "unit pipeline_test"),
-    Mutant("another hash of keys", "src/sink/kafka_place.c",
+    Mutant("another hash of keys", "src/sink/kafka/kafka_place.c",
            "rd_kafka_msg_partitioner_murmur2(handle, record->key,",
            "rd_kafka_msg_partitioner_consistent(handle, record->key,"),
-    Mutant("no tombstones", "src/encode/debezium.c", "    form.has_tombstone &= key.data != NULL;",
+    Mutant("no tombstones", "src/encode/forms/debezium.c", "    form.has_tombstone &= key.data != NULL;",
            "    form.has_tombstone = false;"),
-    Mutant("an untouched large value is null", "src/encode/row.c",
+    Mutant("an untouched large value is null", "src/encode/values/row.c",
            "mr_type_unavailable(out, planned->form, encoder->options.unavailable_value);",
            'MR_BUFFER_LITERAL(out, "null");'),
-    Mutant("a changed key leaves the old row", "src/encode/debezium.c",
+    Mutant("a changed key leaves the old row", "src/encode/forms/debezium.c",
            "if (told.op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {",
            "if (told.op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change) && false) {"),
     Mutant("a copied CloudEvent keeps the id that another may have", "src/encode/oversize.c",
            "mr_cloud_set_position(record);", "(void)mr_cloud_set_position;",
            "test_formats.py::test_cloudevents"),
-    Mutant("the primary key although the identity is another", "src/source/relation_cache.c",
+    Mutant("the primary key although the identity is another", "src/stream/relation_cache.c",
            "        if (view->columns[i].in_identity) {\n            columns[view->key_count++] = i;",
            "        if (view->columns[i].in_identity && view->identity != MR_IDENTITY_INDEX) {\n"
            "            columns[view->key_count++] = i;", "test_keys.py::test_one_key_in_insert_update_and_delete"),
-    Mutant("the columns of a key in another order", "src/source/relation_cache.c",
+    Mutant("the columns of a key in another order", "src/stream/relation_cache.c",
            "            columns[view->key_count++] = i;\n",
            "            memmove(columns + 1, columns, view->key_count++ * sizeof(*columns));\n"
            "            columns[0] = i;\n", "test_keys.py::test_columns_of_a_key_keep_their_order"),
-    Mutant("a large key is the placeholder", "src/encode/row.c",
+    Mutant("a large key is the placeholder", "src/encode/values/row.c",
            "(old->kind == MR_TUPLE_KEY && plan->relation->columns[column].in_identity));",
            "false);", "test_keys.py::test_large_key_is_never_the_placeholder"),
     Mutant("takes a slot that was made again", CHECKPOINT, "stored->end_lsn != 0 && server->slot_confirmed > stored->end_lsn", "false",
@@ -132,7 +132,7 @@ MUTANTS = [
            "unit checkpoint_test"),
     Mutant("forgets what it handed over at a switch of timeline", CHECKPOINT,
            "(begun != 0 && server->switched_at <= begun)", "false", "unit checkpoint_test"),
-    Mutant("adopts any slot", "src/postgres/pg_setup.c", "if (!options->adopt_slot) {", "if (false) {",
+    Mutant("adopts any slot", "src/postgres/server/pg_setup.c", "if (!options->adopt_slot) {", "if (false) {",
            "test_state.py::test_slot_without_a_position_is_adopted_only_if_told_so"),
     Mutant("believes another cluster", CHECKPOINT, "strcmp(stored->identity.system_id, server->identity.system_id) != 0", "false",
            "unit checkpoint_test"),
@@ -167,21 +167,21 @@ MUTANTS = [
     Mutant("the events are delivered before their commit", DELIVERY,
            "    if (is_transactional(delivery)) {\n        *mark_of(", "    if (false) {\n        *mark_of(",
            "test_state.py::test_exactly_once_over_kills"),
-    Mutant("aborted transactions are read", "src/sink/kafka_state.c", 'consumer_new(&loader, "read_committed"',
+    Mutant("aborted transactions are read", "src/sink/kafka/kafka_state.c", 'consumer_new(&loader, "read_committed"',
            'consumer_new(&loader, "read_uncommitted"', "test_state.py::test_position_behind_an_open_transaction"),
     Mutant("leaves open what Kafka has left open", KAFKA, "    if (!hangs) {\n", "    if (true) {\n",
            "faults/test_hanging.py"),
-    Mutant("goes away inside a transaction", "src/sink/kafka_transaction.c", "rd_kafka_abort_transaction(kafka->producer, ABANDON_MS)", "NULL",
+    Mutant("goes away inside a transaction", "src/sink/kafka/kafka_transaction.c", "rd_kafka_abort_transaction(kafka->producer, ABANDON_MS)", "NULL",
            "unit kafka_session_test"),
-    Mutant("looks for the position among what is committed", "src/sink/kafka_conf.c",
+    Mutant("looks for the position among what is committed", "src/sink/kafka/kafka_conf.c",
            '{"isolation.level", "read_uncommitted"}', '{"isolation.level", "read_committed"}',
            "test_state.py::test_position_behind_an_open_transaction"),
-    Mutant("asks SQL_ASCII for UTF-8", "src/postgres/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
+    Mutant("asks SQL_ASCII for UTF-8", "src/postgres/conn/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
            'strcmp(encoding, "") == 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
-    Mutant("copies rows over what the stream has had since", "src/pipeline/chunk_rows.c",
+    Mutant("copies rows over what the stream has had since", "src/copy/chunk_rows.c",
            "        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {",
            "        if (chunks->window != NULL) {", "test_incremental.py::test_rows_come_in_their_newest_form"),
-    Mutant("forgets the keys that the stream brings while a chunk is read", "src/pipeline/chunk_stream.c",
+    Mutant("forgets the keys that the stream brings while a chunk is read", "src/copy/chunk_stream.c",
            "        mr_chunk_window_change(chunks->window, key, lacks);\n", "        (void)key;\n        (void)lacks;\n",
            "test_incremental.py::test_rows_come_in_their_newest_form"),
 ]

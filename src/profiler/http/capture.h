@@ -3,8 +3,8 @@
 #ifndef MR_CAPTURE_H
 #define MR_CAPTURE_H
 
-#include "admin/monitor.h"
 #include "base/status.h"
+#include "control/monitor.h"
 
 struct mr_capture_options {
     const char *path; /* the folder; the caller's */

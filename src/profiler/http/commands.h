@@ -2,7 +2,7 @@
 #ifndef MR_PPROF_COMMANDS_H
 #define MR_PPROF_COMMANDS_H
 
-#include "admin/http.h"
+#include "control/http.h"
 
 void mr_pprof_add_commands(struct mr_http *http);
 

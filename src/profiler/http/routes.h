@@ -6,7 +6,7 @@
 #ifndef MR_PPROF_ROUTES_H
 #define MR_PPROF_ROUTES_H
 
-#include "admin/http.h"
+#include "control/http.h"
 
 /* Adds the routes; before the server's start. `options` are the server's: the configuration has seen to it that nobody
  * reaches it from another machine without a password. `name` (the title of flame graphs) outlives the server.

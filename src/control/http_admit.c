@@ -1,0 +1,237 @@
+/* Who may ask for what: method, origin, host, password. */
+#include <arpa/inet.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "control/http_internal.h"
+
+/* As long for a wrong text as for the right one. */
+static bool equal_secret(const char *given, const char *wanted)
+{
+    size_t given_len = given == NULL ? 0 : strlen(given);
+    size_t wanted_len = strlen(wanted);
+    unsigned difference = given_len != wanted_len;
+    for (size_t i = 0; i < wanted_len; i++) {
+        difference |= (unsigned char)wanted[i] ^ (unsigned char)(i < given_len ? given[i] : 0);
+    }
+    return difference == 0;
+}
+
+static bool is_authorized(const struct mr_http_options *options, struct MHD_Connection *of,
+                          bool *ret_tried)
+{
+    char *password = NULL;
+    char *username = MHD_basic_auth_get_username_password(of, &password);
+    *ret_tried = username != NULL;
+    bool name_good = equal_secret(username, options->username);
+    bool password_good = equal_secret(password, options->password);
+    MHD_free(username);
+    MHD_free(password);
+    return name_good && password_good;
+}
+
+/* True: the request has no password to show, or has shown it. Else the answer is there. */
+static bool admit_login(const struct mr_http_options *options, struct mr_http_logins *logins,
+                        struct MHD_Connection *from, struct mr_http_request *request)
+{
+    bool tried = false;
+    if (options->username == NULL || (request->route != NULL && request->route->open)) {
+        return true;
+    }
+    if (!mr_http_login_may_try(logins, from)) {
+        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                     "too many wrong passwords from this address; one try a second");
+        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        return false;
+    }
+    bool good = is_authorized(options, from, &tried);
+    if (tried) {
+        mr_http_login_told(logins, from, good);
+    }
+    if (!good) {
+        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
+    }
+    return good;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text);
+    size_t end_len = strlen(end);
+    return len > end_len && strcasecmp(text + len - end_len, end) == 0;
+}
+
+/* Numbers, names without a dot and names that no registry gives away: no stranger's name server answers for those. */
+static bool is_private_name(const char *name)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    char own[256] = "";
+    gethostname(own, sizeof(own) - 1);
+    return inet_pton(AF_INET6, name, &v6) == 1 || inet_pton(AF_INET, name, &v4) == 1 ||
+           strchr(name, '.') == NULL || strcasecmp(name, own) == 0 ||
+           ends_with(name, ".internal") || ends_with(name, ".localhost") ||
+           ends_with(name, ".svc") || ends_with(name, ".cluster.local");
+}
+
+static bool is_localhost(const char *name)
+{
+    return strncasecmp(name, "localhost", strlen("localhost")) == 0 &&
+           strcmp(&name[strlen("localhost")], ".") == 0;
+}
+
+static bool is_named(const struct mr_http_options *options, const char *name)
+{
+    for (uint32_t i = 0; i < options->host_name_count; i++) {
+        if (strcasecmp(name, options->host_names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host)
+{
+    struct mr_address asked = {0};
+    char with_port[MR_ADDRESS_HOST_MAX + 8];
+    snprintf(with_port, sizeof(with_port), "%s:0", host);
+    if ((mr_address_parse(host, &asked, NULL) != MR_OK &&
+         mr_address_parse(with_port, &asked, NULL) != MR_OK) ||
+        asked.is_unix) {
+        return false;
+    }
+    if (is_named(options, asked.host)) {
+        return true;
+    }
+    /* A whole name may end with a dot; one without another dot is then a top-level domain, which may have an address. */
+    char *end = strrchr(asked.host, '.');
+    if (end != NULL && end[1] == '\0' &&
+        (strchr(asked.host, '.') != end || is_localhost(asked.host))) {
+        *end = '\0';
+    }
+    if (is_named(options, asked.host)) {
+        return true;
+    }
+    return mr_address_is_local(&options->address) ? mr_address_is_local(&asked)
+                                                  : is_private_name(asked.host);
+}
+
+/* NULL: HTTP/1.0 without one. */
+static const char *host_of(const struct mr_http_request *request, struct MHD_Connection *of)
+{
+    return request->target.len > 0
+               ? request->target.authority
+               : MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+}
+
+/* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
+ * that name stands in Host. With a password it has nothing to say. */
+static bool is_host_good(const struct mr_http_options *options, const char *host)
+{
+    return host == NULL || options->username != NULL || options->address.is_unix ||
+           mr_http_host_is_ours(options, host);
+}
+
+struct headers {
+    uint32_t hosts, lengths, encodings;
+    bool is_malformed;
+};
+
+/* MHD_KeyValueIterator */
+static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    (void)kind;
+    struct headers *headers = context;
+    bool is_encoding = strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
+    headers->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    headers->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    headers->encodings += is_encoding;
+    headers->is_malformed |= strpbrk(name, " \t") != NULL ||
+                             (is_encoding && (value == NULL || strcasecmp(value, "chunked") != 0));
+    return MHD_YES;
+}
+
+/* What a proxy may read in one way and we in another: RFC 9112, 3.2 (Host), 5.1 (no space before the colon), 6.1 and 6.3 (length
+ * and encoding). libmicrohttpd 0.9.75 takes all of these. What stands behind a zero byte in a header it does not tell. */
+static bool is_ambiguous(struct MHD_Connection *of)
+{
+    struct headers headers = {0};
+    MHD_get_connection_values(of, MHD_HEADER_KIND, take_header, &headers);
+    return headers.is_malformed || headers.hosts > 1 || headers.lengths + headers.encodings > 1;
+}
+
+/* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
+static bool is_origin_good(struct MHD_Connection *of, const char *host)
+{
+    const char *origin = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+    const char *name = origin == NULL ? NULL : strstr(origin, "://");
+    return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
+}
+
+/* Browsers say where a request comes from that a page makes, also a plain link or picture, which has no Origin (W3C, Fetch
+ * Metadata). */
+static bool is_site_good(struct MHD_Connection *of)
+{
+    const char *site = MHD_lookup_connection_value(of, MHD_HEADER_KIND, "Sec-Fetch-Site");
+    return site == NULL || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
+static bool starts_work(const struct mr_http_request *request, bool is_post)
+{
+    return is_post || (request->route != NULL && request->route->slow);
+}
+
+bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
+                   struct MHD_Connection *from, const char *method, bool ending,
+                   struct mr_http_request *request)
+{
+    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    const char *host = host_of(request, from);
+    if (is_ambiguous(from)) {
+        mr_http_fail(
+            request, MHD_HTTP_BAD_REQUEST,
+            "a request has one Host, one length or the encoding \"chunked\", and no header "
+            "with a space in its name");
+        mr_http_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
+    } else if (request->target.is_malformed) {
+        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
+                     "a whole address is http://, a host, perhaps a port, and a path");
+    } else if (request->target.is_secure && options->certificate == NULL) {
+        /* RFC 9110, 7.4 */
+        mr_http_fail(request, MHD_HTTP_MISDIRECTED_REQUEST,
+                     "this server has no TLS: ask for http://, or set http.tls_certificate");
+    } else if (request->route != NULL && request->route->post != is_post) {
+        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
+                     request->route->post ? "this changes something: ask with POST"
+                                          : "only GET and HEAD are served");
+        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, request->route->post ? "POST" : "GET, HEAD");
+    } else if (!is_post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
+               strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
+        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    } else if ((is_post && !is_origin_good(from, host)) ||
+               (starts_work(request, is_post) && !is_site_good(from))) {
+        mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
+    } else if (!is_host_good(options, host)) {
+        mr_http_fail(request, MHD_HTTP_FORBIDDEN,
+                     "a server without a password answers to its numeric address and to names that "
+                     "only this network knows, on a loopback address to localhost; ask for one of "
+                     "these, or set http.host_names or http.username");
+    } else if (!admit_login(options, logins, from, request)) {
+        return false;
+    } else if (request->route == NULL) {
+        return true; /* what there is in its place, the server knows */
+    } else if (request->route->slow && ending) {
+        /* It could begin when nobody waits for it any more. */
+        mr_http_fail_ending(request);
+    } else if (request->too_many_parameters) {
+        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
+                     "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
+                     PARAMETER_VALUE_MAX);
+    } else {
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,175 @@
+/* Shared by http.c (server), http_connections.c (their table), http_admit.c (who may ask for what) and http_request.c
+ * (requests and answers). */
+#ifndef MR_ADMIN_HTTP_INTERNAL_H
+#define MR_ADMIN_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "control/http.h"
+
+enum {
+    PARAMETERS_MAX = 8,
+    PARAMETER_NAME_MAX = 31,
+    PARAMETER_VALUE_MAX = 255,
+    PATH_MAX_BYTES = 255,
+    HEADERS_MAX = 4,
+    AUTHORITY_MAX = 255,
+};
+
+/* What stands before the path in a target of the absolute form, "http://host:port/path" (RFC 9112, 3.2.2). */
+struct mr_http_target {
+    char authority[AUTHORITY_MAX + 1]; /* counts in place of Host */
+    size_t len;                        /* of scheme and authority; 0: the target is a path */
+    bool is_secure;                    /* https */
+    bool is_malformed;
+};
+
+struct parameter {
+    char name[PARAMETER_NAME_MAX + 1];
+    char value[PARAMETER_VALUE_MAX + 1];
+};
+
+struct mr_http_request {
+    /* What was asked. */
+    struct mr_http_target target;
+    char path[PATH_MAX_BYTES + 1];
+    struct parameter parameters[PARAMETERS_MAX];
+    uint32_t parameter_count;
+    bool too_many_parameters; /* or one too long */
+
+    bool takes_gzip;
+    bool uploading; /* a POST whose text is not all there */
+    char *upload;
+    size_t upload_len;
+
+    /* The answer. */
+    unsigned status;
+    const char *type;
+    FILE *body;
+    char *bytes; /* behind `body` */
+    size_t len;
+    mr_slice fixed; /* in place of `body` */
+    struct {
+        const char *name;
+        const char *value;
+    } headers[HEADERS_MAX];
+    uint32_t header_count;
+
+    /* A slow handler's. */
+    struct MHD_Connection *connection;
+    const struct mr_http_route *route;
+    pthread_t thread;
+    int client_fd;
+    int stop_fd;
+    int done_fd;
+    atomic_bool done;
+};
+
+struct mr_http_request *mr_http_request_new(const char *path);
+
+/* Reads what stands before the path in `uri`, which is as it was sent. */
+void mr_http_target_parse(const char *uri, struct mr_http_target *ret);
+void mr_http_request_free(struct mr_http_request *request);
+
+/* Takes one parameter in; NULL value: a name without one. */
+void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
+
+/* Takes a part of what a POST brings; false: it is too long. */
+bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len);
+
+/* Whether an Accept-Encoding (NULL: none) has gzip. */
+bool mr_http_encoding_has_gzip(const char *accepted);
+
+/* Turns what the handler wrote into libmicrohttpd's response, whose bytes are counted in `held` (at most
+ * `held_max`; NULL when they don't fit) until the client has them. */
+struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
+                                      size_t held_max);
+
+/* ---- failed logins; the server's thread ---- */
+
+enum { MR_HTTP_LOGINS = 64 };
+
+struct mr_http_source {
+    unsigned char bytes[8];
+};
+
+/* One address that was wrong lately. */
+struct mr_http_login {
+    struct mr_http_source source;
+    uint32_t failures; /* in a row */
+    int64_t last_ns;
+};
+
+struct mr_http_logins {
+    struct mr_http_login items[MR_HTTP_LOGINS];
+    uint64_t failures; /* ever */
+    int64_t logged_ns;
+};
+
+/* Whether the client's address may try a password now. */
+bool mr_http_login_may_try(struct mr_http_logins *logins, struct MHD_Connection *of);
+
+/* It has tried. */
+void mr_http_login_told(struct mr_http_logins *logins, struct MHD_Connection *of, bool good);
+
+/* Whether a name in a request's Host header can't be one that a stranger has pointed at this machine. */
+bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host);
+
+/* Refuses what no handler should see; true: the handler may run. `ending`: the server
+ * ends, and slow handlers don't begin. */
+bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
+                   struct MHD_Connection *from, const char *method, bool ending,
+                   struct mr_http_request *request);
+
+/* ---- connections; the server's thread ---- */
+
+enum { MR_HTTP_IDLE_MS = 30000 /* from an answer to the end of the next request's head */ };
+
+enum mr_http_state {
+    MR_HTTP_FREE,
+    MR_HTTP_HEAD,
+    MR_HTTP_IDLE,
+    MR_HTTP_WORKING,
+    MR_HTTP_ANSWERING,
+    MR_HTTP_CLOSING,
+};
+
+/* A connection, as far as deadlines and the limit are concerned. */
+struct mr_http_connection {
+    enum mr_http_state state;
+    int fd;
+    int64_t since_ns;             /* when it got into its state */
+    struct mr_http_target target; /* of the request whose head is being read */
+};
+
+struct mr_http_connections {
+    struct mr_http_connection *items;
+    uint32_t limit; /* most at once */
+    uint32_t room;  /* with those above the limit that are being closed */
+};
+
+void mr_http_connections_init(struct mr_http_connections *all, uint32_t limit);
+void mr_http_connections_done(struct mr_http_connections *all);
+
+/* Whether there is no room for one more, not even in place of another. */
+bool mr_http_connections_full(const struct mr_http_connections *all);
+
+/* Its place in the table; NULL: it got none. */
+struct mr_http_connection *mr_http_connection_of(struct MHD_Connection *of);
+
+/* One that is being closed stays so. */
+void mr_http_connection_enter(struct mr_http_connection *connection, enum mr_http_state state);
+
+/* The one that has had no request for the longest time goes. */
+void mr_http_close_oldest(struct mr_http_connections *all);
+
+/* Those that have been too long in their state go. */
+void mr_http_close_late(struct mr_http_connections *all);
+
+/* MHD_NotifyConnectionCallback; the context is the table. */
+void mr_http_connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
+                                enum MHD_ConnectionNotificationCode what);
+
+#endif

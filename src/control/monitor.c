@@ -1,0 +1,637 @@
+#include "control/monitor.h"
+
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "control/monitor_internal.h"
+
+enum {
+    TEXT_SIZE_FIRST = 128 * 1024,
+    /* More than this not received is a backlog, not the moment between writing and sending. */
+    BEHIND_BYTES = 1024 * 1024,
+};
+
+const char *mr_state_name(enum mr_state state)
+{
+    static const char *const names[] = {
+        [MR_STATE_STARTING] = "starting",
+        [MR_STATE_STREAMING] = "streaming",
+        [MR_STATE_WAITING_FOR_SOURCE] = "waiting_for_source",
+        [MR_STATE_WAITING_FOR_SINK] = "waiting_for_sink",
+        [MR_STATE_STOPPING] = "stopping",
+        [MR_STATE_POISON] = "poison",
+        [MR_STATE_STANDBY] = "standby",
+        [MR_STATE_SNAPSHOT] = "snapshot",
+        [MR_STATE_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+static int64_t wall_ms(void)
+{
+    return mr_wall_ns() / 1000000;
+}
+
+/* ---- log records ---- */
+
+static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
+                    const struct mr_log_field *fields)
+{
+    struct mr_monitor *monitor = context;
+    if (strcmp(event, MR_MONITOR_MEMORY_EVENT) == 0) {
+        return; /* the page draws memory; a line a minute would push out what happened */
+    }
+    pthread_mutex_lock(&monitor->events_lock);
+    struct mr_monitor_event *kept = &monitor->events[monitor->event_count++ % MR_MONITOR_EVENTS];
+    kept->time_ms = wall_ms();
+    kept->level = level;
+    snprintf(kept->event, sizeof(kept->event), "%s", event);
+    snprintf(kept->text, sizeof(kept->text), "%s", sentence);
+    mr_log_fields_text(fields, kept->about, sizeof(kept->about));
+    pthread_mutex_unlock(&monitor->events_lock);
+}
+
+static void copy_events(struct mr_monitor *monitor, struct mr_monitor_snapshot *snapshot)
+{
+    pthread_mutex_lock(&monitor->events_lock);
+    uint64_t count = monitor->event_count;
+    uint64_t first = count > MR_MONITOR_EVENTS ? count - MR_MONITOR_EVENTS : 0;
+    snapshot->event_count = (uint32_t)(count - first);
+    for (uint64_t i = first; i < count; i++) {
+        snapshot->events[i - first] = monitor->events[i % MR_MONITOR_EVENTS];
+    }
+    pthread_mutex_unlock(&monitor->events_lock);
+}
+
+/* ---- looking ---- */
+
+static void look_at_sink(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    struct mr_sink *sink = monitor->options.sink;
+    if (sink->ops->view != NULL) {
+        sink->ops->view(sink, &now->sink);
+        return;
+    }
+    /* Files and the like take records at once; nothing is in flight. */
+    now->sink.name = sink->ops->name;
+    now->sink.connected = true;
+    now->sink.records_acked = now->pipeline.records_acked;
+    now->sink.bytes_acked = now->pipeline.bytes_acked;
+}
+
+static void look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    const struct mr_table_counts *counts = monitor->options.tables;
+    if (counts == NULL) {
+        return;
+    }
+    /* Tables are as many as the limit at most; the list grows with them. */
+    uint32_t size = mr_table_counts_size(counts);
+    if (size > now->table_count || now->tables == NULL) {
+        now->tables = MR_REALLOC(now->tables, size * sizeof(*now->tables));
+    }
+    now->table_count = mr_table_counts_read(counts, now->tables, size);
+}
+
+/* Nothing moves for so long: the sink is the cause, also where it says nothing. */
+#define SILENT_NS (INT64_C(30) * 1000000000)
+
+static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                           int64_t now_ns)
+{
+    struct mr_standstill *standstill = mr_pipeline_standstill(monitor->options.pipeline);
+    uint64_t acked = now->sink.records_acked;
+    bool waits = now->sink.records_in_flight > 0 || now->pipeline.in_flight_batches > 0;
+    if (acked != monitor->acked || !waits || monitor->acked_ns == 0) {
+        monitor->acked = acked;
+        monitor->acked_ns = now_ns;
+    }
+    now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
+    if (now_ns - monitor->acked_ns > SILENT_NS) {
+        mr_standstill_begin(standstill, MR_CAUSE_SINK_SILENT,
+                            "the sink has records and acknowledges none; see whether it hangs, its "
+                            "disk is full or too few replicas are in sync; rows wait in PostgreSQL "
+                            "until it goes on");
+    } else {
+        mr_standstill_end(standstill, MR_CAUSE_SINK_SILENT);
+    }
+}
+
+static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                                int64_t now_ns)
+{
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    struct mr_standstill_view *standstill = &now->standstill;
+    if (pipeline->source_stands_by) { /* it is there, and so is who has the stream */
+        mr_standstill_end(mr_pipeline_standstill(monitor->options.pipeline),
+                          MR_CAUSE_POSTGRESQL_AWAY);
+    }
+    mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), standstill);
+    now->standstill_seconds =
+        standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
+    now->source_left_alone = pipeline->source_was_connected && !pipeline->source_connected &&
+                             !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
+    now->slot_is_in_danger =
+        now->slot.known && now->slot.has_limit && now->slot.forecast_seconds < MR_MONITOR_DANGER_S;
+}
+
+/* The cause decides; without one, a side that is not there yet, or between two sessions. */
+static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
+{
+    enum mr_cause cause = now->standstill.cause;
+    if (!now->pipeline.source_was_connected) {
+        /* Where the sink keeps the position, the stream begins once it has told it. */
+        return mr_cause_is_of_sink(cause) ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
+    }
+    if (mr_cause_is_of_sink(cause)) {
+        return MR_STATE_WAITING_FOR_SINK;
+    }
+    if (cause == MR_CAUSE_POSTGRESQL_AWAY) {
+        return MR_STATE_WAITING_FOR_SOURCE;
+    }
+    if (!now->sink.connected) {
+        return MR_STATE_WAITING_FOR_SINK;
+    }
+    return now->pipeline.source_connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
+}
+
+static enum mr_state state_of(const struct mr_monitor_snapshot *now)
+{
+    enum mr_cause cause = now->standstill.cause;
+    if (cause == MR_CAUSE_ENDED) {
+        return MR_STATE_FAILED;
+    }
+    if (now->pipeline.stopping) {
+        return MR_STATE_STOPPING;
+    }
+    if (mr_cause_is_poison(cause)) {
+        return MR_STATE_POISON;
+    }
+    if (now->pipeline.source_stands_by) {
+        /* Without Kafka it could not take over. */
+        return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
+    }
+    if (now->pipeline.copy.state == MR_COPY_RUNNING && now->sink.connected &&
+        cause == MR_CAUSE_NONE) {
+        return MR_STATE_SNAPSHOT;
+    }
+    return flow_state(now);
+}
+
+static const char *reason_of(enum mr_state state)
+{
+    static const char *const reasons[] = {
+        [MR_STATE_STARTING] = "PostgreSQL was not reached yet; the log says what stands in the way",
+        [MR_STATE_STREAMING] = "",
+        [MR_STATE_WAITING_FOR_SOURCE] =
+            "the connection to PostgreSQL was lost; trying again until it answers",
+        [MR_STATE_WAITING_FOR_SINK] =
+            "the sink takes no records; rows wait in PostgreSQL until it does",
+        [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
+        [MR_STATE_POISON] = "",
+        [MR_STATE_SNAPSHOT] = "copying existing rows; the stream begins behind them",
+        [MR_STATE_STANDBY] = "another instance streams from this slot; takes over when that ends",
+        [MR_STATE_FAILED] = "",
+    };
+    return reasons[state];
+}
+
+/* The state, the cause behind it, and what threatens the slot, for whoever reads one line. */
+static void say_reason(struct mr_monitor_snapshot *now)
+{
+    struct mr_text text = {0};
+    const struct mr_standstill_view *standstill = &now->standstill;
+    if (now->state == MR_STATE_STARTING && now->slot.held_by[0] != '\0') {
+        mr_text_format(&text, "PostgreSQL makes the slot once this has ended: %s",
+                       now->slot.held_by);
+    } else if (standstill->cause == MR_CAUSE_NONE || now->state == MR_STATE_STANDBY) {
+        mr_text_string(&text, reason_of(now->state));
+    } else if (now->state == MR_STATE_STOPPING) {
+        mr_text_format(&text, "%s; in the way is: %s", reason_of(now->state), standstill->text);
+    } else {
+        mr_text_string(&text, standstill->text);
+    }
+    if (now->slot_is_in_danger) {
+        double left = now->slot.forecast_seconds;
+        mr_text_format(&text,
+                       "%sat this rate the slot is lost in %.0f %s: raise max_slot_wal_keep_size "
+                       "if the disk has room",
+                       text.data == NULL || text.data[0] == '\0' ? "" : ". ",
+                       left < 120 ? left : left / 60, left < 120 ? "s" : "min");
+    }
+    snprintf(now->reason, sizeof(now->reason), "%s", text.data == NULL ? "" : text.data);
+    mr_text_done(&text);
+}
+
+static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
+                          int64_t now_ns)
+{
+    look_for_standstill(monitor, now, now_ns);
+    enum mr_state state = state_of(now);
+    if (state != monitor->state) {
+        monitor->state = state;
+        monitor->state_since_ns = now_ns;
+        monitor->bottleneck = MR_STAGE_NONE; /* what was sampled is the former state's */
+    }
+    now->state = state;
+    now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
+    now->ready =
+        state == MR_STATE_STREAMING || state == MR_STATE_STANDBY || state == MR_STATE_SNAPSHOT;
+    now->bottleneck = now->standstill.cause == MR_CAUSE_NONE
+                          ? monitor->bottleneck
+                          : mr_bottleneck_of(now->standstill.cause);
+    say_reason(now);
+}
+
+static int64_t highest_ns(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static mr_lsn highest(mr_lsn a, mr_lsn b)
+{
+    return a > b ? a : b;
+}
+
+/* How long ago the newest confirmed commit was. A clock that was set, or is not the server's, may say less than
+ * has passed since it was confirmed. */
+static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                             int64_t now_ns)
+{
+    if (now->pipeline.commit_us_confirmed != monitor->commit_us) {
+        monitor->commit_us = now->pipeline.commit_us_confirmed;
+        monitor->commit_confirmed_ns = now_ns;
+    }
+    int64_t by_clock_ns = now->time_ms * 1000000 - monitor->commit_us * 1000;
+    int64_t passed_ns = now_ns - monitor->commit_confirmed_ns;
+    return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
+}
+
+/* WAL that nobody captures (of a vacuum, of other tables) is no lag. What the server had written when it was looked at
+ * has been passed by the stream once that has received as much; when nothing is in flight then, all that was captured
+ * of it is delivered. */
+static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                                 int64_t now_ns)
+{
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    /* What a session held when it failed is in flight no more, and delivered no more. */
+    bool delivered = pipeline->source_connected && now->sink.records_in_flight == 0 &&
+                     pipeline->in_flight_batches == 0 && now->standstill.cause == MR_CAUSE_NONE;
+    if (pipeline->received_lsn < monitor->seen_lsn) {
+        return;
+    }
+    bool passed_all = pipeline->received_lsn >= now->server_lsn;
+    if (delivered && pipeline->received_lsn != 0) {
+        monitor->caught_up_ns =
+            passed_all ? now_ns : highest_ns(monitor->caught_up_ns, monitor->seen_ns);
+    }
+    monitor->seen_lsn = now->server_lsn;
+    monitor->seen_ns = now_ns;
+}
+
+/* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
+ * nothing was left to confirm. Where neither was seen yet, it is older than we have seen it wait. */
+static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
+{
+    const struct mr_pipeline_stats *pipeline = &now->pipeline;
+    now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
+    mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
+    now->confirmed_lsn = confirmed;
+    /* Until it is known what is confirmed, the whole address of the WAL's end would look like lag. */
+    now->lag_bytes =
+        confirmed != 0 && now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
+    if (now->state == MR_STATE_STANDBY) {
+        /* How old the oldest waiting row is, only the instance that streams can tell. */
+        monitor->caught_up_ns = now_ns;
+        now->lag_seconds = NAN;
+        return;
+    }
+    if (now->lag_bytes == 0 && confirmed != 0) {
+        monitor->caught_up_ns = now_ns;
+    }
+    look_what_has_passed(monitor, now, now_ns);
+    if (now->lag_bytes > 0 && monitor->behind_ns == 0) {
+        monitor->behind_ns = now_ns;
+    }
+    int64_t age_ns = INT64_MAX;
+    if (pipeline->commit_us_confirmed != 0) {
+        age_ns = commit_age_ns(monitor, now, now_ns);
+    }
+    if (monitor->caught_up_ns != 0 && now_ns - monitor->caught_up_ns < age_ns) {
+        age_ns = now_ns - monitor->caught_up_ns;
+    }
+    if (age_ns == INT64_MAX) {
+        age_ns = monitor->behind_ns != 0 ? now_ns - monitor->behind_ns : 0;
+    }
+    now->lag_seconds = (double)age_ns / 1e9;
+}
+
+bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot)
+{
+    return copy->state == MR_COPY_RUNNING && slot->known && slot->has_limit &&
+           isfinite(slot->forecast_seconds) && isfinite(copy->seconds_left) &&
+           slot->forecast_seconds < copy->seconds_left;
+}
+
+/* While rows are copied nothing is confirmed, and the slot retains all WAL. */
+static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+{
+    const struct mr_copy_stats *copy = &now->pipeline.copy;
+    now->copied_count =
+        copy->state == MR_COPY_IDLE
+            ? 0
+            : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied, MR_MONITOR_COPIED);
+    now->slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
+}
+
+void mr_monitor_look(struct mr_monitor *monitor)
+{
+    struct mr_monitor_snapshot *now = monitor->now;
+    int64_t now_ns = mr_monotonic_ns();
+    now->time_ms = wall_ms();
+    now->uptime_ms = (now_ns - monitor->begin_ns) / 1000000;
+    now->pipeline = mr_pipeline_stats(monitor->options.pipeline);
+    look_at_sink(monitor, now);
+    if (monitor->options.slot != NULL) {
+        mr_pg_slot_view(monitor->options.slot, &now->slot);
+    }
+    now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);
+    look_at_tables(monitor, now);
+    look_for_stall(monitor, now, now_ns);
+    look_at_state(monitor, now, now_ns);
+    look_at_lag(monitor, now, now_ns);
+    look_at_copy(monitor, now);
+    mr_process_read(&now->process);
+    const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
+    mr_histogram_read(&meter->flush, &now->flush);
+    mr_histogram_read(&meter->latency, &now->latency);
+    for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
+        mr_histogram_read(mr_meter_path(meter, (enum mr_path)i), &now->path[i]);
+    }
+    if (monitor->sample_count > 0) {
+        now->rates = monitor->samples[(monitor->sample_count - 1) % MR_MONITOR_SAMPLES];
+    }
+}
+
+/* ---- sampling ---- */
+
+/* CPU time of the two threads, the time they were ready without a CPU included: a thread that does not get a CPU
+ * is at its limit as well. */
+static void read_threads(struct mr_monitor_mark *mark)
+{
+    struct mr_thread_time threads[MR_PROCESS_THREADS_MAX];
+    uint32_t count = mr_process_threads(threads);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t ns = threads[i].cpu_ns + threads[i].wait_ns;
+        if (strcmp(threads[i].name, "mr-source") == 0) {
+            mark->source_cpu_ns = ns;
+        } else if (strcmp(threads[i].name, "mr-sink") == 0) {
+            mark->sink_cpu_ns = ns;
+        }
+    }
+}
+
+static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
+{
+    const struct mr_monitor_snapshot *now = monitor->now;
+    struct mr_monitor_mark mark = {
+        .time_ns = mr_monotonic_ns(),
+        .pipeline = now->pipeline,
+        .flush = now->flush,
+        .latency = now->latency,
+        .cpu_seconds = now->process.cpu_seconds,
+        .encode_ns = atomic_load(&mr_pipeline_meter(monitor->options.pipeline)->encode_ns),
+    };
+    read_threads(&mark);
+    return mark;
+}
+
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
+                                     const struct mr_monitor_mark *mark)
+{
+    const struct mr_monitor_mark *before = &monitor->mark;
+    const struct mr_monitor_snapshot *now = monitor->now;
+    if (now->standstill.cause != MR_CAUSE_NONE) {
+        return mr_bottleneck_of(now->standstill.cause);
+    }
+    struct mr_flow flow = {
+        .elapsed_ns = (uint64_t)(mark->time_ns - before->time_ns),
+        .backpressure_ns = grown(mark->pipeline.backpressure_ns, before->pipeline.backpressure_ns),
+        .source_cpu_ns = grown(mark->source_cpu_ns, before->source_cpu_ns),
+        .sink_cpu_ns = grown(mark->sink_cpu_ns, before->sink_cpu_ns),
+        .encode_ns = grown(mark->encode_ns, before->encode_ns),
+        .source_connected = now->pipeline.source_connected || now->state == MR_STATE_STANDBY,
+        .sink_connected = now->sink.connected,
+        .behind = now->state != MR_STATE_STANDBY &&
+                  now->server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
+        .in_flight = now->pipeline.in_flight_batches > 0,
+    };
+    return mr_bottleneck(&flow);
+}
+
+static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark *mark)
+{
+    const struct mr_monitor_mark *before = &monitor->mark;
+    const struct mr_pipeline_stats *was = &before->pipeline;
+    const struct mr_monitor_snapshot *now = monitor->now;
+    struct mr_histogram_view flush, latency;
+    mr_histogram_since(&mark->flush, &before->flush, &flush);
+    mr_histogram_since(&mark->latency, &before->latency, &latency);
+    double seconds = (double)(mark->time_ns - before->time_ns) / 1e9;
+    const struct mr_pipeline_stats *is = &mark->pipeline;
+    uint64_t count = monitor->sample_count;
+    if (count > 0 && monitor->samples[(count - 1) % MR_MONITOR_SAMPLES].time_ms > now->time_ms) {
+        /* The clock was set back: who asks by time would find the wrong ones. */
+        monitor->sample_count = 0;
+    }
+    monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
+        .time_ms = now->time_ms,
+        .changes_rate = (float)((double)grown(is->changes, was->changes) / seconds),
+        .records_rate = (float)((double)grown(is->records_acked, was->records_acked) / seconds),
+        .bytes_rate = (float)((double)grown(is->bytes_acked, was->bytes_acked) / seconds),
+        .transactions_rate = (float)((double)grown(is->transactions, was->transactions) / seconds),
+        .flush_p50 = (float)mr_histogram_quantile(&flush, 0.5),
+        .flush_p99 = (float)mr_histogram_quantile(&flush, 0.99),
+        .latency_p50 = (float)mr_histogram_quantile(&latency, 0.5),
+        .latency_p95 = (float)mr_histogram_quantile(&latency, 0.95),
+        .latency_p99 = (float)mr_histogram_quantile(&latency, 0.99),
+        .lag_seconds = (float)now->lag_seconds,
+        .backpressure =
+            (float)((double)grown(is->backpressure_ns, was->backpressure_ns) / 1e9 / seconds),
+        .cpu = (float)((mark->cpu_seconds - before->cpu_seconds) / seconds),
+        .lag_bytes = now->lag_bytes,
+        .messages_in_flight = now->sink.records_in_flight,
+        .bytes_in_flight = now->sink.bytes_in_flight,
+        .resident_bytes = now->process.resident_bytes,
+        .state = (uint8_t)now->state,
+        .stage = (uint8_t)monitor->bottleneck,
+    };
+}
+
+static void sample(struct mr_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    mr_monitor_look(monitor);
+    struct mr_monitor_mark mark = make_mark(monitor);
+    if (monitor->mark.time_ns != 0) {
+        monitor->bottleneck = find_bottleneck(monitor, &mark);
+        monitor->now->bottleneck = monitor->bottleneck;
+        add_sample(monitor, &mark);
+    }
+    monitor->mark = mark;
+    mr_monitor_tell(monitor, monitor->now, mark.time_ns);
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+static void *monitor_main(void *context)
+{
+    struct mr_monitor *monitor = context;
+    prctl(PR_SET_NAME, "mr-monitor");
+    mr_alloc_leave_out();
+    mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
+    struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
+    monitor->told.memory_ns = mr_monotonic_ns();
+    do {
+        sample(monitor);
+    } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
+    mr_thread_end();
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
+{
+    struct mr_monitor *monitor = MR_NEW(struct mr_monitor);
+    monitor->options = *options;
+    monitor->begin_ns = mr_monotonic_ns();
+    monitor->state_since_ns = monitor->begin_ns;
+    monitor->now = MR_NEW(struct mr_monitor_snapshot);
+    monitor->text_size = TEXT_SIZE_FIRST / 2;
+    monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&monitor->lock, NULL);
+    pthread_mutex_init(&monitor->events_lock, NULL);
+    mr_log_observe(observe, monitor);
+    return monitor;
+}
+
+void mr_monitor_free(struct mr_monitor *monitor)
+{
+    if (monitor == NULL) {
+        return;
+    }
+    MR_ASSERT(!monitor->started);
+    mr_log_observe(NULL, NULL);
+    pthread_mutex_destroy(&monitor->lock);
+    pthread_mutex_destroy(&monitor->events_lock);
+    close(monitor->stop_fd);
+    mr_monitor_snapshot_free(monitor->now);
+    free(monitor);
+}
+
+mr_status mr_monitor_start(struct mr_monitor *monitor, struct mr_error *ret_error)
+{
+    int failed = mr_thread_create(&monitor->thread, monitor_main, monitor);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    monitor->started = true;
+    return MR_OK;
+}
+
+void mr_monitor_stop(struct mr_monitor *monitor)
+{
+    if (!monitor->started) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(monitor->stop_fd, &one, sizeof(one));
+    (void)written;
+    pthread_join(monitor->thread, NULL);
+    monitor->started = false;
+}
+
+/* ---- asking ---- */
+
+struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
+{
+    struct mr_monitor_snapshot *snapshot = MR_NEW(struct mr_monitor_snapshot);
+    pthread_mutex_lock(&monitor->lock);
+    mr_monitor_look(monitor);
+    *snapshot = *monitor->now;
+    snapshot->tables = NULL;
+    if (snapshot->table_count > 0) {
+        size_t size = snapshot->table_count * sizeof(*snapshot->tables);
+        snapshot->tables = MR_ALLOC(size);
+        memcpy(snapshot->tables, monitor->now->tables, size);
+    }
+    pthread_mutex_unlock(&monitor->lock);
+    copy_events(monitor, snapshot);
+    return snapshot;
+}
+
+void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot)
+{
+    if (snapshot != NULL) {
+        free(snapshot->tables);
+        free(snapshot);
+    }
+}
+
+uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
+                            struct mr_monitor_sample *ret_samples, uint32_t capacity)
+{
+    pthread_mutex_lock(&monitor->lock);
+    uint64_t count = monitor->sample_count;
+    uint64_t i = count > MR_MONITOR_SAMPLES ? count - MR_MONITOR_SAMPLES : 0;
+    uint32_t copied = 0;
+    for (; i < count && copied < capacity; i++) {
+        const struct mr_monitor_sample *one = &monitor->samples[i % MR_MONITOR_SAMPLES];
+        if (one->time_ms > after_ms) {
+            ret_samples[copied++] = *one;
+        }
+    }
+    pthread_mutex_unlock(&monitor->lock);
+    return copied;
+}
+
+void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out)
+{
+    pthread_mutex_lock(&monitor->lock);
+    int64_t begin_ns = mr_monotonic_ns();
+    const uint8_t *begin = out->at;
+    mr_monitor_look(monitor);
+    mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline),
+                      monitor->write_seconds, out);
+    if (monitor->options.more_metrics != NULL) {
+        monitor->options.more_metrics(out);
+    }
+    monitor->write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
+    size_t written = (size_t)(out->at - begin);
+    if (out->full || written > monitor->text_size) {
+        monitor->text_size = out->full ? 2 * monitor->text_size : written;
+    }
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+size_t mr_monitor_metrics_size(struct mr_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+    size_t size = 2 * monitor->text_size;
+    pthread_mutex_unlock(&monitor->lock);
+    return size;
+}

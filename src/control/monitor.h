@@ -1,0 +1,155 @@
+/* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the last 15
+ * minutes, and any thread asks for a snapshot, the history, or the text of /metrics.
+ *
+ * The data path is only read, through atomics; it never waits for anything here. Functions may be called from
+ * any thread between start and stop; they exclude each other by a lock that the data path does not know.
+ */
+#ifndef MR_ADMIN_MONITOR_H
+#define MR_ADMIN_MONITOR_H
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "base/standstill.h"
+#include "control/process.h"
+#include "encode/table_counts.h"
+#include "event/event.h"
+#include "flow/bottleneck.h"
+#include "flow/pipeline.h"
+#include "metrics/histogram.h"
+#include "postgres/server/pg_heartbeat.h"
+#include "postgres/server/pg_slot.h"
+#include "sink/sink.h"
+
+enum {
+    MR_MONITOR_SAMPLES = 900, /* seconds of history */
+    MR_MONITOR_EVENTS = 64,   /* log records kept: state changes and errors */
+    MR_MONITOR_TEXT_MAX = 240,
+    MR_MONITOR_REASON_MAX = MR_CAUSE_TEXT_MAX + 256,
+};
+
+enum mr_state {
+    MR_STATE_STARTING,           /* PostgreSQL was not reached yet */
+    MR_STATE_STREAMING,          /* all is well */
+    MR_STATE_WAITING_FOR_SOURCE, /* PostgreSQL is away */
+    MR_STATE_WAITING_FOR_SINK,   /* the sink is away */
+    MR_STATE_STOPPING,           /* asked to stop; delivering what was read */
+    MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
+    MR_STATE_STANDBY,            /* another instance streams; ready to take over */
+    MR_STATE_SNAPSHOT,           /* existing rows are copied; the stream begins behind them */
+    MR_STATE_FAILED, /* it has ended by itself, and stays for whoever looks (pipeline.stay_up) */
+    MR_STATE_COUNT
+};
+const char *
+mr_state_name(enum mr_state state); /* "starting", "streaming", "waiting_for_source", … */
+
+/* One second. Rates are per second; times in seconds, NaN when nothing was delivered in it. */
+struct mr_monitor_sample {
+    int64_t time_ms; /* end of the second, since 1970 */
+    float changes_rate;
+    float records_rate; /* acknowledged */
+    float bytes_rate;   /* acknowledged */
+    float transactions_rate;
+    float flush_p50, flush_p99;
+    float latency_p50, latency_p95, latency_p99; /* commit to acknowledgement */
+    float lag_seconds;
+    float backpressure; /* part of the second, 0 to 1 */
+    float cpu;          /* cores */
+    uint64_t lag_bytes;
+    uint64_t messages_in_flight;
+    uint64_t bytes_in_flight;
+    uint64_t resident_bytes;
+    uint8_t state; /* enum mr_state */
+    uint8_t stage; /* enum mr_stage: the bottleneck */
+};
+
+/* A log record of level info or above: state changes, warnings, errors. */
+struct mr_monitor_event {
+    int64_t time_ms;
+    enum mr_log_level level;
+    char event[40];                  /* "source_lost" */
+    char text[MR_MONITOR_TEXT_MAX];  /* the sentence, cut */
+    char about[MR_MONITOR_TEXT_MAX]; /* the fields, cut: "topic shop.public.orders, partitions 3" */
+};
+
+enum { MR_MONITOR_COPIED = 64 }; /* tables whose rows are copied that are told of at once */
+
+/* All that /status, /readyz and the live page need, of one moment. */
+struct mr_monitor_snapshot {
+    int64_t time_ms;
+    int64_t uptime_ms;
+    enum mr_state state;
+    int64_t state_since_ms; /* since 1970 */
+    bool ready;             /* does what it is there for: streams, or stands by */
+    /* Why rows don't flow here, or what threatens to stop them; "" when all is well. */
+    char reason[MR_MONITOR_REASON_MAX];
+    struct mr_standstill_view standstill; /* what is in the way */
+    double standstill_seconds;            /* 0: nothing is */
+    bool source_left_alone;               /* on purpose: the sink takes nothing */
+    bool slot_is_in_danger;               /* it is lost soon, at the present rate */
+    enum mr_stage bottleneck;
+
+    struct mr_pipeline_stats pipeline; /* counts, positions, connections */
+    struct mr_sink_view sink; /* in flight by partition, errors by code, client statistics */
+    struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
+    struct mr_heartbeat_counts heartbeat;
+    struct mr_process process;
+
+    mr_lsn server_lsn;
+    mr_lsn confirmed_lsn; /* also that of the slot, as long as nothing was confirmed yet */
+    uint64_t lag_bytes;
+    double lag_seconds;
+    double stalled_seconds;
+    struct mr_monitor_sample rates; /* the last second sampled */
+
+    struct mr_histogram_view
+        flush; /* since the start; for percentiles of the last second see `rates` */
+    struct mr_histogram_view latency;
+    struct mr_histogram_view path[MR_PATH_COUNT];
+
+    struct mr_table_count *tables; /* table_count of them; the snapshot's */
+    uint32_t table_count;
+
+    struct mr_monitor_event events[MR_MONITOR_EVENTS]; /* oldest first */
+    uint32_t event_count;
+
+    struct mr_copy_table_stats copied[MR_MONITOR_COPIED]; /* those under way first */
+    uint32_t copied_count;
+    bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */
+};
+
+struct mr_monitor_options {
+    uint32_t sample_ms; /* 1000; tests take less */
+    uint32_t log_ms;    /* how often memory is logged at info; 0: never */
+    /* All of these are the caller's and outlive the monitor. `slot` may be NULL. */
+    struct mr_pipeline *pipeline;
+    struct mr_sink *sink;
+    const struct mr_table_counts *tables;
+    struct mr_pg_slot *slot;
+    const struct mr_pg_heartbeat *heartbeat;     /* NULL: there is none */
+    void (*more_metrics)(struct mr_buffer *out); /* writes families of its own; NULL: none */
+};
+
+struct mr_monitor;
+
+/* Begins to collect log records at once; before the first thread. */
+struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options);
+void mr_monitor_free(struct mr_monitor *monitor); /* NULL is fine */
+
+mr_status mr_monitor_start(struct mr_monitor *monitor, struct mr_error *ret_error);
+void mr_monitor_stop(struct mr_monitor *monitor);
+
+/* The caller frees it with mr_monitor_snapshot_free. About 60 KiB. */
+struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor);
+void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot);
+
+/* Samples taken after `after_ms` (0: all), oldest first; at most `capacity`. */
+uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
+                            struct mr_monitor_sample *ret_samples, uint32_t capacity);
+
+/* The text of /metrics. When `out->full` afterwards it did not fit: try again with a larger buffer. */
+void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out);
+
+/* Bytes that the next text surely fits in unless tables or partitions join meanwhile. */
+size_t mr_monitor_metrics_size(struct mr_monitor *monitor);
+
+#endif

@@ -1,0 +1,84 @@
+/* The monitor's inside, shared by the files that make it. Inside admin/ only. */
+#ifndef MR_ADMIN_MONITOR_INTERNAL_H
+#define MR_ADMIN_MONITOR_INTERNAL_H
+
+#include <pthread.h>
+
+#include "control/monitor.h"
+
+/* What the sampling compares with: counts at the end of the second before. */
+struct mr_monitor_mark {
+    int64_t time_ns;
+    struct mr_pipeline_stats pipeline;
+    struct mr_histogram_view flush;
+    struct mr_histogram_view latency;
+    uint64_t encode_ns;
+    uint64_t source_cpu_ns; /* ready without a CPU included */
+    uint64_t sink_cpu_ns;
+    double cpu_seconds;
+};
+
+#define MR_MONITOR_MEMORY_EVENT "memory"
+
+/* A slot that is lost within so many seconds is in danger; as the alert MillraceSlotForecast. */
+enum { MR_MONITOR_DANGER_S = 3600 };
+
+/* What the log was told last, and when (0: nothing). */
+struct mr_monitor_told {
+    int64_t memory_ns;
+    int64_t copy_ns;           /* that the slot is lost before existing rows are copied */
+    int64_t danger_ns;         /* that it is lost soon */
+    enum mr_cause cause;       /* of the standstill seen last, */
+    int64_t cause_since_ns;    /* its beginning, */
+    int64_t standstill_ns;     /* and when the log heard of it */
+    bool standstill_endangers; /* the log has heard that this one endangers the slot */
+};
+
+struct mr_monitor {
+    struct mr_monitor_options options;
+    int64_t begin_ns;
+    pthread_t thread;
+    bool started;
+    int stop_fd;
+
+    /* Log records come on any thread; their lock is held for a copy only. */
+    pthread_mutex_t events_lock;
+    struct mr_monitor_event events[MR_MONITOR_EVENTS]; /* by count modulo size */
+    uint64_t event_count;                              /* ever */
+
+    pthread_mutex_t lock; /* over all that follows */
+    struct mr_monitor_sample samples[MR_MONITOR_SAMPLES];
+    uint64_t sample_count; /* since the start, or since the clock was set back */
+    struct mr_monitor_mark mark;
+    struct mr_monitor_snapshot *now; /* the one that sampling and /metrics work on */
+    enum mr_state state;
+    int64_t state_since_ns;
+    enum mr_stage bottleneck;
+    int64_t caught_up_ns;        /* when all was confirmed last; 0: not seen yet */
+    mr_lsn seen_lsn;             /* where the server's WAL ended when it was last looked at, */
+    int64_t seen_ns;             /* and when that was */
+    int64_t behind_ns;           /* when something was first seen to wait; 0: not yet */
+    int64_t commit_us;           /* time of the newest confirmed commit, */
+    int64_t commit_confirmed_ns; /* and when it was first seen to be that */
+    uint64_t acked;              /* count of acknowledgements last seen to move, */
+    int64_t acked_ns;            /* and when */
+    struct mr_monitor_told told;
+    double write_seconds;
+    size_t text_size; /* of the last /metrics */
+};
+
+/* Reads everything into `monitor->now`. With the lock. */
+void mr_monitor_look(struct mr_monitor *monitor);
+
+/* Whether the slot is lost, by its forecast, before the copy is done by its own. */
+bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
+
+/* Logs what is due. With the lock. */
+void mr_monitor_tell(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                     int64_t now_ns);
+
+/* The text of /metrics from a snapshot. */
+void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
+                       double write_seconds, struct mr_buffer *out);
+
+#endif

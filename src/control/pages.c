@@ -1,0 +1,270 @@
+#include "control/pages.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "control/live_page.h"
+
+enum {
+    STATUS_TABLES_DEFAULT = 500,
+    STATUS_TABLES_MAX = 10000,
+};
+
+/* Above pipeline.status_interval's maximum, which is how long a thread may rest in peace. */
+#define STUCK_NS (INT64_C(90) * 1000000000)
+
+#define JSON_TYPE "application/json"
+
+/* ---- /metrics ---- */
+
+static void metrics(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    size_t size = mr_monitor_metrics_size(pages->monitor);
+    uint8_t *text = NULL;
+    struct mr_buffer out;
+    /* Tables and partitions may join between the two calls. */
+    do {
+        text = MR_REALLOC(text, size);
+        out = mr_buffer_init(text, size);
+        mr_monitor_write_metrics(pages->monitor, &out);
+        size *= 2;
+    } while (out.full);
+    mr_http_take(request, "text/plain; version=0.0.4; charset=utf-8", text,
+                 (size_t)(out.at - text));
+}
+
+/* ---- health ---- */
+
+const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns)
+{
+    /* Without a connection a thread may be in a long attempt to get one; that is readiness' matter. */
+    if (stats->source_connected && now_ns - stats->source_turn_ns > STUCK_NS) {
+        return "source";
+    }
+    if (stats->sink_connected && now_ns - stats->sink_turn_ns > STUCK_NS) {
+        return "sink";
+    }
+    return NULL;
+}
+
+static void healthz(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
+    const char *stuck = mr_stuck_thread(&snapshot->pipeline, mr_monotonic_ns());
+    mr_monitor_snapshot_free(snapshot);
+    if (stuck == NULL) {
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"alive\":true}\n");
+    } else {
+        mr_http_status(request, 503);
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"alive\":false,\"stuck\":\"%s\"}\n", stuck);
+    }
+}
+
+static void print_string(FILE *out, const char *text)
+{
+    uint8_t quoted[MR_MONITOR_REASON_MAX * 6 + 2];
+    struct mr_buffer buffer = mr_buffer_init(quoted, sizeof(quoted));
+    mr_json_string(&buffer, (const uint8_t *)text, strlen(text));
+    fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
+}
+
+static void readyz(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
+    FILE *out = mr_http_body(request, JSON_TYPE);
+    mr_http_status(request, snapshot->ready ? 200 : 503);
+    fprintf(out, "{\"ready\":%s,\"state\":\"%s\",\"cause\":\"%s\",\"reason\":",
+            snapshot->ready ? "true" : "false", mr_state_name(snapshot->state),
+            mr_cause_name(snapshot->standstill.cause));
+    print_string(out, snapshot->reason);
+    fprintf(out, ",\"since_ms\":%" PRId64 "}\n", snapshot->state_since_ms);
+    mr_monitor_snapshot_free(snapshot);
+}
+
+/* ---- /status ---- */
+
+static void status(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    int64_t tables_max;
+    if (!mr_http_number(request, "tables", STATUS_TABLES_DEFAULT, 0, STATUS_TABLES_MAX,
+                        &tables_max)) {
+        return;
+    }
+    struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
+    size_t len = 0;
+    const char *part = mr_http_parameter(request, "filter");
+    char *text =
+        mr_status_json(pages, snapshot, (uint32_t)tables_max, part == NULL ? "" : part, &len);
+    mr_monitor_snapshot_free(snapshot);
+    mr_http_take(request, JSON_TYPE, text, len);
+}
+
+/* ---- /api/history ---- */
+
+/* A row a second, a column each of these; null where nothing was measured. */
+#define HISTORY_COLUMNS(X)                                                                         \
+    X(changes_rate)                                                                                \
+    X(records_rate)                                                                                \
+    X(bytes_rate)                                                                                  \
+    X(transactions_rate)                                                                           \
+    X(flush_p50)                                                                                   \
+    X(flush_p99)                                                                                   \
+    X(latency_p50)                                                                                 \
+    X(latency_p95)                                                                                 \
+    X(latency_p99)                                                                                 \
+    X(lag_seconds)                                                                                 \
+    X(lag_bytes)                                                                                   \
+    X(messages_in_flight)                                                                          \
+    X(bytes_in_flight)                                                                             \
+    X(resident_bytes)                                                                              \
+    X(backpressure)                                                                                \
+    X(cpu)
+
+static void print_number(FILE *out, double value)
+{
+    if (isfinite(value)) {
+        fprintf(out, ",%.9g", value);
+    } else {
+        fputs(",null", out);
+    }
+}
+
+static void print_sample(FILE *out, const struct mr_monitor_sample *sample)
+{
+    fprintf(out, "[%" PRId64 ",\"%s\",\"%s\"", sample->time_ms,
+            mr_state_name((enum mr_state)sample->state),
+            mr_stage_name((enum mr_stage)sample->stage));
+#define PRINT(column) print_number(out, (double)sample->column);
+    HISTORY_COLUMNS(PRINT)
+#undef PRINT
+    fputc(']', out);
+}
+
+static void history(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    int64_t after_ms;
+    if (!mr_http_number(request, "after", 0, 0, INT64_MAX, &after_ms)) {
+        return;
+    }
+    struct mr_monitor_sample *samples = MR_NEW_ARRAY(struct mr_monitor_sample, MR_MONITOR_SAMPLES);
+    uint32_t count = mr_monitor_history(pages->monitor, after_ms, samples, MR_MONITOR_SAMPLES);
+    FILE *out = mr_http_body(request, JSON_TYPE);
+    fputs("{\"columns\":[\"time_ms\",\"state\",\"stage\"", out);
+#define PRINT(column) fputs(",\"" #column "\"", out);
+    HISTORY_COLUMNS(PRINT)
+#undef PRINT
+    fputs("],\"rows\":[", out);
+    for (uint32_t i = 0; i < count; i++) {
+        fputs(i == 0 ? "" : ",\n", out);
+        print_sample(out, &samples[i]);
+    }
+    fputs("]}\n", out);
+    free(samples);
+}
+
+/* ---- /api/last-event ---- */
+
+static void print_bytes(FILE *out, const uint8_t *bytes, size_t len)
+{
+    uint8_t *quoted = MR_ALLOC(len * 6 + 2);
+    struct mr_buffer buffer = mr_buffer_init(quoted, len * 6 + 2);
+    mr_json_string(&buffer, bytes, len);
+    fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
+    free(quoted);
+}
+
+static void last_event(void *context, struct mr_http_request *request)
+{
+    const struct mr_pages *pages = context;
+    const char *table = mr_http_parameter(request, "table");
+    struct mr_last_event *event = MR_NEW(struct mr_last_event);
+    if (table == NULL || !mr_table_counts_last(pages->last_events, table, event)) {
+        mr_http_status(request, 404);
+        fprintf(mr_http_body(request, JSON_TYPE), "{\"event\":null}\n");
+    } else {
+        FILE *out = mr_http_body(request, JSON_TYPE);
+        fprintf(out, "{\"event\":{\"time_ms\":%" PRId64 ",\"bytes\":%zu,\"key\":",
+                event->time_ns / 1000000, event->value_len);
+        print_bytes(out, event->key, event->key_kept);
+        fputs(",\"value\":", out);
+        print_bytes(out, event->value, event->value_kept);
+        fprintf(out, ",\"cut\":%s}}\n",
+                event->key_kept < event->key_len || event->value_kept < event->value_len ? "true"
+                                                                                         : "false");
+    }
+    free(event);
+}
+
+/* ---- the live page ---- */
+
+/* Nothing from elsewhere, nothing inline, in nobody's frame. */
+static void allow_own_parts(struct mr_http_request *request)
+{
+    mr_http_header(
+        request, "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+}
+
+static void live_page(void *context, struct mr_http_request *request)
+{
+    (void)context;
+    allow_own_parts(request);
+    mr_http_static(request, "text/html; charset=utf-8", mr_live_page_html());
+}
+
+static void live_style(void *context, struct mr_http_request *request)
+{
+    (void)context;
+    mr_http_static(request, "text/css; charset=utf-8", mr_live_page_css());
+}
+
+static void live_script(void *context, struct mr_http_request *request)
+{
+    (void)context;
+    mr_http_static(request, "text/javascript; charset=utf-8", mr_live_page_js());
+}
+
+/* ---- */
+
+void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
+{
+    static const struct {
+        const char *path;
+        const char *title;
+        mr_http_handler_fn handler;
+        bool open;
+    } routes[] = {
+        {"/", NULL, live_page, false},
+        {"/live_page.css", NULL, live_style, false},
+        {"/live_page.js", NULL, live_script, false},
+        {"/metrics", "Metrics", metrics, false},
+        {"/status", "Status", status, false},
+        {"/api/history", NULL, history, false},
+        {"/healthz", "Alive", healthz, true},
+        {"/readyz", "Ready", readyz, true},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(routes); i++) {
+        mr_http_add(http, &(struct mr_http_route){
+                              .path = routes[i].path,
+                              .title = routes[i].title,
+                              .handler = routes[i].handler,
+                              .context = (void *)(uintptr_t)pages,
+                              .open = routes[i].open,
+                          });
+    }
+    if (pages->last_events != NULL) {
+        mr_http_add(http, &(struct mr_http_route){.path = "/api/last-event",
+                                                  .handler = last_event,
+                                                  .context = (void *)(uintptr_t)pages});
+    }
+}

@@ -1,0 +1,47 @@
+#include "control/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "testing/test.h"
+
+#define SECONDS(n) ((int64_t)(n)*1000000000)
+
+static void test_stuck_thread(void **state)
+{
+    (void)state;
+    struct mr_pipeline_stats stats = {.source_turn_ns = SECONDS(10), .sink_turn_ns = SECONDS(20)};
+    assert_null(mr_stuck_thread(&stats, SECONDS(1000))); /* nothing is connected */
+    stats.source_connected = stats.sink_connected = true;
+    assert_null(mr_stuck_thread(&stats, SECONDS(100)));
+    assert_string_equal(mr_stuck_thread(&stats, SECONDS(101)), "source");
+    stats.source_turn_ns = SECONDS(101);
+    assert_string_equal(mr_stuck_thread(&stats, SECONDS(111)), "sink");
+}
+
+/* Before anything was streamed; the sanitizers look on. */
+static void test_status_of_nothing(void **state)
+{
+    (void)state;
+    struct mr_pages pages = {.slot = "s",
+                             .publication = "p",
+                             .sink = "kafka",
+                             .configuration = "{}",
+                             .origins = "{}",
+                             .units = "{}"};
+    static const struct mr_monitor_snapshot snapshot;
+    size_t len;
+    char *text = mr_status_json(&pages, &snapshot, 10, "", &len);
+    assert_int_equal(strlen(text), len);
+    assert_non_null(strstr(text, "\"tables\":[]"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stuck_thread),
+        cmocka_unit_test(test_status_of_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

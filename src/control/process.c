@@ -1,0 +1,175 @@
+#include "control/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Only there when jemalloc is linked or preloaded. */
+extern int mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size)
+    __attribute__((weak));
+
+/* The whole of a small file, or its beginning, as a string; false when it can't be read. */
+static bool read_text(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t len = read(fd, text, size - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    return len > 0;
+}
+
+/* The value of a line "Name:  123 kB" of /proc/self/status. */
+static uint64_t status_number(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+    return at == NULL ? 0 : strtoull(at + strlen(name), NULL, 10);
+}
+
+static uint32_t count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        return 0;
+    }
+    uint32_t count = 0;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        count += entry->d_name[0] != '.';
+    }
+    closedir(folder);
+    return count - 1; /* the folder's own descriptor */
+}
+
+/* Field 22 of /proc/self/stat (proc(5)): ticks after the boot. The name before it may hold anything. */
+static double start_time(void)
+{
+    static double known;
+    char text[1024];
+    if (known == 0 && read_text("/proc/self/stat", text, sizeof(text))) {
+        char *at = strrchr(text, ')');
+        for (int field = 2; at != NULL && field < 22; field++) {
+            at = strchr(at + 1, ' ');
+        }
+        struct timespec wall, boot;
+        clock_gettime(CLOCK_REALTIME, &wall);
+        clock_gettime(CLOCK_BOOTTIME, &boot);
+        double ticks = at == NULL ? 0 : strtod(at, NULL);
+        double since_boot = (double)boot.tv_sec + (double)boot.tv_nsec / 1e9;
+        known = (double)wall.tv_sec + (double)wall.tv_nsec / 1e9 - since_boot +
+                ticks / (double)sysconf(_SC_CLK_TCK);
+    }
+    return known;
+}
+
+static uint64_t jemalloc_size(const char *name)
+{
+    size_t value = 0;
+    size_t size = sizeof(value);
+    return mallctl(name, &value, &size, NULL, 0) == 0 ? value : 0;
+}
+
+static void read_jemalloc(struct mr_process *ret)
+{
+    if (mallctl == NULL) {
+        return;
+    }
+    /* Its figures stand still until the epoch is set. */
+    uint64_t epoch = 1;
+    size_t size = sizeof(epoch);
+    mallctl("epoch", &epoch, &size, &epoch, size);
+    ret->has_jemalloc = true;
+    ret->jemalloc_allocated = jemalloc_size("stats.allocated");
+    ret->jemalloc_active = jemalloc_size("stats.active");
+    ret->jemalloc_resident = jemalloc_size("stats.resident");
+}
+
+const char *mr_process_allocator(void)
+{
+    return mallctl == NULL ? "libc" : "jemalloc";
+}
+
+static double seconds_of(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+void mr_process_read(struct mr_process *ret)
+{
+    *ret = (struct mr_process){0};
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    ret->cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    ret->max_fds = limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
+    char status[4096];
+    if (read_text("/proc/self/status", status, sizeof(status))) {
+        ret->resident_bytes = status_number(status, "VmRSS:") * 1024;
+        ret->resident_peak_bytes = status_number(status, "VmHWM:") * 1024;
+        ret->virtual_bytes = status_number(status, "VmSize:") * 1024;
+        ret->threads = (uint32_t)status_number(status, "Threads:");
+    }
+    ret->open_fds = count_entries("/proc/self/fd");
+    ret->start_time = start_time();
+    read_jemalloc(ret);
+}
+
+/* ---- threads ---- */
+
+static struct mr_thread_time *line_of(struct mr_thread_time *lines, uint32_t *count,
+                                      const char *name)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (strcmp(lines[i].name, name) == 0) {
+            return &lines[i];
+        }
+    }
+    if (*count == MR_PROCESS_THREADS_MAX) {
+        return NULL;
+    }
+    struct mr_thread_time *line = &lines[(*count)++];
+    *line = (struct mr_thread_time){0};
+    snprintf(line->name, sizeof(line->name), "%.15s", name);
+    return line;
+}
+
+/* /proc/self/task/N/schedstat: nanoseconds on a CPU, nanoseconds ready without one, turns. */
+static void add_thread(struct mr_thread_time *lines, uint32_t *count, const char *id)
+{
+    char path[64], name[MR_THREAD_NAME_SIZE + 1], times[96];
+    snprintf(path, sizeof(path), "/proc/self/task/%.10s/comm", id);
+    if (!read_text(path, name, sizeof(name))) {
+        return; /* it ended meanwhile */
+    }
+    name[strcspn(name, "\n")] = '\0';
+    snprintf(path, sizeof(path), "/proc/self/task/%.10s/schedstat", id);
+    struct mr_thread_time *line = line_of(lines, count, name);
+    if (line != NULL && read_text(path, times, sizeof(times))) {
+        char *rest;
+        line->cpu_ns += strtoull(times, &rest, 10);
+        line->wait_ns += strtoull(rest, NULL, 10);
+    }
+}
+
+uint32_t mr_process_threads(struct mr_thread_time *ret)
+{
+    uint32_t count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    if (folder == NULL) {
+        return 0;
+    }
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            add_thread(ret, &count, entry->d_name);
+        }
+    }
+    closedir(folder);
+    return count;
+}

@@ -1,0 +1,329 @@
+/* What the reader of chunks is asked, and what comes of it. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "copy/chunks_internal.h"
+#include "flow/pipeline_internal.h"
+
+enum { ROWS_MAX = 65536 };
+#define TARGET_NS (INT64_C(50) * 1000000)
+
+/* Whoever holds a copy up is looked for in a while that doubles; a moment's is not logged. */
+#define HELD_LOOK_NS  (INT64_C(1000) * 1000000)
+#define HELD_QUIET_NS (INT64_C(1000) * 1000000)
+#define HELD_TOLD_NS  (INT64_C(10000) * 1000000)
+
+int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
+{
+    uint32_t max_ms = atomic_load(&chunks->pipeline->options.backoff_max_ms);
+    return (int64_t)mr_backoff_ms(chunks->attempt++, max_ms) * 1000000;
+}
+
+/* MR_OK: it was dealt with; the job is to be asked again later, or the request has failed. */
+static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *request,
+                       const struct mr_chunk_job *job)
+{
+    bool passes = job->status == MR_ERR_TRANSIENT || job->status == MR_ERR_PROTOCOL ||
+                  job->status == MR_AGAIN || job->status == MR_ERR_SYSTEM;
+    if (!passes) {
+        mr_chunk_request_fail(chunks->requests, request, &job->error);
+        if (request == chunks->current) {
+            mr_chunks_leave(chunks);
+        }
+        return;
+    }
+    int64_t wait_ns = mr_chunks_backoff_ns(chunks);
+    if (chunks->attempt <= 2) {
+        mr_log(MR_LOG_WARN, "incremental_waits", job->error.text,
+               MR_LOG_INT("again_in_ms", wait_ns / 1000000));
+    }
+    chunks->due_ns = mr_monotonic_ns() + wait_ns;
+    if (request == chunks->current && chunks->phase == MR_CHUNKS_READS) {
+        mr_chunks_close_window(chunks);
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
+    } else if (request == chunks->current && chunks->phase == MR_CHUNKS_NUMBERED) {
+        mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBER);
+    }
+}
+
+static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
+{
+    struct mr_chunk_request *request = mr_chunk_requests_of(chunks->requests, job->request);
+    if (request == NULL || request->state != MR_REQUEST_CHECKED) {
+        free(job->tables);
+        return;
+    }
+    if (job->status != MR_OK) {
+        job_failed(chunks, request, job);
+        return;
+    }
+    chunks->attempt = 0;
+    mr_chunk_request_found(chunks->requests, request, job->tables, job->table_count);
+}
+
+/* As many rows as can be read in the time, and as there is room for. */
+static void adapt(struct mr_chunks *chunks, int64_t ns)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    if (chunk->rows == 0) {
+        return;
+    }
+    uint64_t rows = chunks->rows_max;
+    if (ns < TARGET_NS / 2 && chunk->rows == chunks->rows_max) {
+        rows *= 2;
+    } else if (ns > 2 * TARGET_NS) {
+        rows /= 2;
+    }
+    uint64_t row_bytes =
+        chunk->len / chunk->rows + chunk->relation->column_count * sizeof(struct mr_datum) + 1;
+    /* Of bytes a little less, for what is broken off costs a connection. */
+    uint64_t fit = chunks->bytes_max / 8 * 7 / row_bytes + 1;
+    rows = rows < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : rows > ROWS_MAX ? ROWS_MAX : rows;
+    chunks->rows_max = (uint32_t)(rows > fit ? fit : rows);
+}
+
+static bool add_rows(struct mr_chunks *chunks)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    for (uint32_t i = 0; i < chunk->rows; i++) {
+        mr_slice key;
+        if (!mr_chunks_key(chunks, chunk->relation, mr_chunk_row(chunk, i), NULL, &key) ||
+            !mr_chunk_window_add(chunks->window, key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    struct mr_chunk_snapshot snapshot;
+    if (!mr_chunk_snapshot_parse(chunk->snapshot, &snapshot)) {
+        mr_chunk_window_close(chunks->window);
+        *ret_differs = false;
+        return MR_CHUNK_AGAIN;
+    }
+    /* The stream may be at an older form of the table, or at a newer one already. */
+    *ret_differs =
+        chunks->streamed != NULL && !mr_chunks_same_shape(chunks->streamed, chunk->relation);
+    if (*ret_differs) {
+        mr_chunk_window_reshape(chunks->window);
+    }
+    enum mr_chunk_verdict verdict =
+        mr_chunk_window_judge(chunks->window, &snapshot, chunk->wal_end);
+    mr_chunk_snapshot_done(&snapshot);
+    return verdict;
+}
+
+/* ---- transactions that must end first ---- */
+
+static void begin_held(struct mr_chunks *chunks)
+{
+    mr_chunks_close_window(chunks);
+    mr_chunk_request_repeat(chunks->requests, chunks->current);
+    chunks->held_ns = mr_monotonic_ns();
+    chunks->held_told_ns = 0;
+    chunks->due_ns = chunks->held_ns + MR_CHUNKS_AGAIN_NS;
+    mr_chunks_set_phase(chunks, MR_CHUNKS_HELD);
+}
+
+static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *holder,
+                      int64_t now_ns)
+{
+    const struct mr_chunk_request *current = chunks->current;
+    bool is_other = mr_chunk_requests_hold(chunks->requests, holder);
+    bool was_told = chunks->held_told_ns != 0 && now_ns - chunks->held_told_ns < HELD_TOLD_NS;
+    if (now_ns - chunks->held_ns < HELD_QUIET_NS || (was_told && !is_other)) {
+        return;
+    }
+    chunks->held_told_ns = now_ns;
+    mr_log(MR_LOG_WARN, "incremental_held_up",
+           "the copy of a table's existing rows waits for a transaction that began before it, or "
+           "that the stream has had and others do not see yet; in whatever database",
+           MR_LOG_STR("schema", current->schema), MR_LOG_STR("table", current->table),
+           MR_LOG_STR("holder", holder->who), MR_LOG_STR("since", holder->since),
+           MR_LOG_STR("remedy", holder->remedy),
+           MR_LOG_INT("seconds", (now_ns - chunks->held_ns) / 1000000000));
+}
+
+/* The holder may have ended since the last look, and another one hold the copy up. */
+static void take_holder(struct mr_chunks *chunks, const struct mr_chunk_holder *holder)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    struct mr_chunk_snapshot snapshot;
+    bool is_held = true;
+    chunks->attempt = 0;
+    if (mr_chunk_snapshot_parse(holder->snapshot, &snapshot)) {
+        is_held = mr_chunk_window_is_held(chunks->window, &snapshot);
+        mr_chunk_snapshot_done(&snapshot);
+    }
+    if (!is_held) {
+        mr_chunk_requests_hold(chunks->requests, NULL);
+        mr_chunks_read_next(chunks);
+        return;
+    }
+    if (holder->who[0] != '\0') {
+        tell_held(chunks, holder, now_ns);
+    }
+    int64_t held_ns = now_ns - chunks->held_ns;
+    chunks->due_ns = now_ns + (held_ns < HELD_LOOK_NS ? held_ns : HELD_LOOK_NS);
+}
+
+static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
+{
+    if (job->status != MR_OK) {
+        job_failed(chunks, chunks->current, job);
+        return;
+    }
+    chunks->attempt = 0;
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    if (chunks->relation != chunk->relation) {
+        mr_chunks_forget_relation(chunks);
+        chunks->relation = chunk->relation;
+    }
+    bool differs;
+    switch (judge(chunks, &differs)) {
+    case MR_CHUNK_TOO_MUCH:
+        chunks->rows_max =
+            chunks->rows_max / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->rows_max / 2;
+        mr_chunks_read_again(chunks, 0);
+        return;
+    case MR_CHUNK_AGAIN:
+        if (differs && mr_chunks_differs(chunks)) {
+            return;
+        }
+        mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+        return;
+    case MR_CHUNK_HELD:
+        begin_held(chunks);
+        return;
+    case MR_CHUNK_GOOD:
+        break;
+    }
+    if (!add_rows(chunks)) {
+        struct mr_error error;
+        mr_error_set(&error, MR_ERR_PROTOCOL,
+                     "two rows of table %s.%s have the same key, or one has none",
+                     chunks->relation->schema, chunks->relation->table);
+        mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+        mr_chunks_leave(chunks);
+        return;
+    }
+    adapt(chunks, job->ns);
+    if (chunk->is_anew) {
+        mr_log(MR_LOG_WARN, "incremental_anew",
+               "the key by which a table is copied is another one than when its copy began: it is "
+               "copied from its first row on",
+               MR_LOG_STR("schema", chunks->current->schema),
+               MR_LOG_STR("table", chunks->current->table));
+    }
+    chunks->at = 0;
+    mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
+}
+
+static void take_holder_job(struct mr_chunks *chunks, const struct mr_chunk_job *job, bool stale)
+{
+    if (!stale && chunks->current != NULL && chunks->phase == MR_CHUNKS_HELD) {
+        if (job->status == MR_OK) {
+            take_holder(chunks, &chunks->holder);
+        } else {
+            job_failed(chunks, chunks->current, job);
+        }
+    }
+}
+
+void mr_chunks_take_job(struct mr_chunks *chunks)
+{
+    if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_DONE) {
+        return;
+    }
+    struct mr_chunk_job job;
+    mr_chunk_thread_take(&chunks->thread, &job);
+    if (job.kind == MR_CHUNK_JOB_FIND) {
+        take_tables(chunks, &job);
+        return;
+    }
+    bool stale = chunks->stale;
+    chunks->stale = false;
+    if (job.kind == MR_CHUNK_JOB_HOLDER) {
+        take_holder_job(chunks, &job, stale);
+        return;
+    }
+    if (stale || chunks->current == NULL) {
+        mr_chunks_forget_relation(chunks); /* the reader may free it */
+        return;
+    }
+    if (job.kind == MR_CHUNK_JOB_READ) {
+        take_chunk(chunks, &job);
+    } else if (job.status != MR_OK) {
+        job_failed(chunks, chunks->current, &job);
+    } else if (chunks->phase == MR_CHUNKS_NUMBERED) {
+        mr_chunk_window_take_number(chunks->window, job.xid);
+        chunks->first_number = chunks->first_number == 0 ? job.xid : chunks->first_number;
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
+    }
+}
+
+/* ---- what it is to do ---- */
+
+static void ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
+{
+    chunks->asked = *job;
+    mr_chunk_thread_ask(&chunks->thread, job);
+}
+
+/* The next job, if the reader is free. `now_ns`: what is due later waits. */
+void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
+{
+    if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE || chunks->due_ns > now_ns) {
+        return;
+    }
+    struct mr_chunk_request *unchecked =
+        mr_chunk_requests_first(chunks->requests, MR_REQUEST_CHECKED);
+    if (unchecked != NULL) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
+                                           .request = unchecked->id,
+                                           .schema = unchecked->schema,
+                                           .name = unchecked->table,
+                                           .key = unchecked->key});
+        return;
+    }
+    if (chunks->phase == MR_CHUNKS_NUMBER) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBERED);
+    } else if (chunks->phase == MR_CHUNKS_HELD) {
+        free(chunks->holder.snapshot);
+        chunks->holder = (struct mr_chunk_holder){0};
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
+                                           .xid = mr_chunk_window_holder(chunks->window),
+                                           .holder = &chunks->holder});
+    } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
+        mr_chunk_window_open(chunks->window);
+        chunks->streamed = NULL;
+        struct mr_chunk_request *current = chunks->current;
+        struct mr_chunk_job job = {
+            .kind = MR_CHUNK_JOB_READ,
+            .wish = {.table = mr_chunks_table(chunks),
+                     .where = chunks->current->where,
+                     .key = chunks->current->key,
+                     .after = (const char *const *)chunks->place.after,
+                     .after_count = chunks->place.after_count,
+                     .form = chunks->place.form,
+                     .rows_max = chunks->rows_max,
+                     .bytes_max = chunks->bytes_max,
+                     .row_bytes_max = chunks->pipeline->options.copied_row_bytes_max,
+                     .named_schema = current->schema,
+                     .named_table = current->table,
+                     .part_count = current->part_count,
+                     .since = chunks->first_number}};
+        job.wish.parts = current->part + 1 == current->part_count ? current->parts : NULL;
+        ask(chunks, &job);
+        mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
+    } else if (chunks->phase == MR_CHUNKS_WAITS &&
+               now_ns - chunks->since_ns >= MR_CHUNKS_QUIET_NS) {
+        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        chunks->since_ns = now_ns;
+    }
+}

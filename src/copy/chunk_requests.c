@@ -1,0 +1,790 @@
+#include "copy/chunk_requests.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "flow/pipeline_internal.h"
+
+enum {
+    ENDED_KEPT = 32, /* that are at their ends */
+    TOLD_INTERVAL_S = 10,
+    TEXT_MAX =
+        256 * 1024, /* of conditions and keys of all that are open: they are stored in one record */
+};
+
+const char *mr_copy_request_state_name(enum mr_copy_request_state state)
+{
+    static const char *const names[] = {
+        [MR_REQUEST_CHECKED] = "checked", [MR_REQUEST_WAITING] = "waiting",
+        [MR_REQUEST_COPIED] = "copied",   [MR_REQUEST_SETTLED] = "settled",
+        [MR_REQUEST_DONE] = "done",       [MR_REQUEST_STOPPED] = "stopped",
+        [MR_REQUEST_FAILED] = "failed",
+    };
+    return names[state];
+}
+
+static bool is_open(const struct mr_chunk_request *request)
+{
+    return request->state <= MR_REQUEST_SETTLED;
+}
+
+struct mr_chunk_note {
+    struct mr_chunk_note *next;
+    uint64_t step, sequence, request;
+    struct mr_asked_place place;
+};
+
+static void request_free(struct mr_chunk_request *request)
+{
+    mr_asked_place_done(&request->safe);
+    free(request->where);
+    free(request->key);
+    free(request->parts);
+    free(request);
+}
+
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores)
+{
+    *requests =
+        (struct mr_chunk_requests){.wake_fd = wake_fd, .stores = stores, .adopted = !stores};
+    requests->last_note = &requests->notes;
+    pthread_mutex_init(&requests->lock, NULL);
+}
+
+/* The oldest. */
+static void forget_note(struct mr_chunk_requests *requests)
+{
+    struct mr_chunk_note *note = requests->notes;
+    requests->notes = note->next;
+    if (requests->notes == NULL) {
+        requests->last_note = &requests->notes;
+    }
+    mr_asked_place_done(&note->place);
+    free(note);
+}
+
+static void forget_known(struct mr_chunk_requests *requests)
+{
+    free(requests->known);
+    requests->known = NULL;
+    requests->known_count = 0;
+    requests->has_known = false;
+}
+
+void mr_chunk_requests_done(struct mr_chunk_requests *requests)
+{
+    while (requests->notes != NULL) {
+        forget_note(requests);
+    }
+    while (requests->first != NULL) {
+        struct mr_chunk_request *next = requests->first->next;
+        request_free(requests->first);
+        requests->first = next;
+    }
+    forget_known(requests);
+    pthread_mutex_destroy(&requests->lock);
+}
+
+/* ---- any thread ---- */
+
+/* Those at their ends go, the oldest first, when there are more than are kept. With the lock. */
+static void forget_ended(struct mr_chunk_requests *requests)
+{
+    uint32_t ended = 0;
+    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        ended += !is_open(one);
+    }
+    for (struct mr_chunk_request **at = &requests->first; *at != NULL && ended > ENDED_KEPT;) {
+        struct mr_chunk_request *one = *at;
+        if (is_open(one)) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        request_free(one);
+        ended--;
+    }
+}
+
+static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    forget_ended(requests);
+    struct mr_chunk_request **last = &requests->first;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = request;
+    atomic_fetch_add(&requests->open, 1);
+}
+
+/* With the lock. */
+static void note_wish(struct mr_chunk_requests *requests)
+{
+    requests->wish_step = atomic_fetch_add(&requests->step, 1) + 1;
+}
+
+static char *text_of(const char *text)
+{
+    return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
+}
+
+static size_t text_size(const struct mr_chunk_request *request)
+{
+    return (request->where == NULL ? 0 : strlen(request->where)) +
+           (request->key == NULL ? 0 : strlen(request->key));
+}
+
+static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
+{
+    return strcmp(request->schema, schema) == 0 && strcmp(request->table, table) == 0;
+}
+
+/* With the lock. One that is to stop does not bring all rows any more. */
+static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
+                     const char *table)
+{
+    const struct mr_chunk_request *one = requests->first;
+    while (one != NULL && !(is_open(one) && !one->stops && is_named(one, schema, table))) {
+        one = one->next;
+    }
+    return one != NULL;
+}
+
+/* With the lock. What is in the way; NULL: the request is in the list. */
+static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                       uint64_t *ret_id)
+{
+    struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
+    bool fits = snprintf(request->schema, sizeof(request->schema), "%s", wish->schema) <
+                    (int)sizeof(request->schema) &&
+                snprintf(request->table, sizeof(request->table), "%s", wish->table) <
+                    (int)sizeof(request->table);
+    request->where = text_of(wish->where);
+    request->key = text_of(wish->key);
+    size_t text = text_size(request);
+    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        text += is_open(one) ? text_size(one) : 0;
+    }
+    bool has_room =
+        atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
+    const char *fault = !fits ? "no table has so long a name"
+                        : is_asked(requests, wish->schema, wish->table)
+                            ? "its rows are being copied, or wait for it, already"
+                        : !has_room ? "too many tables wait for their copies; ask again later"
+                                    : NULL;
+    if (fault != NULL) {
+        request_free(request);
+        return fault;
+    }
+    request->id = ++requests->last_id;
+    *ret_id = request->id;
+    append(requests, request);
+    note_wish(requests);
+    return NULL;
+}
+
+mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                                uint64_t *ret_id, struct mr_error *ret_error)
+{
+    pthread_mutex_lock(&requests->lock);
+    const char *fault = add(requests, wish, ret_id);
+    pthread_mutex_unlock(&requests->lock);
+    if (fault != NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
+                       wish->table, fault);
+    }
+    mr_wake(requests->wake_fd);
+    return MR_OK;
+}
+
+void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows)
+{
+    pthread_mutex_lock(&requests->lock);
+    requests->follows = follows;
+    if (!follows) {
+        forget_known(requests);
+    }
+    pthread_mutex_unlock(&requests->lock);
+}
+
+/* A table is known from the moment on when it is asked for: both are stored in one. With the lock. */
+static bool is_known(struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
+{
+    if (!requests->has_known ||
+        (requests->known_count > 0 && bsearch(&table->oid, requests->known, requests->known_count,
+                                              sizeof(*requests->known), mr_u32_compare) != NULL)) {
+        return true;
+    }
+    struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};
+    uint64_t id;
+    return add(requests, &wish, &id) == NULL || is_asked(requests, table->schema, table->table);
+}
+
+void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
+                                const struct mr_streamed_table *tables, uint32_t count)
+{
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    uint32_t known_count = 0;
+    pthread_mutex_lock(&requests->lock);
+    bool does = requests->follows && requests->adopted;
+    for (uint32_t i = 0; does && i < count; i++) {
+        known[known_count] = tables[i].oid;
+        known_count += is_known(requests, &tables[i]);
+    }
+    bool changes = does && (!requests->has_known || known_count != requests->known_count ||
+                            memcmp(known, requests->known, known_count * sizeof(*known)) != 0);
+    if (changes) {
+        forget_known(requests);
+        requests->has_known = true;
+        requests->known = known;
+        requests->known_count = known_count;
+        note_wish(requests);
+    } else {
+        free(known);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    mr_wake(requests->wake_fd);
+}
+
+/* `context`: schema and table that are meant; NULL: all. */
+static bool keeps_others(void *context, const char *schema, const char *table)
+{
+    const char *const *meant = context;
+    return meant[1] != NULL && (strcmp(meant[0], schema) != 0 || strcmp(meant[1], table) != 0);
+}
+
+uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
+                                const char *table)
+{
+    const char *meant[] = {schema, table};
+    return mr_chunk_requests_keep(requests, keeps_others, meant);
+}
+
+uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
+                                void *context)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&requests->lock);
+    for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        if (is_open(one) && !keeps(context, one->schema, one->table)) {
+            one->stops = true;
+            count++;
+        }
+    }
+    if (count > 0) {
+        note_wish(requests);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    mr_wake(requests->wake_fd);
+    return count;
+}
+
+void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
+{
+    pthread_mutex_lock(&requests->lock);
+    bool is_new = atomic_exchange(&requests->paused, pauses) != pauses;
+    if (is_new) {
+        note_wish(requests);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    if (is_new) {
+        mr_log(MR_LOG_INFO, pauses ? "incremental_paused" : "incremental_resumed",
+               pauses ? "no further existing rows are copied until that is asked for"
+                      : "copying existing rows goes on");
+    }
+    mr_wake(requests->wake_fd);
+}
+
+uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
+                                uint32_t max, bool *ret_paused)
+{
+    uint32_t count = 0;
+    *ret_paused = atomic_load(&requests->paused);
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&requests->lock);
+    for (const struct mr_chunk_request *one = requests->first; one != NULL && count < max;
+         one = one->next) {
+        struct mr_copy_request *to = &ret[count++];
+        int64_t end_ns = one->ended_ns != 0 ? one->ended_ns : now_ns;
+        *to = (struct mr_copy_request){
+            .id = one->id,
+            .state = one->state,
+            .rows = one->rows,
+            .rows_estimated = one->rows_estimated,
+            .passed_over = one->passed_over,
+            .chunks = one->chunks,
+            .repeated = one->repeated,
+            .seconds = one->begun_ns == 0 ? 0 : (double)(end_ns - one->begun_ns) / 1e9,
+        };
+        snprintf(to->table, sizeof(to->table), "%s.%s", one->schema, one->table);
+        memcpy(to->error, one->error, sizeof(to->error));
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return count;
+}
+
+bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    bool is_stored = !requests->stores || requests->stored_step >= requests->wish_step;
+    pthread_mutex_unlock(&requests->lock);
+    return is_stored;
+}
+
+struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_held_up held = requests->held;
+    pthread_mutex_unlock(&requests->lock);
+    return (struct mr_incremental_stats){
+        .held = held,
+        .paused = atomic_load(&requests->paused),
+        .tables = atomic_load(&requests->open),
+        .rows = atomic_load_explicit(&requests->rows, memory_order_relaxed),
+        .passed_over = atomic_load_explicit(&requests->passed_over, memory_order_relaxed),
+        .chunks = atomic_load_explicit(&requests->chunks, memory_order_relaxed),
+        .repeated = atomic_load_explicit(&requests->repeated, memory_order_relaxed),
+    };
+}
+
+/* ---- source thread ---- */
+
+bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
+                            const struct mr_chunk_holder *holder)
+{
+    struct mr_held_up held = {0};
+    if (holder != NULL) {
+        snprintf(held.by, sizeof(held.by), "%s", holder->who);
+        snprintf(held.since, sizeof(held.since), "%s", holder->since);
+    }
+    pthread_mutex_lock(&requests->lock);
+    bool is_other = strcmp(requests->held.by, held.by) != 0;
+    requests->held = held;
+    pthread_mutex_unlock(&requests->lock);
+    return is_other;
+}
+
+static void name_of(const struct mr_chunk_request *request, char *name, size_t size)
+{
+    snprintf(name, size, "%s.%s", request->schema, request->table);
+}
+
+static void tell_end(const struct mr_chunk_request *request)
+{
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    name_of(request, name, sizeof(name));
+    if (request->state == MR_REQUEST_FAILED) {
+        mr_log(MR_LOG_ERROR, "incremental_failed", request->error, MR_LOG_STR("table", name),
+               MR_LOG_INT("rows", request->rows));
+        return;
+    }
+    int64_t ns = request->begun_ns == 0 ? 0 : request->ended_ns - request->begun_ns;
+    mr_log(MR_LOG_INFO,
+           request->state == MR_REQUEST_DONE ? "incremental_done" : "incremental_stopped",
+           request->state == MR_REQUEST_DONE ? "the existing rows of a table are copied"
+                                             : "the copy of a table's existing rows was ended",
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+           MR_LOG_INT("passed_over", request->passed_over), MR_LOG_INT("chunks", request->chunks),
+           MR_LOG_INT("repeated", request->repeated), MR_LOG_INT("ms", ns / 1000000));
+}
+
+void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          enum mr_copy_request_state state)
+{
+    pthread_mutex_lock(&requests->lock);
+    bool was_open = is_open(request);
+    request->state = state;
+    bool ends = was_open && !is_open(request);
+    if (ends) {
+        request->ended_ns = mr_monotonic_ns();
+        atomic_fetch_sub(&requests->open, 1);
+        atomic_fetch_add(&requests->step, !request->safe.settled);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    if (ends) {
+        tell_end(request);
+    }
+}
+
+void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           const struct mr_error *error)
+{
+    pthread_mutex_lock(&requests->lock);
+    snprintf(request->error, sizeof(request->error), "%.511s", error->text);
+    pthread_mutex_unlock(&requests->lock);
+    mr_chunk_request_set(requests, request, MR_REQUEST_FAILED);
+}
+
+struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
+                                                 enum mr_copy_request_state state)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && one->state != state) {
+        one = one->next;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, uint64_t id)
+{
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && one->id != id) {
+        one = one->next;
+    }
+    return one;
+}
+
+struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = find(requests, id);
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
+                                                uint64_t published)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_request *one = requests->first;
+    while (one != NULL && !(is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
+                                                            published >= one->end_sequence)))) {
+        one = one->next;
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return one;
+}
+
+struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
+                                             struct mr_chunk_request *request)
+{
+    uint32_t oid = request->parts[request->part].oid;
+    pthread_mutex_lock(&requests->lock);
+    bool goes_on = request->safe.oid != 0;
+    struct mr_asked_place place = {0};
+    if (request->safe.oid == oid) {
+        place = mr_asked_place_copy(&request->safe);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    place.oid = oid;
+    if (request->begun_ns == 0) {
+        char name[2 * MR_IDENTIFIER_MAX + 2];
+        name_of(request, name, sizeof(name));
+        mr_log(MR_LOG_INFO, goes_on ? "incremental_continued" : "incremental_begun",
+               goes_on ? "goes on copying the existing rows of a table, while the stream runs"
+                       : "copying the existing rows of a table, while the stream runs",
+               MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+               MR_LOG_INT("parts", request->part_count),
+               MR_LOG_INT("rows_estimated", request->rows_estimated));
+        pthread_mutex_lock(&requests->lock);
+        request->begun_ns = mr_monotonic_ns();
+        pthread_mutex_unlock(&requests->lock);
+        request->told_ns = request->begun_ns;
+    }
+    mr_chunk_request_set(requests, request, MR_REQUEST_COPIED);
+    return place;
+}
+
+/* The part that is next. Parts come by their OIDs; a table by itself may be another one of that name by now. */
+static uint32_t part_of(const struct mr_chunk_request *request)
+{
+    uint32_t part = 0;
+    while (part < request->part_count && request->parts[part].oid < request->safe.oid) {
+        part++;
+    }
+    return request->part_count == 1 ? 0 : part;
+}
+
+void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                            struct mr_chunk_table *parts, uint32_t count)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        rows += parts[i].rows;
+    }
+    free(request->parts);
+    request->parts = parts;
+    request->part_count = count;
+    pthread_mutex_lock(&requests->lock);
+    request->rows_estimated = rows;
+    request->part = part_of(request);
+    pthread_mutex_unlock(&requests->lock);
+    request->end_sequence = 0;
+    mr_chunk_request_set(requests, request,
+                         request->part < count ? MR_REQUEST_WAITING : MR_REQUEST_SETTLED);
+}
+
+void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           uint64_t sent, uint64_t passed_over)
+{
+    mr_counter_add(&requests->rows, sent);
+    mr_counter_add(&requests->passed_over, passed_over);
+    pthread_mutex_lock(&requests->lock);
+    request->rows += sent;
+    request->passed_over += passed_over;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static void tell_progress(struct mr_chunk_request *request, int64_t now_ns)
+{
+    if (now_ns - request->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
+        return;
+    }
+    request->told_ns = now_ns;
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    name_of(request, name, sizeof(name));
+    mr_log(MR_LOG_INFO, "incremental_progress", "copying existing rows, while the stream runs",
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+           MR_LOG_INT("rows_estimated", request->rows_estimated),
+           MR_LOG_INT("chunks", request->chunks), MR_LOG_INT("repeated", request->repeated),
+           MR_LOG_INT("seconds", (now_ns - request->begun_ns) / 1000000000));
+}
+
+void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    mr_counter_add(&requests->chunks, 1);
+    pthread_mutex_lock(&requests->lock);
+    request->chunks++;
+    pthread_mutex_unlock(&requests->lock);
+    tell_progress(request, mr_monotonic_ns());
+}
+
+void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    mr_counter_add(&requests->repeated, 1);
+    pthread_mutex_lock(&requests->lock);
+    request->repeated++;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
+                               const struct mr_chunk_request *request,
+                               const struct mr_asked_place *place, uint64_t sequence)
+{
+    pthread_mutex_lock(&requests->lock);
+    struct mr_chunk_note *note = requests->notes;
+    while (note != NULL && note->next != NULL) {
+        note = note->next;
+    }
+    /* No batch has carried its step: the one at hand will carry this one instead. */
+    bool is_same = note != NULL && note->sequence == sequence && note->request == request->id;
+    if (is_same) {
+        mr_asked_place_done(&note->place);
+    } else {
+        note = MR_NEW(struct mr_chunk_note);
+        *requests->last_note = note;
+        requests->last_note = &note->next;
+    }
+    note->request = request->id;
+    note->sequence = sequence;
+    note->place = mr_asked_place_copy(place);
+    note->place.rows = request->rows;
+    note->place.passed_over = request->passed_over;
+    note->step = atomic_fetch_add(&requests->step, 1) + 1;
+    uint64_t step = note->step;
+    pthread_mutex_unlock(&requests->lock);
+    return step;
+}
+
+void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    while (requests->notes != NULL) {
+        forget_note(requests);
+    }
+    for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        one->end_sequence = 0;
+        if ((one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED ||
+             one->state == MR_REQUEST_WAITING) &&
+            !one->safe.settled) {
+            one->state = MR_REQUEST_CHECKED;
+            one->rows = one->safe.rows;
+            one->passed_over = one->safe.passed_over;
+        }
+    }
+    pthread_mutex_unlock(&requests->lock);
+}
+
+/* ---- sink thread ---- */
+
+void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
+{
+    pthread_mutex_lock(&requests->lock);
+    while (requests->notes != NULL && requests->notes->step <= step) {
+        struct mr_chunk_request *request = find(requests, requests->notes->request);
+        if (request != NULL) {
+            struct mr_asked_place former = request->safe;
+            request->safe = requests->notes->place;
+            requests->notes->place = former;
+        }
+        forget_note(requests);
+    }
+    requests->safe_step = step > requests->safe_step ? step : requests->safe_step;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                       uint64_t step, struct mr_asked_stored *state)
+{
+    const struct mr_asked_place *place = &request->safe;
+    for (const struct mr_chunk_note *note = requests->notes; note != NULL && note->step <= step;
+         note = note->next) {
+        place = note->request == request->id ? &note->place : place;
+    }
+    request->told = true;
+    if (place->settled || request->stops) {
+        return;
+    }
+    state->tables[state->count++] = (struct mr_asked_table){
+        .id = request->id,
+        .schema = MR_STRDUP(request->schema),
+        .table = MR_STRDUP(request->table),
+        .where = text_of(request->where),
+        .key = text_of(request->key),
+        .place = mr_asked_place_copy(place),
+    };
+}
+
+static uint32_t *copy_oids(const uint32_t *oids, uint32_t count)
+{
+    uint32_t *copy = MR_NEW_ARRAY(uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = oids[i];
+    }
+    return copy;
+}
+
+static void tell_known(const struct mr_chunk_requests *requests, struct mr_asked_stored *state)
+{
+    state->has_known = requests->has_known;
+    state->known_count = requests->known_count;
+    state->known = copy_oids(requests->known, requests->known_count);
+}
+
+struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
+{
+    struct mr_asked_stored *state = NULL;
+    pthread_mutex_lock(&requests->lock);
+    bool paused = atomic_load(&requests->paused);
+    requests->told_step = atomic_load(&requests->step);
+    if (requests->last_id > 0 || paused || requests->has_known) {
+        state = MR_NEW(struct mr_asked_stored);
+        *state = (struct mr_asked_stored){
+            .step = step > requests->safe_step ? step : requests->safe_step,
+            .last_id = requests->last_id,
+            .paused = paused,
+            .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
+        };
+        for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+            if (is_open(one)) {
+                tell_table(requests, one, step, state);
+            }
+        }
+        requests->told_id = requests->last_id;
+        tell_known(requests, state);
+    }
+    pthread_mutex_unlock(&requests->lock);
+    return state;
+}
+
+void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
+{
+    pthread_mutex_lock(&requests->lock);
+    requests->stored_step = requests->told_step;
+    pthread_mutex_unlock(&requests->lock);
+}
+
+static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stored,
+                                              const struct mr_chunk_request *request)
+{
+    for (uint32_t i = 0; i < stored->count; i++) {
+        const struct mr_asked_table *one = &stored->tables[i];
+        if (one->id == request->id && is_named(request, one->schema, one->table)) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* What was stored without one that the sink has been told of was stored when that was at its end. */
+static void adopt_ours(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                       const struct mr_asked_stored *stored)
+{
+    const struct mr_asked_table *known = request->told ? stored_of(stored, request) : NULL;
+    if (known != NULL) {
+        mr_asked_place_done(&request->safe);
+        request->safe = mr_asked_place_copy(&known->place);
+        request->rows = known->place.rows;
+        request->passed_over = known->place.passed_over;
+    } else if (!request->told && request->id <= stored->last_id) {
+        request->id = ++requests->last_id;
+    } else if (request->id <= stored->last_id) {
+        request->safe.settled = true;
+        request->state = MR_REQUEST_SETTLED;
+    }
+}
+
+static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_asked_table *table)
+{
+    struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
+    *request = (struct mr_chunk_request){
+        .id = table->id,
+        .where = text_of(table->where),
+        .key = text_of(table->key),
+        .safe = mr_asked_place_copy(&table->place),
+        .rows = table->place.rows,
+        .passed_over = table->place.passed_over,
+        .told = true,
+    };
+    snprintf(request->schema, sizeof(request->schema), "%s", table->schema);
+    snprintf(request->table, sizeof(request->table), "%s", table->table);
+    append(requests, request);
+}
+
+static void adopt_known(struct mr_chunk_requests *requests, const struct mr_asked_stored *stored)
+{
+    forget_known(requests);
+    if (requests->follows && stored->has_known) {
+        requests->has_known = true;
+        requests->known_count = stored->known_count;
+        requests->known = copy_oids(stored->known, stored->known_count);
+    }
+}
+
+uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                                 const struct mr_asked_stored *stored)
+{
+    pthread_mutex_lock(&requests->lock);
+    if (stored != NULL && stored->step > requests->safe_step) {
+        uint64_t ours = requests->told_id;
+        uint64_t step = atomic_load(&requests->step);
+        if (step < stored->step) {
+            atomic_store(&requests->step, stored->step);
+            atomic_store(&requests->paused, stored->paused);
+            adopt_known(requests, stored);
+        }
+        if (requests->last_id < stored->last_id) {
+            requests->last_id = stored->last_id;
+        }
+        for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+            if (is_open(one)) {
+                adopt_ours(requests, one, stored);
+            }
+        }
+        for (uint32_t i = 0; i < stored->count; i++) {
+            if (stored->tables[i].id > ours && find(requests, stored->tables[i].id) == NULL) {
+                adopt_theirs(requests, &stored->tables[i]);
+            }
+        }
+        requests->safe_step = stored->step;
+    }
+    atomic_store(&requests->adopted, true);
+    uint64_t safe_step = requests->safe_step;
+    pthread_mutex_unlock(&requests->lock);
+    return safe_step;
+}

@@ -1,0 +1,142 @@
+/* Who asked for which tables' existing rows, and how far each is. Anybody asks and looks; the source thread does what is asked for
+ * (chunks.h). Inside pipeline/ only.
+ *
+ * Where the sink stores positions, it stores this, too. Each change of it is a step, of which each batch of the stream's lane
+ * carries the last (mr_copied.pieces): what a step says is safe once the batches up to that one are. Until then the request's
+ * `safe` place is an older one, and what is to become of it waits as a note. */
+#ifndef MR_PIPELINE_CHUNK_REQUESTS_H
+#define MR_PIPELINE_CHUNK_REQUESTS_H
+
+#include <pthread.h>
+
+#include "event/asked_stored.h"
+#include "flow/pipeline.h"
+
+struct mr_chunk_request {
+    struct mr_chunk_request *next;
+    uint64_t id;
+    char schema[MR_IDENTIFIER_MAX + 1];
+    char table[MR_IDENTIFIER_MAX + 1];
+    char *where, *key; /* NULL: all rows; by the key of events */
+    enum mr_copy_request_state state;
+    bool stops; /* somebody wants its end */
+    uint64_t rows, passed_over, chunks, repeated, rows_estimated;
+    struct mr_asked_place safe; /* where it begins, or goes on after a loss */
+    bool told;                  /* the sink may have stored it */
+    int64_t begun_ns, ended_ns;
+    char error[sizeof(((struct mr_copy_request *)0)->error)];
+    /* Source thread. */
+    struct mr_chunk_table *parts;
+    uint32_t part, part_count;
+    uint64_t end_sequence; /* of the lane: its last row's */
+    int64_t told_ns;
+};
+
+struct mr_chunk_requests {
+    pthread_mutex_t lock;           /* of all but what is the source thread's alone */
+    struct mr_chunk_request *first; /* in order of asking */
+    uint64_t last_id;
+    _Atomic bool paused;
+    _Atomic uint32_t open;  /* that are not at their ends */
+    struct mr_held_up held; /* the one that is copied */
+    int wake_fd;            /* the source thread's */
+    bool stores;            /* the sink does */
+    _Atomic uint64_t step;
+    uint64_t safe_step;
+    uint64_t wish_step;   /* of what somebody asked for last, */
+    uint64_t told_step;   /* of what the sink is storing, */
+    uint64_t stored_step; /* and of what it has stored */
+    uint64_t told_id;     /* the last one of ours that the sink may have stored */
+    struct mr_chunk_note *notes, **last_note; /* by their steps */
+    bool follows;         /* tables that come to the stream are to be asked for */
+    _Atomic bool adopted; /* what is stored is known */
+    bool has_known;
+    uint32_t *known; /* mr_asked_stored.known */
+    uint32_t known_count;
+
+    /* Written by the source thread: of all requests. */
+    mr_counter rows, passed_over, chunks, repeated;
+};
+
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores);
+void mr_chunk_requests_done(struct mr_chunk_requests *requests);
+
+/* ---- any thread; as mr_pipeline_copy_… ---- */
+
+mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
+                                uint64_t *ret_id, struct mr_error *ret_error);
+uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
+                                const char *table);
+uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
+                                void *context);
+void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
+uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
+                                uint32_t max, bool *ret_paused);
+bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests);
+void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows);
+void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
+                                const struct mr_streamed_table *tables, uint32_t count);
+struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests);
+
+/* ---- source thread ---- */
+
+/* The first one of that state, or the one of that number; NULL: there is none. It stays until the source thread has ended it. */
+struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
+                                                 enum mr_copy_request_state state);
+struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id);
+
+/* One that is at its end: somebody wants that, or its last row is among what is published; NULL: there is none. */
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
+                                                uint64_t published);
+
+/* An end is logged. */
+void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          enum mr_copy_request_state state);
+void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           const struct mr_error *error);
+
+/* The rows of its part are read from now on, behind the place that is returned, the caller's. */
+struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
+                                             struct mr_chunk_request *request);
+
+/* The parts that it is made of, the request's from now on. */
+void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                            struct mr_chunk_table *parts, uint32_t count);
+
+/* What was done of it: rows that went out, or not; a chunk; a chunk in vain. */
+void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                           uint64_t sent, uint64_t passed_over);
+void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+
+/* The request that is copied waits for that transaction; NULL: for none. True: it is another one than before. */
+bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
+                            const struct mr_chunk_holder *holder);
+
+/* A place that the request has come to with what is in the lane's batch at hand, behind the one of that sequence. The next
+ * batches are to carry the step that is returned. */
+uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
+                               const struct mr_chunk_request *request,
+                               const struct mr_asked_place *place, uint64_t sequence);
+
+/* What was on its way is lost: what is not at its end goes on where it is safe. */
+void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
+
+/* ---- sink thread ---- */
+
+/* All batches up to one that carries the step are with the sink. */
+void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
+
+/* How far it is where all up to that step is with the sink, or will be together with what is stored; the caller's. NULL: nobody
+ * has asked for anything yet. */
+struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
+
+/* What mr_chunk_requests_state told last is stored. */
+void mr_chunk_requests_stored(struct mr_chunk_requests *requests);
+
+/* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the process or another instance
+ * has stored it, counts. Returns the step that is safe. While nothing is copied. */
+uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                                 const struct mr_asked_stored *stored);
+
+#endif

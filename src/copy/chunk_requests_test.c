@@ -1,0 +1,376 @@
+#include "copy/chunk_requests.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "testing/test.h"
+
+static void begin(struct mr_chunk_requests *requests)
+{
+    mr_chunk_requests_init(requests, -1, true);
+}
+
+static struct mr_chunk_request *ask(struct mr_chunk_requests *requests, const char *table)
+{
+    uint64_t id;
+    struct mr_error error;
+    struct mr_copy_wish wish = {.schema = "s", .table = table, .where = "n > 1", .key = ""};
+    assert_int_equal(mr_chunk_requests_ask(requests, &wish, &id, &error), MR_OK);
+    return mr_chunk_requests_of(requests, id);
+}
+
+static void found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                  uint32_t first, uint32_t second)
+{
+    struct mr_chunk_table *parts = MR_NEW_ARRAY(struct mr_chunk_table, 2);
+    parts[0].oid = first;
+    parts[1].oid = second;
+    mr_chunk_request_found(requests, request, parts, second == 0 ? 1 : 2);
+}
+
+static uint64_t note(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                     const char *key, uint64_t sequence)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%s", key);
+    char *after[] = {text};
+    struct mr_asked_place place = {.oid = 5, .form = 9, .after = after, .after_count = 1};
+    mr_chunk_request_rows(requests, request, 1, 0);
+    return mr_chunk_request_note(requests, request, &place, sequence);
+}
+
+static uint64_t settle(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+{
+    struct mr_asked_place place = {.oid = 5, .settled = true};
+    mr_chunk_request_set(requests, request, MR_REQUEST_SETTLED);
+    request->end_sequence = 100;
+    return mr_chunk_request_note(requests, request, &place, 99);
+}
+
+/* What is stored of the first table at that step: its key, "" for none; "-": the table is not told of. */
+static void expect(struct mr_chunk_requests *requests, uint64_t step, const char *key)
+{
+    struct mr_asked_stored *state = mr_chunk_requests_state(requests, step);
+    const char *is = state->count == 0                      ? "-"
+                     : state->tables[0].place.after == NULL ? ""
+                                                            : state->tables[0].place.after[0];
+    assert_string_equal(is, key);
+    mr_asked_stored_free(state);
+}
+
+/* A place counts with the batch that carries its step; places that one batch ends with are one. */
+static void test_notes_count_with_their_steps(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    assert_null(mr_chunk_requests_state(&requests, 0));
+    struct mr_chunk_request *request = ask(&requests, "t");
+    found(&requests, request, 5, 0);
+    uint64_t asked = atomic_load(&requests.step);
+    note(&requests, request, "1", 0);
+    uint64_t second = note(&requests, request, "2", 0);
+    uint64_t third = note(&requests, request, "3", 1);
+    expect(&requests, asked, "");
+    expect(&requests, second - 1, "");
+    expect(&requests, second, "2");
+    expect(&requests, third, "3"); /* a transaction tells of what it will make safe, */
+    expect(&requests, asked, "");  /* and that changes nothing */
+    mr_chunk_requests_safe(&requests, second);
+    expect(&requests, asked, "2");
+    assert_int_equal(request->safe.rows, 2);
+    mr_chunk_requests_begin_anew(&requests); /* the third was lost */
+    expect(&requests, third, "2");
+    assert_int_equal(request->state, MR_REQUEST_CHECKED);
+    assert_int_equal(request->rows, 2);
+    uint64_t end = settle(&requests, request);
+    expect(&requests, end - 1, "2");
+    expect(&requests, end, "-");
+    mr_chunk_requests_safe(&requests, end);
+    mr_chunk_requests_begin_anew(&requests); /* all of it is there: nothing of it again */
+    assert_ptr_equal(mr_chunk_requests_over(&requests, 0), request);
+    mr_chunk_requests_done(&requests);
+}
+
+/* Parts before the one that was under way are done; a table by itself may have been made anew. */
+static void test_found_goes_on_at_its_part(void **test_state)
+{
+    (void)test_state;
+    static const struct {
+        uint32_t safe, first, second, part;
+        enum mr_copy_request_state state;
+    } cases[] = {
+        {0, 5, 7, 0, MR_REQUEST_WAITING}, {5, 5, 7, 0, MR_REQUEST_WAITING},
+        {7, 5, 7, 1, MR_REQUEST_WAITING}, {6, 5, 7, 1, MR_REQUEST_WAITING},
+        {9, 5, 7, 2, MR_REQUEST_SETTLED}, {9, 5, 0, 0, MR_REQUEST_WAITING},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_chunk_requests requests;
+        begin(&requests);
+        struct mr_chunk_request *request = ask(&requests, "t");
+        request->safe.oid = cases[i].safe;
+        found(&requests, request, cases[i].first, cases[i].second);
+        assert_int_equal(request->part, cases[i].part);
+        assert_int_equal(request->state, cases[i].state);
+        mr_chunk_requests_done(&requests);
+    }
+}
+
+static struct mr_asked_stored *stored_by_another(uint64_t *ret_step)
+{
+    struct mr_chunk_requests other;
+    begin(&other);
+    struct mr_chunk_request *request = ask(&other, "t");
+    ask(&other, "u");
+    mr_chunk_requests_pause(&other, true);
+    *ret_step = note(&other, request, "7", 0);
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&other, *ret_step);
+    mr_chunk_requests_done(&other);
+    return stored;
+}
+
+/* A new process has what was stored, and what it was asked before it could know that. */
+static void test_adopt_at_a_start(void **test_state)
+{
+    (void)test_state;
+    uint64_t step;
+    struct mr_asked_stored *stored = stored_by_another(&step);
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    ask(&requests, "early");
+    assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step);
+    struct mr_copy_request looks[8];
+    bool paused;
+    assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
+    assert_true(paused);
+    assert_string_equal(looks[0].table, "s.early");
+    assert_string_equal(looks[1].table, "s.t");
+    assert_string_equal(looks[2].table, "s.u");
+    assert_int_equal(looks[0].id, 3);
+    assert_int_equal(looks[1].rows, 1);
+    assert_string_equal(mr_chunk_requests_of(&requests, 1)->where, "n > 1");
+    assert_null(mr_chunk_requests_of(&requests, 1)->key);
+    struct mr_asked_stored *again = mr_chunk_requests_state(&requests, step);
+    assert_int_equal(again->count, 3);
+    assert_int_equal(again->last_id, 3);
+    assert_string_equal(again->tables[1].place.after[0], "7");
+    assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step); /* nothing twice */
+    assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
+    mr_asked_stored_free(again);
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_done(&requests);
+}
+
+/* It was not known whether the transaction had been committed: what is stored says so, and nothing else counts. */
+static void test_adopt_of_what_was_in_doubt(void **test_state)
+{
+    (void)test_state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct mr_chunk_requests requests;
+        begin(&requests);
+        struct mr_chunk_request *request = ask(&requests, "t");
+        found(&requests, request, 5, 0);
+        mr_chunk_requests_safe(&requests, note(&requests, request, "1", 0));
+        uint64_t step = ends ? settle(&requests, request) : note(&requests, request, "2", 1);
+        struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, step);
+        mr_chunk_requests_begin_anew(&requests);
+        expect(&requests, 0, "1");
+        assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step);
+        expect(&requests, 0, ends ? "-" : "2");
+        if (ends) {
+            assert_ptr_equal(mr_chunk_requests_over(&requests, 0), request);
+        }
+        mr_asked_stored_free(stored);
+        mr_chunk_requests_done(&requests);
+    }
+}
+
+/* One that was stopped since does not come back, nor does one that has long been forgotten. */
+static void test_adopt_brings_none_back(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    struct mr_chunk_request *request = ask(&requests, "t");
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
+    mr_chunk_request_set(&requests, request, MR_REQUEST_STOPPED);
+    for (int i = 0; i < 40; i++) {
+        mr_chunk_request_set(&requests, ask(&requests, "u"), MR_REQUEST_STOPPED);
+        assert_int_equal(mr_chunk_requests_adopt(&requests, stored), 1);
+        assert_int_equal(atomic_load(&requests.open), 0);
+    }
+    assert_null(mr_chunk_requests_of(&requests, 1));
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_done(&requests);
+}
+
+/* Who asks for something is told once that is stored, not when something else is; and a stop is, before anybody acts on it. */
+static void test_wishes_are_stored(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    struct mr_chunk_request *request = ask(&requests, "t");
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
+    assert_int_equal(stored->count, 1);
+    mr_asked_stored_free(stored);
+    assert_false(mr_chunk_requests_is_stored(&requests)); /* it is on its way */
+    assert_int_equal(mr_chunk_requests_stop(&requests, "s", "t"), 1);
+    mr_chunk_requests_stored(&requests);
+    assert_false(mr_chunk_requests_is_stored(&requests)); /* what is stored is from before */
+    stored = mr_chunk_requests_state(&requests, 1);
+    assert_int_equal(stored->count, 0);
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_stored(&requests);
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    note(&requests, request, "7", 1); /* how far a copy is is nobody's wish */
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_pause(&requests, false); /* as it is */
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_pause(&requests, true);
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    requests.stores = false;
+    assert_true(mr_chunk_requests_is_stored(&requests));
+    mr_chunk_requests_done(&requests);
+}
+
+static void streamed(struct mr_chunk_requests *requests, const char *const *tables, uint32_t first,
+                     uint32_t count)
+{
+    struct mr_streamed_table list[8];
+    for (uint32_t i = 0; i < count; i++) {
+        list[i] = (struct mr_streamed_table){.oid = first + i, .schema = "s", .table = tables[i]};
+    }
+    mr_chunk_requests_streamed(requests, list, count);
+}
+
+/* The tables that are asked for, in their order: "ab". */
+static void expect_asked(struct mr_chunk_requests *requests, const char *tables)
+{
+    struct mr_asked_stored *state = mr_chunk_requests_state(requests, 0);
+    uint32_t count = state == NULL ? 0 : state->count;
+    assert_int_equal(count, strlen(tables));
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(state->tables[i].table[0], tables[i]);
+    }
+    mr_asked_stored_free(state);
+}
+
+/* The first look asks for none; a later one, also of another process, for those that are new. */
+static void test_streamed_asks_for_what_is_new(void **test_state)
+{
+    (void)test_state;
+    static const char *const tables[] = {"a", "b", "c", "d"};
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_chunk_requests_follow(&requests, true);
+    streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
+    assert_false(requests.has_known);
+    mr_chunk_requests_adopt(&requests, NULL);
+    streamed(&requests, tables, 10, 1);
+    expect_asked(&requests, "");
+    assert_false(mr_chunk_requests_is_stored(&requests));
+    uint64_t step = requests.step;
+    streamed(&requests, tables, 10, 1);
+    assert_int_equal(requests.step, step); /* nothing is new to be stored */
+    ask(&requests, "b");
+    streamed(&requests, tables, 10, 3); /* b has been asked for already */
+    expect_asked(&requests, "bc");
+
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, requests.step);
+    assert_true(stored->has_known);
+    assert_int_equal(stored->known_count, 3);
+    assert_int_equal(stored->known[2], 12);
+    struct mr_chunk_requests later;
+    begin(&later);
+    mr_chunk_requests_follow(&later, true);
+    mr_chunk_requests_adopt(&later, stored);
+    streamed(&later, tables, 10, 4);
+    expect_asked(&later, "bcd");
+    streamed(&later, tables, 10, 1); /* the others are gone, */
+    expect_asked(&later, "bcd");
+    mr_chunk_requests_stop(&later, NULL, NULL);
+    streamed(&later, tables, 110, 1); /* and another table has a's name */
+    expect_asked(&later, "a");
+    mr_chunk_requests_done(&later);
+
+    /* Where it is not wanted, what was known is not passed on. */
+    begin(&later);
+    mr_chunk_requests_adopt(&later, stored);
+    streamed(&later, tables, 10, 4);
+    expect_asked(&later, "bc");
+    assert_false(later.has_known);
+    mr_chunk_requests_done(&later);
+    mr_asked_stored_free(stored);
+    mr_chunk_requests_done(&requests);
+}
+
+/* What has no room now is asked for at a later look. */
+static void test_streamed_waits_for_room(void **test_state)
+{
+    (void)test_state;
+    enum { COUNT = MR_COPY_REQUESTS_MAX + 50 };
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_chunk_requests_follow(&requests, true);
+    mr_chunk_requests_adopt(&requests, NULL);
+    mr_chunk_requests_streamed(&requests, NULL, 0);
+    static char names[COUNT][8];
+    static struct mr_streamed_table list[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof(names[i]), "t%u", i);
+        list[i] = (struct mr_streamed_table){.oid = i + 1, .schema = "s", .table = names[i]};
+    }
+    mr_chunk_requests_streamed(&requests, list, COUNT);
+    uint32_t first = requests.known_count;
+    assert_in_range(first, 1, MR_COPY_REQUESTS_MAX);
+    assert_int_equal(requests.open, first);
+    for (struct mr_chunk_request *one = requests.first; one != NULL; one = one->next) {
+        mr_chunk_request_set(&requests, one, MR_REQUEST_DONE);
+    }
+    mr_chunk_requests_streamed(&requests, list, COUNT);
+    assert_int_equal(requests.known_count, COUNT);
+    assert_int_equal(requests.open, COUNT - first);
+    mr_chunk_requests_done(&requests);
+}
+
+/* All conditions stand in one record. */
+static void test_ask_refuses_too_long_conditions(void **test_state)
+{
+    (void)test_state;
+    enum { LEN = 100 * 1024 };
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    char *where = MR_ALLOC(LEN + 1);
+    memset(where, ' ', LEN);
+    where[LEN] = '\0';
+    uint64_t id;
+    struct mr_error error;
+    static const char *const tables[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++) {
+        struct mr_copy_wish wish = {.schema = "s", .table = tables[i], .where = where};
+        assert_int_equal(mr_chunk_requests_ask(&requests, &wish, &id, &error),
+                         i < 2 ? MR_OK : MR_ERR_CONFIG);
+    }
+    free(where);
+    mr_chunk_requests_done(&requests);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_notes_count_with_their_steps),
+        cmocka_unit_test(test_found_goes_on_at_its_part),
+        cmocka_unit_test(test_adopt_at_a_start),
+        cmocka_unit_test(test_adopt_of_what_was_in_doubt),
+        cmocka_unit_test(test_adopt_brings_none_back),
+        cmocka_unit_test(test_wishes_are_stored),
+        cmocka_unit_test(test_streamed_asks_for_what_is_new),
+        cmocka_unit_test(test_streamed_waits_for_room),
+        cmocka_unit_test(test_ask_refuses_too_long_conditions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

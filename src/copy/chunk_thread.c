@@ -1,0 +1,149 @@
+#include "copy/chunk_thread.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "flow/pipeline_internal.h"
+
+/* With nothing to do for so long, the connection is given up: it would hold up a server that stops in order. */
+enum { KEPT_S = 2 };
+
+void mr_chunk_thread_init(struct mr_chunk_thread *thread, struct mr_source *source, int wake_fd)
+{
+    *thread = (struct mr_chunk_thread){.source = source, .wake_fd = wake_fd};
+    pthread_mutex_init(&thread->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&thread->asked, &attributes);
+    pthread_condattr_destroy(&attributes);
+    thread->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(thread->stop_fd >= 0);
+}
+
+static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *job)
+{
+    const struct mr_source_ops *ops = thread->source->ops;
+    switch (job->kind) {
+    case MR_CHUNK_JOB_FIND:
+        return ops->chunks_find(thread->reader, job->schema, job->name, job->key, &job->tables,
+                                &job->table_count, &job->error);
+    case MR_CHUNK_JOB_NUMBER:
+        return ops->chunks_number(thread->reader, &job->xid, &job->error);
+    case MR_CHUNK_JOB_HOLDER:
+        return ops->chunks_holder(thread->reader, job->xid, job->holder, &job->error);
+    case MR_CHUNK_JOB_READ:
+        break;
+    }
+    return ops->chunks_read(thread->reader, &job->wish, &thread->chunk, &job->error);
+}
+
+/* False: the thread is to end. */
+static bool wait_for_job(struct mr_chunk_thread *thread)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += KEPT_S;
+    bool rests = false;
+    pthread_mutex_lock(&thread->lock);
+    while (!thread->ending && mr_chunk_thread_state(thread) != MR_CHUNK_JOB_ASKED) {
+        if (rests) {
+            pthread_cond_wait(&thread->asked, &thread->lock);
+        } else if (pthread_cond_timedwait(&thread->asked, &thread->lock, &end) == ETIMEDOUT) {
+            thread->source->ops->chunks_rest(thread->reader);
+            rests = true;
+        }
+    }
+    bool goes_on = !thread->ending;
+    pthread_mutex_unlock(&thread->lock);
+    return goes_on;
+}
+
+static void *thread_main(void *context)
+{
+    struct mr_chunk_thread *thread = context;
+    prctl(PR_SET_NAME, "mr-chunks");
+    mr_thread_begin(MR_THREAD_SOURCE, "mr-chunks");
+    while (wait_for_job(thread)) {
+        struct mr_chunk_job *job = &thread->job;
+        int64_t begun_ns = mr_monotonic_ns();
+        job->status = run_job(thread, job);
+        job->ns = mr_monotonic_ns() - begun_ns;
+        atomic_store_explicit(&thread->state, MR_CHUNK_JOB_DONE, memory_order_release);
+        mr_wake(thread->wake_fd);
+    }
+    mr_thread_end();
+    return NULL;
+}
+
+mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error *ret_error)
+{
+    if (thread->reader != NULL) {
+        return MR_OK;
+    }
+    mr_wake_clear(thread->stop_fd);
+    thread->ending = false;
+    thread->reader = thread->source->ops->chunks_new(thread->source, thread->stop_fd);
+    int failed = mr_thread_create(&thread->thread, thread_main, thread);
+    if (failed != 0) {
+        thread->source->ops->chunks_free(thread->reader);
+        thread->reader = NULL;
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    return MR_OK;
+}
+
+void mr_chunk_thread_end(struct mr_chunk_thread *thread)
+{
+    if (thread->reader == NULL) {
+        return;
+    }
+    mr_wake(thread->stop_fd);
+    pthread_mutex_lock(&thread->lock);
+    thread->ending = true;
+    pthread_cond_signal(&thread->asked);
+    pthread_mutex_unlock(&thread->lock);
+    pthread_join(thread->thread, NULL);
+    thread->source->ops->chunks_free(thread->reader);
+    thread->reader = NULL;
+    if (mr_chunk_thread_state(thread) == MR_CHUNK_JOB_DONE) {
+        free(thread->job.tables);
+    }
+    thread->job = (struct mr_chunk_job){0};
+    thread->chunk.relation = NULL;
+    atomic_store(&thread->state, MR_CHUNK_JOB_IDLE);
+}
+
+void mr_chunk_thread_done(struct mr_chunk_thread *thread)
+{
+    mr_chunk_thread_end(thread);
+    mr_chunk_done(&thread->chunk);
+    pthread_mutex_destroy(&thread->lock);
+    pthread_cond_destroy(&thread->asked);
+    close(thread->stop_fd);
+}
+
+void mr_chunk_thread_ask(struct mr_chunk_thread *thread, const struct mr_chunk_job *job)
+{
+    MR_ASSERT(mr_chunk_thread_state(thread) == MR_CHUNK_JOB_IDLE);
+    thread->job = *job;
+    pthread_mutex_lock(&thread->lock);
+    atomic_store_explicit(&thread->state, MR_CHUNK_JOB_ASKED, memory_order_release);
+    pthread_cond_signal(&thread->asked);
+    pthread_mutex_unlock(&thread->lock);
+}
+
+void mr_chunk_thread_take(struct mr_chunk_thread *thread, struct mr_chunk_job *ret_job)
+{
+    MR_ASSERT(mr_chunk_thread_state(thread) == MR_CHUNK_JOB_DONE);
+    *ret_job = thread->job;
+    thread->job = (struct mr_chunk_job){0};
+    atomic_store_explicit(&thread->state, MR_CHUNK_JOB_IDLE, memory_order_release);
+}

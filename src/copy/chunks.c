@@ -1,0 +1,351 @@
+#include "copy/chunks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "copy/chunks_internal.h"
+#include "flow/intake_internal.h"
+#include "flow/memory.h"
+
+enum {
+    ROWS_FIRST = 256, /* of the first chunk; from then on what is read in a certain time */
+    TRANSACTIONS_NOTED = 4096,
+    DIFFERS_MAX = 20,    /* chunks in a row */
+    KEY_MAX = 16 * 1024, /* a longer one is not stored: the place before counts */
+};
+#define YIELD_NS (INT64_C(5) * 1000000)
+
+struct mr_chunks *mr_chunks_new(struct mr_pipeline *pipeline)
+{
+    struct mr_chunks *chunks = MR_NEW(struct mr_chunks);
+    chunks->pipeline = pipeline;
+    chunks->requests = &pipeline->copy_requests;
+    mr_chunk_thread_init(&chunks->thread, pipeline->source, pipeline->source_wake);
+    chunks->bytes_max = mr_memory_chunk(pipeline->options.change_bytes_max);
+    return chunks;
+}
+
+void mr_chunks_free(struct mr_chunks *chunks)
+{
+    if (chunks == NULL) {
+        return;
+    }
+    mr_chunk_thread_done(&chunks->thread);
+    mr_chunk_window_free(chunks->window);
+    mr_asked_place_done(&chunks->place);
+    mr_text_done(&chunks->key);
+    free(chunks->holder.snapshot);
+    free(chunks);
+}
+
+/* ---- the table at hand ---- */
+
+static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
+{
+    return chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
+}
+
+void mr_chunks_forget_relation(struct mr_chunks *chunks)
+{
+    if (chunks->relation != NULL) {
+        mr_encoder_forget(encoder_of(chunks), chunks->relation);
+        chunks->relation = NULL;
+    }
+}
+
+void mr_chunks_close_window(struct mr_chunks *chunks)
+{
+    if (chunks->window != NULL) {
+        mr_chunk_window_close(chunks->window);
+    }
+    chunks->streamed = NULL;
+}
+
+void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase)
+{
+    chunks->phase = phase;
+    chunks->since_ns = mr_monotonic_ns();
+}
+
+/* A is now: what the stream brings from here on is noted. */
+static void begin_window(struct mr_chunks *chunks)
+{
+    uint64_t seed = (uint64_t)mr_monotonic_ns();
+    ssize_t got = getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
+    (void)got;
+    mr_chunk_window_free(chunks->window);
+    chunks->window = mr_chunk_window_new(TRANSACTIONS_NOTED, chunks->bytes_max, seed);
+    chunks->streamed = NULL;
+    chunks->changed = false;
+    chunks->due_ns = 0;
+    mr_chunk_requests_hold(chunks->requests, NULL);
+    mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBER);
+}
+
+void mr_chunks_leave(struct mr_chunks *chunks)
+{
+    mr_chunks_forget_relation(chunks);
+    mr_asked_place_done(&chunks->place);
+    mr_chunk_window_free(chunks->window);
+    chunks->window = NULL;
+    chunks->streamed = NULL;
+    chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
+                    chunks->asked.kind != MR_CHUNK_JOB_FIND;
+    chunks->current = NULL;
+    mr_chunk_requests_hold(chunks->requests, NULL);
+    mr_chunks_set_phase(chunks, MR_CHUNKS_NONE);
+}
+
+void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
+{
+    chunks->current = request;
+    chunks->rows_max = ROWS_FIRST;
+    chunks->first_number = 0;
+    chunks->attempt = 0;
+    chunks->differed_stream = chunks->differed_chunk = NULL;
+    chunks->lacked = 0;
+    chunks->lacks_told = false;
+    begin_window(chunks);
+    chunks->place = mr_chunk_request_begin(chunks->requests, request);
+}
+
+const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
+{
+    return &chunks->current->parts[chunks->current->part];
+}
+
+void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    mr_chunk_request_rows(chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
+    chunks->sent = chunks->passed_over = 0;
+    if (rows == 0) {
+        return;
+    }
+    const struct mr_datum *row = mr_chunk_row(chunk, rows - 1);
+    mr_asked_place_done(&chunks->place);
+    struct mr_asked_place *place = &chunks->place;
+    place->oid = mr_chunks_table(chunks)->oid;
+    place->form = chunk->form;
+    place->after_count = chunk->key_count;
+    place->after = MR_NEW_ARRAY(char *, place->after_count);
+    for (uint32_t i = 0; i < place->after_count; i++) {
+        const struct mr_datum *value = &row[chunk->key[i]];
+        place->after[i] = MR_ALLOC(value->len + 1);
+        memcpy(place->after[i], value->data, value->len);
+        place->after[i][value->len] = '\0';
+    }
+    mr_chunks_note_place(chunks);
+}
+
+void mr_chunks_follow_step(const struct mr_chunks *chunks)
+{
+    struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
+    if (chunks->requests->stores) {
+        lane->coming.pieces = atomic_load_explicit(&chunks->requests->step, memory_order_relaxed);
+        lane->copied = lane->coming;
+    }
+}
+
+void mr_chunks_note_place(struct mr_chunks *chunks)
+{
+    size_t key_bytes = 0;
+    for (uint32_t i = 0; i < chunks->place.after_count; i++) {
+        key_bytes += strlen(chunks->place.after[i]);
+    }
+    if (chunks->requests->stores && (key_bytes <= KEY_MAX || chunks->place.settled)) {
+        uint64_t sequence = chunks->pipeline->lanes[MR_LANE_STREAM].sequence;
+        mr_chunk_request_note(chunks->requests, chunks->current, &chunks->place, sequence);
+        mr_chunks_follow_step(chunks);
+    }
+}
+
+void mr_chunks_read_next(struct mr_chunks *chunks)
+{
+    bool wants_number = mr_chunk_window_wants_number(chunks->window);
+    mr_chunks_set_phase(chunks, wants_number ? MR_CHUNKS_NUMBER : MR_CHUNKS_READ);
+}
+
+/* While the stream is behind, it is no wonder; once it has come to where that form was read, they should agree. */
+bool mr_chunks_differs(struct mr_chunks *chunks)
+{
+    const struct mr_chunk *chunk = &chunks->thread.chunk;
+    bool is_same =
+        chunks->differed_stream == chunks->streamed && chunks->differed_chunk == chunk->relation;
+    if (!is_same) {
+        chunks->differed = 0;
+        chunks->differed_stream = chunks->streamed;
+        chunks->differed_chunk = chunk->relation;
+        chunks->differed_from = chunk->wal_end;
+    }
+    if (++chunks->differed < DIFFERS_MAX ||
+        chunks->pipeline->intake->marked < chunks->differed_from) {
+        return false;
+    }
+    struct mr_error error;
+    mr_error_set(
+        &error, MR_ERR_PROTOCOL,
+        "table %s.%s has other columns, types or another key in the stream than in the "
+        "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
+        "does not help, please report it with the table's definition",
+        chunks->current->schema, chunks->current->table, chunks->differed);
+    mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+    mr_chunks_leave(chunks);
+    return true;
+}
+
+void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
+{
+    mr_chunks_close_window(chunks);
+    mr_chunk_request_repeat(chunks->requests, chunks->current);
+    chunks->due_ns = wait_ns == 0 ? 0 : mr_monotonic_ns() + wait_ns;
+    mr_chunks_read_next(chunks);
+}
+
+/* ---- steps ---- */
+
+bool mr_chunks_wanted(const struct mr_chunks *chunks)
+{
+    const struct mr_chunk_requests *requests = chunks->requests;
+    uint64_t step = chunks->pipeline->lanes[MR_LANE_STREAM].copied.pieces;
+    return chunks->watches ||
+           MR_UNLIKELY(atomic_load_explicit(&requests->open, memory_order_relaxed) > 0) ||
+           (requests->stores &&
+            atomic_load_explicit(&requests->step, memory_order_relaxed) != step);
+}
+
+/* Those that somebody wants to end, and those whose last row is safe. */
+static void end_requests(struct mr_chunks *chunks, const struct mr_intake *intake)
+{
+    struct mr_chunk_request *one =
+        mr_chunk_requests_over(chunks->requests, atomic_load(&intake->lane->published));
+    if (one == NULL) {
+        return;
+    }
+    bool is_asked = chunks->asked.kind == MR_CHUNK_JOB_FIND && chunks->asked.request == one->id &&
+                    mr_chunk_thread_state(&chunks->thread) == MR_CHUNK_JOB_ASKED;
+    if (is_asked) {
+        return; /* the reader has its name */
+    }
+    if (one == chunks->current) {
+        mr_chunks_leave(chunks);
+        mr_chunk_thread_end(&chunks->thread); /* nor is it to have the table's */
+        chunks->stale = false;
+    }
+    bool is_done = one->state == MR_REQUEST_SETTLED;
+    mr_chunk_request_set(chunks->requests, one, is_done ? MR_REQUEST_DONE : MR_REQUEST_STOPPED);
+}
+
+static void set_watch(struct mr_chunks *chunks, struct mr_intake *intake, bool watches)
+{
+    if (chunks->watches == watches) {
+        return;
+    }
+    chunks->watches = watches;
+    chunks->changed = false;
+    mr_intake_watch(intake, watches);
+    if (!watches) {
+        mr_chunk_thread_end(&chunks->thread);
+        chunks->stale = false;
+        mr_chunk_done(&chunks->thread.chunk);
+    }
+}
+
+static bool is_other_form(const struct mr_chunks *chunks)
+{
+    return chunks->streamed != NULL &&
+           !mr_chunks_same_shape(chunks->streamed, chunks->thread.chunk.relation);
+}
+
+mr_status mr_chunks_step(struct mr_intake *intake)
+{
+    struct mr_chunks *chunks = intake->pipeline->chunks;
+    mr_chunks_follow_step(chunks);
+    set_watch(chunks, intake, atomic_load(&chunks->requests->open) > 0);
+    if (!chunks->watches) {
+        return MR_OK;
+    }
+    mr_chunks_take_job(chunks);
+    end_requests(chunks, intake);
+    struct mr_error error;
+    if (mr_chunk_thread_begin(&chunks->thread, &error) != MR_OK) {
+        chunks->due_ns = mr_monotonic_ns() + mr_chunks_backoff_ns(chunks);
+        return MR_OK;
+    }
+    if (chunks->current == NULL && !atomic_load(&chunks->requests->paused)) {
+        struct mr_chunk_request *next =
+            mr_chunk_requests_first(chunks->requests, MR_REQUEST_WAITING);
+        if (next != NULL) {
+            mr_chunks_begin(chunks, next);
+        }
+    }
+    if (chunks->phase == MR_CHUNKS_WAITS || chunks->phase == MR_CHUNKS_SENDS) {
+        if (mr_chunk_window_is_void(chunks->window)) {
+            mr_chunks_keep_place(chunks, chunks->at);
+            if (!is_other_form(chunks) || !mr_chunks_differs(chunks)) {
+                mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+            }
+        } else if (chunks->phase == MR_CHUNKS_WAITS &&
+                   mr_chunk_window_is_due(chunks->window, intake->marked)) {
+            mr_chunks_set_phase(chunks, MR_CHUNKS_SENDS);
+        }
+    }
+    mr_status status =
+        chunks->phase == MR_CHUNKS_SENDS ? mr_chunks_send_rows(chunks, intake) : MR_OK;
+    mr_chunks_give_job(chunks, mr_monotonic_ns());
+    return status;
+}
+
+int64_t mr_chunks_due_in(const struct mr_chunks *chunks, int64_t now_ns)
+{
+    if (chunks->phase == MR_CHUNKS_SENDS) {
+        return mr_chunks_yield(chunks, now_ns) ? YIELD_NS : 0;
+    }
+    if (chunks->due_ns > now_ns) {
+        return chunks->due_ns - now_ns;
+    }
+    /* The stream, the reader and whoever asks wake the thread; acknowledgements and quiet servers do not. */
+    return MR_CHUNKS_QUIET_NS;
+}
+
+void mr_chunks_hand_over(struct mr_chunks *chunks)
+{
+    if (chunks->phase == MR_CHUNKS_SENDS) {
+        bool has_row = chunks->appends && chunks->pipeline->lanes[MR_LANE_STREAM].has_item;
+        mr_chunks_keep_place(chunks, chunks->at + has_row);
+    }
+}
+
+void mr_chunks_interrupt(struct mr_chunks *chunks)
+{
+    chunks->changed = false;
+    if (chunks->current == NULL) {
+        return;
+    }
+    if (chunks->phase == MR_CHUNKS_SENDS) {
+        mr_chunks_keep_place(chunks, chunks->at);
+    }
+    chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
+                    chunks->asked.kind != MR_CHUNK_JOB_FIND;
+    begin_window(chunks);
+}
+
+void mr_chunks_begin_anew(struct mr_chunks *chunks)
+{
+    if (chunks->current != NULL) {
+        mr_chunks_leave(chunks);
+    }
+    mr_chunk_thread_end(&chunks->thread); /* whoever it looks for may get another number */
+    chunks->stale = false;
+    mr_chunk_requests_begin_anew(chunks->requests);
+}
+
+void mr_chunks_rest(struct mr_chunks *chunks)
+{
+    mr_chunks_interrupt(chunks);
+    mr_chunks_forget_relation(chunks);
+    mr_chunk_thread_end(&chunks->thread);
+    chunks->stale = false;
+}

@@ -1,0 +1,125 @@
+/* What the files of chunks.h do for each other. The source thread's; inside copy/chunk*.c only.
+ *
+ *   chunks.c        the table at hand, and the steps it takes
+ *   chunk_jobs.c    what the reader is asked, and what comes of it
+ *   chunk_stream.c  what the stream brings meanwhile
+ *   chunk_rows.c    rows go out */
+#ifndef MR_PIPELINE_CHUNKS_INTERNAL_H
+#define MR_PIPELINE_CHUNKS_INTERNAL_H
+
+#include "base/text.h"
+#include "copy/chunk_requests.h"
+#include "copy/chunk_thread.h"
+#include "copy/chunk_window.h"
+#include "copy/chunks.h"
+
+/* The fewest rows of a chunk. */
+enum { MR_CHUNKS_ROWS_MIN = 16 };
+
+/* The stream has not come to the chunk's place: a transaction number makes the server write WAL, and flush it. */
+#define MR_CHUNKS_QUIET_NS (INT64_C(100) * 1000000)
+#define MR_CHUNKS_AGAIN_NS (INT64_C(100) * 1000000)
+
+/* Of the table at hand. */
+enum mr_chunks_phase {
+    MR_CHUNKS_NONE,     /* there is none */
+    MR_CHUNKS_NUMBER,   /* a transaction number is wanted, */
+    MR_CHUNKS_NUMBERED, /* and asked for */
+    MR_CHUNKS_READ,     /* a chunk is wanted, */
+    MR_CHUNKS_READS,    /* and being read */
+    MR_CHUNKS_HELD, /* no chunk would be good before a transaction has ended, which is looked for */
+    MR_CHUNKS_WAITS, /* for the stream to come to its place */
+    MR_CHUNKS_SENDS,
+};
+
+struct mr_chunks {
+    struct mr_pipeline *pipeline;
+    struct mr_chunk_requests *requests;
+
+    bool watches;
+    struct mr_chunk_thread thread;
+    struct mr_chunk_job asked; /* by us last */
+    bool stale;                /* what it brings is of no use */
+    enum mr_chunks_phase phase;
+    struct mr_chunk_request *current;
+    struct mr_chunk_window *window;
+    const struct mr_relation *relation; /* of chunks; the encoder has its plan */
+    const struct mr_relation
+        *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
+    bool changed;  /* the running transaction has changed the table */
+    /* Chunks in a row of a form that was not the stream's: both forms, how many, where the WAL ended behind the first. */
+    const struct mr_relation *differed_stream, *differed_chunk;
+    uint32_t differed;
+    mr_lsn differed_from;
+    struct mr_asked_place place; /* behind which the next chunk begins */
+    uint32_t first_number; /* of the transactions that were taken since the table at hand is */
+    uint32_t rows_max;
+    size_t bytes_max;
+    uint32_t at;     /* the row of the chunk that is next */
+    uint32_t lacked; /* times in a row that the first one was read again for its values */
+    bool lacks_told; /* of the table: that it was too often */
+    bool appends;    /* it is being appended */
+    uint64_t sent, passed_over;    /* rows since the request's were counted */
+    int64_t due_ns;                /* of what is to be tried again */
+    struct mr_chunk_holder holder; /* as it was looked for last */
+    int64_t held_ns;               /* since when it is held up, */
+    int64_t held_told_ns;          /* and when that was logged last; 0: not yet */
+    int64_t since_ns;              /* the phase began, or the last slice went out */
+    uint32_t attempt;
+    struct mr_text key;                /* scratch */
+    struct mr_transaction transaction; /* that copied rows seem to be of */
+    uint64_t ordinal;
+};
+
+/* ---- chunks.c ---- */
+
+void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase);
+void mr_chunks_close_window(struct mr_chunks *chunks);
+void mr_chunks_forget_relation(struct mr_chunks *chunks);
+
+/* A part of a request is the table at hand from now on / none is. */
+void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request);
+void mr_chunks_leave(struct mr_chunks *chunks);
+const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
+
+/* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is behind them. */
+void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows);
+
+/* The next batches carry what is known of the place. */
+void mr_chunks_note_place(struct mr_chunks *chunks);
+
+/* The next chunk is read. */
+void mr_chunks_read_next(struct mr_chunks *chunks);
+
+/* The chunk's form is not the stream's. True: that has been so for long, and the request has failed. */
+bool mr_chunks_differs(struct mr_chunks *chunks);
+
+/* The chunk is read again, in a while. */
+void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
+
+/* ---- chunk_jobs.c ---- */
+
+/* Nanoseconds until the next try. */
+int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
+
+/* Takes what the reader has done / gives it the next job, if it is free; what is due later than `now_ns` waits. */
+void mr_chunks_take_job(struct mr_chunks *chunks);
+void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
+
+/* ---- chunk_stream.c ---- */
+
+bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
+
+/* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False: a value of it is not known. */
+bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
+                   const struct mr_datum *values, const struct mr_tuple *old, mr_slice *ret_key);
+
+/* ---- chunk_rows.c ---- */
+
+/* Sends a few rows. MR_FULL: there is no room for one. */
+mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake);
+
+/* The stream is to have what is left of the pool. */
+bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns);
+
+#endif

@@ -1,0 +1,1090 @@
+#include "copy/pg_chunks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "copy/copy_text.h"
+#include "postgres/catalog/pg_attached.h"
+#include "postgres/catalog/pg_captured.h"
+#include "postgres/catalog/pg_key_order.h"
+#include "postgres/catalog/pg_sql.h"
+#include "postgres/catalog/pg_types.h"
+#include "postgres/server/pg_holder.h"
+#include "stream/pg_source.h"
+#include "stream/relation_cache.h"
+
+enum { TABLES_MAX = 10000 };
+
+/* A table that is not found for so long has gone. */
+#define GONE_NS (INT64_C(5000) * 1000000)
+
+struct mr_chunk_reader {
+    struct mr_pg_source_options options;
+    struct mr_pg_home *home;
+    uint64_t streams; /* of `home`, when `conn` was made */
+    int stop_fd;
+    struct mr_pg_conn *conn; /* NULL: not open */
+    struct mr_pg_types types;
+    /* The table that was described last. */
+    uint32_t oid; /* 0: none */
+    int64_t version;
+    uint32_t gone;   /* the table that could not be found last; 0: none */
+    int64_t gone_ns; /* since when */
+    char *attached;  /* partitions that were told last: a last chunk may be read more than once */
+    struct mr_relation *relation, *former;
+    char *select; /* up to the condition */
+    bool is_root; /* of partitions, which are read by it */
+    uint32_t *
+        places; /* of the key's columns, in the order of its index: one by another order would sort */
+    uint32_t place_count;
+    uint64_t form; /* of key and order */
+    char *by;      /* mr_chunk_wish.key */
+    char *key;     /* the same, "a", "b" */
+    char *order;   /* what stands behind ORDER BY */
+    char *behind;  /* the operator that says so of keys */
+    bool has_filter;
+};
+
+void mr_chunk_done(struct mr_chunk *chunk)
+{
+    free(chunk->key);
+    free(chunk->snapshot);
+    free(chunk->values);
+    free(chunk->bytes);
+    mr_pg_copy_row_free(chunk->large);
+    *chunk = (struct mr_chunk){0};
+}
+
+struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options,
+                                         struct mr_pg_home *home, int stop_fd)
+{
+    struct mr_chunk_reader *reader = MR_NEW(struct mr_chunk_reader);
+    reader->options = *options;
+    reader->home = home;
+    reader->stop_fd = stop_fd;
+    return reader;
+}
+
+void mr_pg_chunks_rest(struct mr_chunk_reader *reader)
+{
+    mr_pg_close(reader->conn);
+    reader->conn = NULL;
+}
+
+static void forget_order(struct mr_chunk_reader *reader)
+{
+    free(reader->key);
+    free(reader->places);
+    free(reader->order);
+    free(reader->behind);
+    reader->places = NULL;
+    reader->key = reader->order = reader->behind = NULL;
+}
+
+static void forget_commands(struct mr_chunk_reader *reader)
+{
+    forget_order(reader);
+    free(reader->select);
+    free(reader->by);
+    reader->select = reader->by = NULL;
+    reader->oid = 0;
+}
+
+void mr_pg_chunks_free(struct mr_chunk_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    mr_pg_chunks_rest(reader);
+    forget_commands(reader);
+    mr_relation_free(reader->relation);
+    mr_relation_free(reader->former);
+    mr_pg_types_done(&reader->types);
+    free(reader->attached);
+    free(reader);
+}
+
+/* ---- the connection ---- */
+
+/* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
+ * rows without a word. */
+static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
+                              struct mr_error *ret_error)
+{
+    return mr_pg_set_for_rows(
+        reader->conn, reader->stop_fd, before,
+        "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
+        " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
+        " SET default_transaction_isolation = 'read committed'",
+        ret_error);
+}
+
+static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
+{
+    uint64_t streams = mr_pg_home_streams(reader->home);
+    if (reader->conn != NULL && reader->streams == streams) {
+        return MR_OK;
+    }
+    mr_pg_chunks_rest(reader);
+    reader->streams = streams;
+    MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
+                                      &reader->conn, ret_error));
+    return set_settings(reader, "", ret_error);
+}
+
+/* After whatever failed the connection begins anew. */
+static mr_status close_if(struct mr_chunk_reader *reader, mr_status status)
+{
+    if (status != MR_OK) {
+        mr_pg_chunks_rest(reader);
+    }
+    return status;
+}
+
+static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
+                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
+                       struct mr_error *ret_error)
+{
+    return mr_pg_query(reader->conn, reader->stop_fd, sql, shape, ret_result, ret_error);
+}
+
+/* ---- which tables ---- */
+
+/* OIDs of the table of that name, and of what is below it. */
+static void add_family(const struct mr_chunk_reader *reader, struct mr_text *sql,
+                       const char *schema, const char *table)
+{
+    mr_text_string(sql, "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace"
+                        " n ON n.oid = c.relnamespace WHERE n.nspname = ");
+    mr_sql_add_literal(sql, schema);
+    mr_text_string(sql, " AND c.relname = ");
+    mr_sql_add_literal(sql, table);
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, reader->options.publication, "named", mr_pg_server_version(reader->conn));
+    mr_text_string(sql,
+                   ", family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
+                   " JOIN tree t ON t.root = named.oid)");
+}
+
+/* Only the pipeline's own tables: others' changes are not passed on either. */
+static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, const char *table,
+                      const char *root_schema, const char *root_table)
+{
+    return mr_pg_table_listed(&reader->options, mr_slice_of(schema), mr_slice_of(table)) ||
+           (root_schema != NULL && root_table != NULL &&
+            mr_pg_table_listed(&reader->options, mr_slice_of(root_schema),
+                               mr_slice_of(root_table)));
+}
+
+static void add_sent(const struct mr_chunk_reader *reader, struct mr_text *sql)
+{
+    mr_text_string(sql, "WITH ");
+    mr_sql_add_sent(sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
+}
+
+static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                           const char *called)
+{
+    mr_log(MR_LOG_WARN, "copy_calls_functions",
+           "indexes or statistics of a table that is to be copied have functions of others, which "
+           "are called with the rights of the role that copies; where their owners are not to be "
+           "trusted, set snapshot.connection_env, for a role that may only read, give them to a "
+           "superuser, or do not copy the table (docs/security.md)",
+           MR_LOG_STR("schema", table->schema), MR_LOG_STR("table", table->table),
+           MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
+}
+
+static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                             struct mr_chunk_table **ret_tables, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a table to copy", "bniisIISb", 0, TABLES_MAX};
+    MR_TRY(open_reader(reader, ret_error));
+    struct mr_text sql = {0};
+    add_family(reader, &sql, schema, table);
+    mr_text_string(&sql, " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
+                         " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname, ");
+    mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
+    mr_text_string(&sql, ", ");
+    mr_sql_add_may_more(&sql);
+    mr_text_string(&sql, " FROM family f"
+                         " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                         " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    uint32_t rows = mr_pg_result_rows(result);
+    struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, rows);
+    uint32_t count = 0;
+    bool told = false;
+    for (uint32_t i = 0; i < rows; i++) {
+        const char *names[4] = {mr_pg_result_value(result, i, 2), mr_pg_result_value(result, i, 3),
+                                mr_pg_result_value(result, i, 5), mr_pg_result_value(result, i, 6)};
+        bool has_names = names[0][0] != '\0' && names[1][0] != '\0';
+        if (!has_names || !is_listed(reader, names[0], names[1], names[2], names[3])) {
+            continue;
+        }
+        struct mr_chunk_table *one = &tables[count];
+        one->oid = (uint32_t)mr_pg_result_number(result, i, 1);
+        one->rows = strtoull(mr_pg_result_value(result, i, 4), NULL, 10);
+        bool fits =
+            snprintf(one->schema, sizeof(one->schema), "%s", names[0]) < (int)sizeof(one->schema) &&
+            snprintf(one->table, sizeof(one->table), "%s", names[1]) < (int)sizeof(one->table);
+        count += fits;
+        const char *called = mr_pg_result_value(result, i, 7);
+        /* Of many partitions one will do. */
+        if (called != NULL && mr_pg_result_true(result, i, 8) && !told) {
+            told = true;
+            warn_of_called(reader, one, called);
+        }
+    }
+    mr_pg_result_free(result);
+    if (count == 0) {
+        free(tables);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "table %s.%s is not there, or not one of this stream's: it must be in \"tables\" "
+            "and in publication \"%s\" (a partition that is published by its root: name the root)",
+            schema, table, reader->options.publication);
+    }
+    *ret_tables = tables;
+    *ret_count = count;
+    return MR_OK;
+}
+
+/* ---- what a chunk needs of its table ---- */
+
+enum part_column { PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY, PART_IN_PRIMARY };
+enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
+
+struct description {
+    struct mr_pg_result *table, *parts;
+    struct mr_column_view columns[MR_COLUMNS_MAX];
+    uint32_t key[MR_COLUMNS_MAX];
+    struct mr_relation_view view;
+};
+
+/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/proto.c,
+ * RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
+static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the columns to copy", "innbb", 0, MR_COLUMNS_MAX};
+    struct mr_text sql = {0};
+    add_sent(reader, &sql);
+    mr_text_format(
+        &sql,
+        " SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
+        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+        " coalesce(a.attnum = ANY ((k.indkey::int2[])[0:k.indnkeyatts - 1]), false) "
+        "FROM sent s JOIN pg_class c ON c.oid = s.oid"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " AND " MR_SQL_IS_SENT
+        " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indislive AND i.indisvalid AND"
+        " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
+        " WHEN 'i' THEN i.indisreplident ELSE false END"
+        " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
+        " WHERE c.oid = %u ORDER BY a.attnum",
+        table->oid);
+    return query(reader, &sql, &shape, ret_result, ret_error);
+}
+
+static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
+    struct mr_text sql = {0};
+    add_sent(reader, &sql);
+    mr_text_format(&sql,
+                   " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid) FROM sent s"
+                   " JOIN pg_class c ON c.oid = s.oid WHERE c.oid = %u",
+                   table->oid);
+    return query(reader, &sql, &shape, ret_result, ret_error);
+}
+
+static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
+                        struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "table %s.%s can't be copied while it is streamed: %s. Choose: a primary key; or "
+        "key_columns with columns that are NOT NULL and have a unique index of their own that is "
+        "not deferrable; or copy it when the slot is made (snapshot.mode = \"initial\")",
+        table->schema, table->table, reason);
+}
+
+static mr_status put_in_order(struct mr_chunk_reader *reader, struct description *description,
+                              struct mr_error *ret_error)
+{
+    const struct mr_relation_view *view = &description->view;
+    if (reader->options.key_order != MR_KEY_ORDER_INDEX || view->key_count < 2) {
+        return MR_OK;
+    }
+    struct mr_pg_key_order order = {0};
+    mr_status status =
+        mr_pg_key_order_ask(&order, reader->conn, reader->stop_fd, view->oid, NULL, ret_error);
+    if (status == MR_OK) {
+        mr_pg_key_order_apply(&order, view, description->key);
+    }
+    mr_pg_key_order_done(&order);
+    return status;
+}
+
+/* As pg_source's: key_columns, the replica identity, the primary key. */
+static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
+                          const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    struct mr_relation_view *view = &description->view;
+    mr_relation_flagged_key(view, description->key);
+    bool found;
+    MR_TRY(mr_pg_chosen_key(&reader->options, view, description->key, &found, ret_error));
+    if (found) {
+        return MR_OK;
+    }
+    view->key_columns = description->key;
+    bool is_flagged = view->key_count > 0;
+    for (uint32_t i = 0; !is_flagged && i < view->column_count; i++) {
+        if (mr_pg_result_true(description->parts, i, PART_IN_PRIMARY)) {
+            description->key[view->key_count++] = i;
+        }
+    }
+    if (view->key_count == 0) {
+        return no_key(table, "it has no key by which its rows could be read in order", ret_error);
+    }
+    return put_in_order(reader, description, ret_error);
+}
+
+static mr_status find_types(struct mr_chunk_reader *reader, struct description *description,
+                            struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < description->view.column_count; i++) {
+        struct mr_column_view *column = &description->columns[i];
+        if (mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
+                             &column->type)) {
+            continue;
+        }
+        MR_TRY(mr_pg_types_ask(&reader->types, reader->conn, reader->stop_fd, column->type_oid,
+                               ret_error));
+        if (!mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
+                              &column->type)) {
+            column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
+        }
+    }
+    return MR_OK;
+}
+
+/* False: it is none of the relation's. */
+static bool find_column(const struct mr_relation_view *view, mr_slice name, uint32_t *ret_column)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (mr_slice_equal(view->columns[i].name, name)) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of each column of a key: what says that it can't be one to read by, and its place in an index. */
+enum order_column {
+    ORDER_NAME,
+    ORDER_FAULT,
+    ORDER_BEHIND_SCHEMA, /* NULL, as what follows: there is no such index */
+    ORDER_BEHIND,
+    ORDER_BEFORE_SCHEMA,
+    ORDER_BEFORE,
+    ORDER_COLLATION,
+};
+
+/* MR_ERR_PROTOCOL: by a column that nobody asked for. */
+static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
+                            const struct mr_pg_result *result, struct mr_error *ret_error)
+{
+    uint32_t count = mr_pg_result_rows(result);
+    struct mr_text behind = {0};
+    struct mr_text order = {0};
+    struct mr_text key = {0};
+    reader->places = MR_NEW_ARRAY(uint32_t, count);
+    reader->place_count = count;
+    reader->form = MR_HASH_BEGIN;
+    for (uint32_t i = 0; i < count; i++) {
+        mr_slice name = mr_slice_of(mr_pg_result_value(result, i, ORDER_NAME));
+        if (!find_column(view, name, &reader->places[i])) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the order of a key and answers with another "
+                           "column");
+        }
+    }
+    mr_text_string(&behind, " OPERATOR(");
+    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, ORDER_BEHIND_SCHEMA));
+    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, ORDER_BEHIND));
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = mr_pg_result_value(result, i, ORDER_NAME);
+        const char *collation = mr_pg_result_value(result, i, ORDER_COLLATION);
+        uint32_t type_oid = view->columns[reader->places[i]].type_oid;
+        reader->form = mr_hash_add(reader->form, &type_oid, sizeof(type_oid));
+        reader->form = mr_hash_add(reader->form, collation, strlen(collation));
+        mr_text_string(&key, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&key, name);
+        mr_text_string(&order, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&order, name);
+        mr_text_string(&order, " USING OPERATOR(");
+        mr_sql_add_identifier(&order, mr_pg_result_value(result, i, ORDER_BEFORE_SCHEMA));
+        mr_text_format(&order, ".%s)", mr_pg_result_value(result, i, ORDER_BEFORE));
+    }
+    reader->behind = behind.data;
+    reader->order = order.data;
+    reader->key = key.data;
+    reader->form = mr_hash_add(reader->form, reader->behind, strlen(reader->behind));
+    reader->form = mr_hash_add(reader->form, reader->order, strlen(reader->order));
+    return MR_OK;
+}
+
+/* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
+ * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
+ * comparison of rows (parse_expr.c, make_row_comparison_op).
+ *
+ * Faults: from 18 on NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. A
+ * literal of an array or a range of a domain calls the domain's checks, in our name (domain_in in utils/adt/domains.c); one of a
+ * domain itself is compared as what the domain is over, and calls none. A literal is read as what the operator compares
+ * (binary_oper_exact in parser/parse_oper.c, enforce_generic_type_consistency in parser/parse_coerce.c): where that is another type
+ * than the column's, it must read the same texts, which record (of no type's columns) and oid (of a regclass) don't. What a name in
+ * the catalog means, and how it is written, changes. */
+static void add_faults(struct mr_text *sql, const struct mr_chunk_table *table)
+{
+    mr_text_format(
+        sql,
+        "WITH RECURSIVE held(attnum, oid, inside) AS (SELECT a.attnum, a.atttypid, false"
+        " FROM pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 UNION"
+        " SELECT h.attnum, x.oid, h.inside OR t.typtype <> 'd' FROM held h"
+        " JOIN pg_type t ON t.oid = h.oid CROSS JOIN LATERAL (SELECT t.typbasetype AS oid"
+        " WHERE t.typtype = 'd' UNION ALL SELECT t.typelem WHERE t.typtype <> 'd'"
+        " AND t.typelem <> 0 UNION ALL SELECT g.rngsubtype FROM pg_range g"
+        " WHERE t.oid IN (g.rngtypid, g.rngmultitypid) UNION ALL SELECT c.atttypid"
+        " FROM pg_attribute c WHERE t.typrelid <> 0 AND c.attrelid = t.typrelid"
+        " AND c.attnum > 0 AND NOT c.attisdropped) x),"
+        " kinds AS MATERIALIZED (SELECT h.attnum, h.inside, t.typtype, t.oid,"
+        " t.typtype = 'b' AND t.typname LIKE 'reg%%' AND t.typnamespace = "
+        "'pg_catalog'::regnamespace"
+        " AS names FROM held h JOIN pg_type t ON t.oid = h.oid),"
+        " wanted AS (SELECT a.attnum, a.attname, a.attcollation, k.oid AS base, CASE"
+        " WHEN NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = "
+        "a.attrelid"
+        " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
+        " THEN 'can hold nulls (also where NOT NULL is NOT VALID)'"
+        " WHEN EXISTS (SELECT FROM kinds d WHERE d.attnum = a.attnum AND d.inside"
+        " AND d.typtype = 'd')"
+        " THEN 'holds domains within arrays, ranges or composite types, whose checks would be "
+        "called'"
+        " WHEN k.typtype = 'c' THEN 'is of a composite type, whose texts can''t be compared'"
+        " WHEN EXISTS (SELECT FROM kinds r WHERE r.attnum = a.attnum AND r.names)"
+        " THEN 'is or holds the name of something in the catalog, which may change' END AS fault"
+        " FROM pg_attribute a JOIN kinds k ON k.attnum = a.attnum AND NOT k.inside"
+        " AND k.typtype <> 'd' WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attname = ANY "
+        "(ARRAY[",
+        table->oid, table->oid);
+}
+
+/* From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that is another type's (anyarray,
+ * anyenum, anyrange and anymultirange apart) it is known for two that their texts are the same. */
+static void add_places(struct mr_text *sql, const struct mr_chunk_table *table, uint32_t count)
+{
+    mr_text_format(
+        sql,
+        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attnum, gn.nspname AS gs,"
+        " g.oprname AS g, ln.nspname AS ls, l.oprname AS l,"
+        " o.opcintype = w.base OR o.opcintype IN ('anyarray'::regtype, 'anyenum'::regtype,"
+        " 'anyrange'::regtype, %s) OR (w.base, o.opcintype) IN (('varchar'::regtype,"
+        " 'text'::regtype), ('cidr'::regtype, 'inet'::regtype)) AS fits"
+        " FROM pg_index i CROSS JOIN LATERAL"
+        " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
+        " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
+        " JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'"
+        " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
+        " AND ga.amoprighttype = o.opcintype AND ga.amopstrategy = 5"
+        " JOIN pg_operator g ON g.oid = ga.amopopr JOIN pg_namespace gn ON gn.oid = g.oprnamespace"
+        " JOIN pg_amop la ON la.amopfamily = o.opcfamily AND la.amoplefttype = o.opcintype"
+        " AND la.amoprighttype = o.opcintype AND la.amopstrategy = 1"
+        " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
+        " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid"
+        " AND i.indislive AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
+        " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
+        " ORDER BY NOT bool_and(fits), count(DISTINCT (gs, g, ls, l)), 1 LIMIT 1)"
+        " SELECT w.attname, coalesce(w.fault, CASE WHEN NOT p.fits"
+        " THEN 'is compared as another type than its own' END), p.gs, p.g, p.ls, p.l,"
+        " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
+        " ON p.attnum = w.attnum ORDER BY p.at, w.attnum",
+        "(SELECT oid FROM pg_type WHERE typname = 'anymultirange')", table->oid, count, count);
+}
+
+/* Why the rows can't be read in that order; false: nothing is against it. */
+static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
+{
+    if (mr_pg_result_rows(order) != count) {
+        mr_text_string(
+            reason,
+            "a column by which its rows would be read is named twice, or is not there any more");
+        return true;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const char *fault = mr_pg_result_value(order, i, ORDER_FAULT);
+        if (fault != NULL) {
+            mr_text_format(reason, "column \"%s\", by which its rows would be read, %s",
+                           mr_pg_result_value(order, i, ORDER_NAME), fault);
+            return true;
+        }
+    }
+    if (mr_pg_result_value(order, 0, ORDER_BEHIND) == NULL) {
+        mr_text_string(reason, "there is no unique B-tree index of these columns alone, in "
+                               "their collation, that is not deferrable and has no condition");
+        return true;
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        for (uint32_t c = ORDER_BEHIND_SCHEMA; c <= ORDER_BEFORE; c++) {
+            if (strcmp(mr_pg_result_value(order, 0, c), mr_pg_result_value(order, i, c)) != 0) {
+                mr_text_format(
+                    reason,
+                    "the columns by which its rows would be read are ordered by several operators, "
+                    "such as \"%s.%s\" and \"%s.%s\", and rows are compared by one; name other "
+                    "columns to read it by (--key, surrogate-key)",
+                    mr_pg_result_value(order, 0, ORDER_BEFORE_SCHEMA),
+                    mr_pg_result_value(order, 0, ORDER_BEFORE),
+                    mr_pg_result_value(order, i, ORDER_BEFORE_SCHEMA),
+                    mr_pg_result_value(order, i, ORDER_BEFORE));
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
+                            const struct mr_chunk_table *table, const uint32_t *columns,
+                            uint32_t count, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the order of a key", "sSSSSSs", 0, MR_COLUMNS_MAX};
+    const struct mr_relation_view *view = &description->view;
+    struct mr_text sql = {0};
+    add_faults(&sql, table);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mr_text name = {0};
+        mr_slice of = view->columns[columns[i]].name;
+        mr_text_add(&name, of.data, of.len);
+        mr_text_string(&sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(&sql, name.data);
+        mr_text_done(&name);
+    }
+    add_places(&sql, table, count);
+    struct mr_pg_result *result;
+    struct mr_text reason = {0};
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    mr_status status = find_fault(result, count, &reason)
+                           ? no_key(table, reason.data, ret_error)
+                           : take_order(reader, view, result, ret_error);
+    mr_text_done(&reason);
+    mr_pg_result_free(result);
+    return status;
+}
+
+static void make_select(struct mr_chunk_reader *reader, const struct description *description,
+                        const struct mr_chunk_table *table)
+{
+    const struct mr_relation *relation = reader->relation;
+    const char *filter = mr_pg_result_value(description->table, 0, TABLE_FILTER);
+    bool is_root = mr_pg_result_value(description->table, 0, TABLE_KIND)[0] == 'p';
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "COPY (SELECT ");
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        mr_text_string(&sql, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&sql, relation->columns[i].name);
+    }
+    mr_text_string(&sql, is_root ? " FROM " : " FROM ONLY ");
+    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    if (filter != NULL) {
+        mr_text_format(&sql, " WHERE (%s)", filter);
+    }
+    reader->has_filter = filter != NULL;
+    reader->is_root = is_root;
+    reader->select = sql.data;
+}
+
+/* The columns of a list of names, by their places; they are none twice where an index has as many. */
+static mr_status find_named(const struct mr_relation_view *view, const struct mr_chunk_table *table,
+                            const char *names, uint32_t *ret_columns, uint32_t *ret_count,
+                            struct mr_error *ret_error)
+{
+    uint32_t count = 0;
+    for (const char *at = names; count < view->column_count;) {
+        at += strspn(at, " ");
+        size_t len = strcspn(at, ",");
+        const char *next = at[len] == ',' ? at + len + 1 : NULL;
+        while (len > 0 && at[len - 1] == ' ') {
+            len--;
+        }
+        mr_slice name = {.data = (const uint8_t *)at, .len = len};
+        uint32_t column;
+        if (!find_column(view, name, &column)) {
+            return mr_fail(ret_error, MR_ERR_CONFIG,
+                           "table %s.%s has no column \"%.*s\" to be read by, or the publication "
+                           "leaves it out",
+                           table->schema, table->table, (int)len, at);
+        }
+        ret_columns[count++] = column;
+        if (next == NULL) {
+            *ret_count = count;
+            return MR_OK;
+        }
+        at = next;
+    }
+    return mr_fail(ret_error, MR_ERR_CONFIG,
+                   "table %s.%s has fewer columns than it is to be read by", table->schema,
+                   table->table);
+}
+
+/* Rows are read by other columns than those of the events' key. The key must be a unique one all the same: it is what tells
+ * which row of a chunk the stream has had. */
+static mr_status find_other_order(struct mr_chunk_reader *reader,
+                                  const struct description *description,
+                                  const struct mr_chunk_table *table, const char *by,
+                                  struct mr_error *ret_error)
+{
+    uint32_t columns[MR_COLUMNS_MAX];
+    uint32_t count;
+    MR_TRY(find_named(&description->view, table, by, columns, &count, ret_error));
+    forget_order(reader);
+    MR_TRY(find_order(reader, description, table, columns, count, ret_error));
+    reader->by = MR_STRDUP(by);
+    return MR_OK;
+}
+
+static mr_status take_description(struct mr_chunk_reader *reader, struct description *description,
+                                  const struct mr_chunk_table *table, const char *by,
+                                  struct mr_error *ret_error)
+{
+    const struct mr_pg_result *parts = description->parts;
+    struct mr_relation_view *view = &description->view;
+    *view = (struct mr_relation_view){
+        .oid = table->oid,
+        .schema = mr_slice_of(table->schema),
+        .table = mr_slice_of(table->table),
+        .identity =
+            (enum mr_replica_identity)mr_pg_result_value(description->table, 0, TABLE_IDENTITY)[0],
+        .columns = description->columns,
+        .column_count = mr_pg_result_rows(parts),
+        .key_columns = description->key,
+    };
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        description->columns[i] = (struct mr_column_view){
+            .name = mr_slice_of(mr_pg_result_value(parts, i, PART_NAME)),
+            .type_oid = (uint32_t)mr_pg_result_number(parts, i, PART_TYPE),
+            .type_modifier = (int32_t)mr_pg_result_number(parts, i, PART_MODIFIER),
+            .in_identity = mr_pg_result_true(parts, i, PART_IN_IDENTITY),
+        };
+    }
+    MR_TRY(find_key(reader, description, table, ret_error));
+    MR_TRY(find_types(reader, description, ret_error));
+    MR_TRY(find_order(reader, description, table, view->key_columns, view->key_count, ret_error));
+    return by == NULL ? MR_OK : find_other_order(reader, description, table, by, ret_error);
+}
+
+static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation_view *view)
+{
+    if (reader->relation == NULL || reader->relation->oid != view->oid ||
+        !mr_relation_matches(reader->relation, view)) {
+        mr_relation_free(reader->former);
+        reader->former = reader->relation;
+        reader->relation = mr_relation_new(view);
+    }
+}
+
+/* It may come back: some give a table another name for a moment. */
+static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (reader->gone != table->oid) {
+        reader->gone = table->oid;
+        reader->gone_ns = now_ns;
+    }
+    return mr_fail(
+        ret_error, now_ns - reader->gone_ns < GONE_NS ? MR_ERR_TRANSIENT : MR_ERR_CONFIG,
+        "table %s.%s was dropped, renamed, or taken out of the publication while its rows "
+        "were copied",
+        table->schema, table->table);
+}
+
+/* `version` NULL: only to see whether it can be done. */
+static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                          const char *by, const int64_t *version, struct mr_error *ret_error)
+{
+    struct description *description = MR_NEW(struct description);
+    forget_commands(reader);
+    mr_status status = read_table(reader, table, &description->table, ret_error);
+    if (status == MR_OK && mr_pg_result_rows(description->table) == 0) {
+        status = table_gone(reader, table, ret_error);
+    }
+    if (status == MR_OK) {
+        status = read_parts(reader, table, &description->parts, ret_error);
+    }
+    if (status == MR_OK) {
+        status = take_description(reader, description, table, by, ret_error);
+    }
+    if (status == MR_OK && version != NULL) {
+        keep_relation(reader, &description->view);
+        make_select(reader, description, table);
+        reader->oid = table->oid;
+        reader->version = *version;
+    } else {
+        forget_commands(reader);
+    }
+    mr_pg_result_free(description->parts);
+    mr_pg_result_free(description->table);
+    free(description);
+    return status;
+}
+
+/* A number that is another one when a catalog row of the table is: of itself, its columns, its indexes, its place in
+ * publications. NULL where the name, which is locked, stands for something else by now: what is read is read by name. */
+static void add_version(struct mr_text *sql, const struct mr_chunk_table *table)
+{
+    mr_text_format(
+        sql,
+        "(SELECT hashtextextended(concat_ws(';', c.xmin,"
+        " (SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a"
+        " WHERE a.attrelid = c.oid AND a.attnum > 0),"
+        " (SELECT string_agg(concat(i.indexrelid, ' ', i.xmin), ',' ORDER BY i.indexrelid) FROM"
+        " pg_index i WHERE i.indrelid = c.oid),"
+        " (SELECT string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid) FROM "
+        "pg_publication_rel p"
+        " WHERE p.prrelid = c.oid)), 0) FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE c.oid = %u AND c.relkind IN ('r', 'p') AND n.nspname = ",
+        table->oid);
+    mr_sql_add_literal(sql, table->schema);
+    mr_text_string(sql, " AND c.relname = ");
+    mr_sql_add_literal(sql, table->table);
+    mr_text_string(sql, ")");
+}
+
+/* ---- numbers and chunks ---- */
+
+static mr_status take_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a transaction number", "n", 1, 1};
+    MR_TRY(open_reader(reader, ret_error));
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint");
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    *ret_xid = (uint32_t)mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static mr_status may_not_read(const struct mr_chunk_reader *reader,
+                              const struct mr_chunk_table *table, struct mr_error *ret_error)
+{
+    struct mr_error reason = *ret_error;
+    struct mr_text remedy = {0};
+    struct mr_text name = {0};
+    mr_sql_add_table(&name,
+                     &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    mr_text_string(&remedy, "GRANT USAGE ON SCHEMA ");
+    mr_sql_add_identifier(&remedy, table->schema);
+    mr_text_format(&remedy, " TO \"%s\"; GRANT SELECT ON %s TO \"%s\"", mr_pg_user(reader->conn),
+                   name.data, mr_pg_user(reader->conn));
+    mr_status status = mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s",
+                               mr_pg_user(reader->conn), reason.text, remedy.data);
+    mr_text_done(&name);
+    mr_text_done(&remedy);
+    return status;
+}
+
+/* A table or a schema of that name. */
+static bool is_missing(const struct mr_error *error)
+{
+    return strstr(error->text, "(42P01)") != NULL || strstr(error->text, "(3F000)") != NULL;
+}
+
+static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                             struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    const struct mr_chunk_table *table = wish->table;
+    static const struct mr_pg_shape shape = {"a chunk's snapshot", "slnN", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY ");
+    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
+    mr_text_string(&sql, " IN ACCESS SHARE MODE");
+    mr_status status =
+        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_text_done(&sql);
+    if (status == MR_ERR_AUTH) {
+        return may_not_read(reader, table, ret_error);
+    }
+    if (status == MR_ERR_CONFIG && is_missing(ret_error)) {
+        return table_gone(reader, table, ret_error);
+    }
+    MR_TRY(status);
+    /* The snapshot is taken before the query runs, and with it the functions. */
+    mr_text_string(&sql, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
+                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
+                         "::bigint, ");
+    add_version(&sql, table);
+    struct mr_pg_result *result;
+    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    free(chunk->snapshot);
+    chunk->snapshot = MR_STRDUP(mr_pg_result_value(result, 0, 0));
+    chunk->wal_end = mr_pg_result_lsn(result, 0, 1);
+    chunk->xmax = (uint32_t)mr_pg_result_number(result, 0, 2);
+    bool is_there = mr_pg_result_value(result, 0, 3) != NULL;
+    int64_t version = is_there ? mr_pg_result_number(result, 0, 3) : 0;
+    mr_pg_result_free(result);
+    if (!is_there) {
+        return table_gone(reader, table, ret_error);
+    }
+    reader->gone = 0;
+    bool is_known = reader->oid == table->oid && reader->version == version &&
+                    is_same_text(reader->by, wish->key);
+    return is_known ? MR_OK : describe(reader, table, wish->key, &version, ret_error);
+}
+
+static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
+                      const struct mr_chunk_wish *wish, bool is_anew)
+{
+    mr_text_string(sql, reader->select);
+    const char *joint = reader->has_filter ? " AND " : " WHERE ";
+    if (wish->where != NULL) {
+        mr_text_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
+        joint = " AND ";
+    }
+    if (wish->after != NULL && !is_anew) {
+        mr_text_format(sql, "%sROW(%s)%sROW(", joint, reader->key, reader->behind);
+        for (uint32_t i = 0; i < wish->after_count; i++) {
+            mr_text_string(sql, i == 0 ? "" : ", ");
+            mr_sql_add_literal(sql, wish->after[i]);
+        }
+        mr_text_string(sql, ")");
+    }
+    mr_text_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order, wish->rows_max);
+}
+
+/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
+static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size_t bytes_max,
+                          struct mr_error *ret_error)
+{
+    uint32_t columns = chunk->relation->column_count;
+    size_t used = (size_t)chunk->rows * columns;
+    if (chunk->value_capacity < used + columns) {
+        chunk->value_capacity = 2 * (used + columns);
+        chunk->values = MR_REALLOC(chunk->values, chunk->value_capacity * sizeof(struct mr_datum));
+    }
+    if (len <= bytes_max - chunk->len) {
+        memcpy(chunk->bytes + chunk->len, row, len);
+        mr_pg_copy_row_free(row);
+        row = chunk->bytes + chunk->len;
+    } else {
+        chunk->large = row;
+    }
+    struct mr_datum *values = chunk->values + used;
+    bool good = mr_copy_text_decode(row, len, values, columns);
+    for (uint32_t i = 0; good && i < chunk->key_count; i++) {
+        good = values[chunk->key[i]].kind == MR_DATUM_TEXT;
+    }
+    if (!good) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server sends a row that is not in COPY's text form, or has no key");
+    }
+    chunk->len += len;
+    chunk->rows++;
+    return MR_OK;
+}
+
+static mr_status too_large(const struct mr_chunk_wish *wish, size_t len, struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_CONFIG,
+                   "a row takes %zu bytes, and one that is copied while the stream runs may take "
+                   "%zu, so that it fits into pipeline.memory; raise that, or lower "
+                   "pipeline.change_max, or leave the row out by a condition, or copy it when the "
+                   "slot is made (snapshot.mode = \"initial\")",
+                   len, wish->row_bytes_max);
+}
+
+/* MR_FULL: the bytes were reached, and rows may be left in the connection. */
+static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                           struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    for (;;) {
+        uint8_t *row;
+        size_t len;
+        mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &row, &len, ret_error);
+        if (status != MR_OK) {
+            return status == MR_END ? MR_OK : status;
+        }
+        if (chunk->rows == wish->rows_max) {
+            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                             "the server was asked for %u rows and sends more", wish->rows_max);
+        } else if (wish->row_bytes_max != 0 && len > wish->row_bytes_max) {
+            status = too_large(wish, len, ret_error);
+        }
+        if (status != MR_OK) {
+            mr_pg_copy_row_free(row);
+            return status;
+        }
+        MR_TRY(keep_row(chunk, row, len, wish->bytes_max, ret_error));
+        size_t values = (size_t)chunk->rows * chunk->relation->column_count;
+        if (chunk->len + values * sizeof(struct mr_datum) >= wish->bytes_max &&
+            chunk->rows < wish->rows_max) {
+            return MR_FULL;
+        }
+    }
+}
+
+/* Behind the last row. */
+static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                               struct mr_error *ret_error)
+{
+    struct mr_text names = {0};
+    struct mr_text roots = {0};
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, wish->part_count);
+    for (uint32_t i = 0; i < wish->part_count; i++) {
+        known[i] = wish->parts[i].oid;
+    }
+    struct mr_attached_wish attached = {.schema = wish->named_schema,
+                                        .table = wish->named_table,
+                                        .known = known,
+                                        .known_count = wish->part_count,
+                                        .since = reader->is_root ? wish->since : 0};
+    mr_status status = mr_pg_attached_find(reader->conn, &reader->options, &attached,
+                                           reader->stop_fd, &names, &roots, ret_error);
+    if (status == MR_OK && names.len > 0 && !is_same_text(reader->attached, names.data)) {
+        mr_pg_attached_tell(names.data, roots.data);
+        free(reader->attached);
+        reader->attached = MR_STRDUP(names.data);
+    }
+    free(known);
+    mr_text_done(&names);
+    mr_text_done(&roots);
+    return status;
+}
+
+static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                            struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    chunk->rows = 0;
+    chunk->len = 0;
+    mr_pg_copy_row_free(chunk->large);
+    chunk->large = NULL;
+    if (chunk->bytes == NULL) {
+        chunk->bytes = MR_ALLOC(wish->bytes_max);
+    }
+    MR_TRY(open_reader(reader, ret_error));
+    MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
+    chunk->relation = reader->relation;
+    chunk->key_count = reader->place_count;
+    chunk->key = MR_REALLOC(chunk->key, chunk->key_count * sizeof(*chunk->key));
+    memcpy(chunk->key, reader->places, chunk->key_count * sizeof(*chunk->key));
+    chunk->form = reader->form;
+    chunk->is_anew =
+        wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
+    struct mr_text sql = {0};
+    add_chunk(&sql, reader, wish, chunk->is_anew);
+    mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    mr_text_done(&sql);
+    MR_TRY(status);
+    status = read_rows(reader, wish, chunk, ret_error);
+    if (status == MR_FULL) {
+        mr_pg_chunks_rest(reader); /* cheaper than to read what nobody has room for */
+        chunk->is_last = false;
+    } else {
+        MR_TRY(status);
+        chunk->is_last = chunk->rows < wish->rows_max;
+        /* What was called while rows were read may have set them otherwise, for the next table and for what is asked besides. */
+        MR_TRY(set_settings(reader, "COMMIT; ", ret_error));
+    }
+    return chunk->is_last && wish->parts != NULL ? tell_attached(reader, wish, ret_error) : MR_OK;
+}
+
+mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                            const char *key, struct mr_chunk_table **ret_tables,
+                            uint32_t *ret_count, struct mr_error *ret_error)
+{
+    struct mr_chunk_table *tables = NULL;
+    uint32_t count = 0;
+    MR_TRY(close_if(reader, find_tables(reader, schema, table, &tables, &count, ret_error)));
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < count && status == MR_OK; i++) {
+        status = close_if(reader, describe(reader, &tables[i], key, NULL, ret_error));
+    }
+    if (status != MR_OK) {
+        free(tables);
+        return status;
+    }
+    *ret_tables = tables;
+    *ret_count = count;
+    return MR_OK;
+}
+
+mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                              struct mr_error *ret_error)
+{
+    return close_if(reader, take_number(reader, ret_xid, ret_error));
+}
+
+static mr_status find_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                             struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
+{
+    struct mr_pg_holder holder;
+    MR_TRY(open_reader(reader, ret_error));
+    MR_TRY(mr_pg_holder_of_number(reader->conn, xid, reader->stop_fd, &holder,
+                                  &ret_holder->snapshot, ret_error));
+    snprintf(ret_holder->who, sizeof(ret_holder->who), "%s", holder.who);
+    snprintf(ret_holder->since, sizeof(ret_holder->since), "%s", holder.since);
+    snprintf(ret_holder->remedy, sizeof(ret_holder->remedy), "%s", holder.remedy);
+    return MR_OK;
+}
+
+mr_status mr_pg_chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                              struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
+{
+    return close_if(reader, find_holder(reader, xid, ret_holder, ret_error));
+}
+
+/* What the rows are, the error says; a condition that does not parse is the asker's. */
+static mr_status fail_table(const struct mr_chunk_table *table, mr_status status,
+                            struct mr_error *ret_error)
+{
+    if (status == MR_OK || status == MR_AGAIN) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s", table->schema,
+                   table->table, reason.text);
+}
+
+mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                            struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    mr_status status = read_chunk(reader, wish, chunk, ret_error);
+    if (status == MR_OK) {
+        mr_pg_home_came(reader->home, wish->table->oid);
+    } else if (status == MR_ERR_TRANSIENT && wish->where != NULL && reader->conn != NULL &&
+               mr_pg_copying_is_ended(&reader->options, reader->home, reader->conn,
+                                      wish->table->oid, reader->stop_fd)) {
+        status = mr_fail(ret_error, MR_ERR_CONFIG,
+                         "the server ended %u connections in a row while they read them by the "
+                         "condition that was asked for, and takes others (57P01); check the "
+                         "condition, and the functions that it calls",
+                         MR_PG_ENDED_MAX);
+    }
+    return fail_table(wish->table, close_if(reader, status), ret_error);
+}

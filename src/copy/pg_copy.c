@@ -1,0 +1,688 @@
+#include "copy/pg_copy.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "copy/copy_text.h"
+#include "postgres/catalog/pg_attached.h"
+#include "postgres/catalog/pg_captured.h"
+#include "postgres/catalog/pg_sql.h"
+#include "stream/relation_cache.h"
+
+enum { SNAPSHOT_NAME_MAX = 64 };
+
+/* How a table is asked for: with what says the range between the two. */
+struct command {
+    char *select;
+    char *leaf;      /* "schema"."table", whose rows they are */
+    char *leaf_name; /* table */
+    bool has_filter;
+    bool has_where;  /* one of snapshot.where is in it */
+    bool has_places; /* each row begins with its ctid */
+};
+
+struct mr_pg_copy {
+    struct mr_copy view;
+    struct mr_copy_table *tables;
+    struct command *commands; /* a table each */
+    struct mr_relation **relations;
+    uint32_t relation_count;
+    char snapshot[SNAPSHOT_NAME_MAX];
+};
+
+/* ---- which tables, and how ---- */
+
+enum table_column {
+    TABLE_OID, /* as the stream names it, */
+    TABLE_SCHEMA,
+    TABLE_NAME,
+    TABLE_IDENTITY,
+    LEAF_OID, /* and whose rows are read */
+    LEAF_SCHEMA,
+    LEAF_NAME,
+    TABLE_FILTER,
+    LEAF_BYTES,
+    LEAF_ROWS,
+    LEAF_PAGES,
+    LEAF_HAS_PLACES,
+    LEAF_FILENODE,
+    LEAF_MAY_RESUME,
+};
+static const struct mr_pg_shape tables_shape = {"the tables to copy", "niisniiSNnnbnb", 0,
+                                                UINT32_MAX};
+
+static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
+                             const struct mr_pg_source_options *options,
+                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
+    /* Asking for a table's size waits for whoever has it locked: of such a table the estimate must do. */
+    mr_text_string(
+        &sql,
+        ", locked AS MATERIALIZED (SELECT relation FROM pg_locks WHERE locktype = 'relation'"
+        " AND mode = 'AccessExclusiveLock' AND relation IS NOT NULL)"
+        " SELECT s.oid::bigint, sn.nspname, c.relname, c.relreplident, l.oid::bigint,"
+        " n.nspname, l.relname, pg_get_expr(s.qual, s.oid), z.pages * "
+        "current_setting('block_size')::bigint,"
+        " greatest(l.reltuples, 0)::bigint,"
+        /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
+        " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
+        " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
+        " l.relfilenode::bigint," /* by the snapshot */
+        /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
+        " (c.relreplident = 'f' AND l.relreplident = 'f') OR l.reltoastrelid = 0 OR CASE WHEN"
+        " l.oid IN (SELECT relation FROM locked) THEN false"
+        " ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
+        " JOIN pg_class c ON c.oid = s.oid JOIN pg_namespace sn ON sn.oid = c.relnamespace"
+        " CROSS JOIN LATERAL (SELECT s.oid WHERE c.relkind <> 'p' UNION ALL"
+        "  SELECT t.oid FROM tree t WHERE t.root = s.oid AND c.relkind = 'p' AND t.isleaf)"
+        " x(oid) JOIN pg_class l ON l.oid = x.oid AND l.relkind = 'r'"
+        " JOIN pg_namespace n ON n.oid = l.relnamespace"
+        " LEFT JOIN pg_am am ON am.oid = l.relam CROSS JOIN LATERAL (SELECT coalesce("
+        "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
+        " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
+        "::bigint) z(pages) ORDER BY 1, 5");
+    return mr_pg_query(keeper, stop_fd, &sql, &tables_shape, ret_result, ret_error);
+}
+
+enum part_column { PART_TABLE, PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
+static const struct mr_pg_shape parts_shape = {"the columns to copy", "ninnb", 0, UINT32_MAX};
+
+/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/
+ * proto.c, RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
+static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
+                              const struct mr_pg_source_options *options,
+                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
+    mr_text_string(
+        &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
+              " c.relreplident = 'f' OR coalesce(a.attnum = ANY"
+              " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) FROM sent s"
+              " JOIN pg_class c ON c.oid = s.oid"
+              " JOIN pg_attribute a ON a.attrelid = s.oid AND a.attnum > 0 AND NOT a.attisdropped"
+              " AND " MR_SQL_IS_SENT
+              " LEFT JOIN pg_index i ON i.indrelid = s.oid AND i.indislive AND i.indisvalid AND"
+              " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
+              " WHEN 'i' THEN i.indisreplident ELSE false END ORDER BY 1, a.attnum");
+    return mr_pg_query(keeper, stop_fd, &sql, &parts_shape, ret_result, ret_error);
+}
+
+struct reading {
+    struct mr_pg_copy *copy;
+    const struct mr_pg_source_options *options;
+    const struct mr_pg_result *tables;
+    const struct mr_pg_result *parts;
+    uint32_t part; /* the next of them */
+    mr_pgoutput_keys_fn find_key;
+    mr_pgoutput_types_fn find_types;
+    void *context;
+};
+
+/* The relation of the table in that row, and with it the key that the stream would have. */
+static mr_status make_relation(struct reading *reading, uint32_t row,
+                               struct mr_relation **ret_relation, struct mr_error *ret_error)
+{
+    const struct mr_pg_result *tables = reading->tables;
+    const struct mr_pg_result *parts = reading->parts;
+    int64_t oid = mr_pg_result_number(tables, row, TABLE_OID);
+    struct mr_column_view columns[MR_COLUMNS_MAX];
+    uint32_t key[MR_COLUMNS_MAX];
+    struct mr_relation_view view = {
+        .oid = (uint32_t)oid,
+        .schema = mr_slice_of(mr_pg_result_value(tables, row, TABLE_SCHEMA)),
+        .table = mr_slice_of(mr_pg_result_value(tables, row, TABLE_NAME)),
+        .identity = (enum mr_replica_identity)mr_pg_result_value(tables, row, TABLE_IDENTITY)[0],
+        .columns = columns,
+        .key_columns = key,
+    };
+    uint32_t part = reading->part;
+    for (; part < mr_pg_result_rows(parts) && mr_pg_result_number(parts, part, PART_TABLE) == oid &&
+           view.column_count < MR_COLUMNS_MAX;
+         part++) {
+        columns[view.column_count++] = (struct mr_column_view){
+            .name = mr_slice_of(mr_pg_result_value(parts, part, PART_NAME)),
+            .type_oid = (uint32_t)mr_pg_result_number(parts, part, PART_TYPE),
+            .type_modifier = (int32_t)mr_pg_result_number(parts, part, PART_MODIFIER),
+            .in_identity = mr_pg_result_true(parts, part, PART_IN_IDENTITY),
+        };
+    }
+    reading->part = part;
+    MR_TRY(reading->find_key(reading->context, &reading->copy->view.transaction, &view, key,
+                             ret_error));
+    MR_TRY(reading->find_types(reading->context, &reading->copy->view.transaction, &view, columns,
+                               ret_error));
+    *ret_relation = mr_relation_new(&view);
+    return MR_OK;
+}
+
+static struct command make_command(const struct reading *reading,
+                                   const struct mr_relation *relation, uint32_t row)
+{
+    const struct mr_pg_result *tables = reading->tables;
+    const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
+    struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
+                                 .table = mr_pg_result_value(tables, row, LEAF_NAME)};
+    struct mr_text sql = {0};
+    bool has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES);
+    mr_text_string(&sql, "COPY (SELECT ");
+    if (has_places) {
+        mr_text_string(&sql, relation->column_count == 0 ? "ctid" : "ctid, ");
+    }
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        mr_text_string(&sql, i == 0 ? "" : ", ");
+        mr_sql_add_identifier(&sql, relation->columns[i].name);
+    }
+    mr_text_string(&sql, " FROM ONLY ");
+    mr_sql_add_table(&sql, &leaf);
+    const struct mr_copy_where *where = mr_pg_where_of(
+        reading->options, mr_slice_of(relation->schema), mr_slice_of(relation->table),
+        mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
+    if (filter != NULL) {
+        mr_text_format(&sql, " WHERE (%s)", filter);
+    }
+    if (where != NULL) { /* a comment at its end ends there, too */
+        mr_text_format(&sql, "%s (%s\n)", filter != NULL ? " AND" : " WHERE", where->condition);
+    }
+    struct mr_text name = {0};
+    mr_sql_add_table(&name, &leaf);
+    struct command command = {.select = MR_STRDUP(sql.data),
+                              .leaf = MR_STRDUP(name.data),
+                              .leaf_name = MR_STRDUP(leaf.table),
+                              .has_filter = filter != NULL || where != NULL,
+                              .has_where = where != NULL,
+                              .has_places = has_places};
+    mr_text_done(&name);
+    mr_text_done(&sql);
+    return command;
+}
+
+static void add_place(struct mr_text *sql, const char *compare, uint32_t page, uint32_t number)
+{
+    mr_text_format(sql, " ctid %s '(%u,%u)'", compare, page, number);
+}
+
+/* An offset of 0 is below a page's first row (OffsetNumber counts from 1). */
+static void add_range(struct mr_text *sql, const struct command *command,
+                      const struct mr_copy_range *range)
+{
+    mr_text_string(sql, command->select);
+    const char *joint = command->has_filter ? " AND" : " WHERE";
+    if (range->after != 0) {
+        mr_text_string(sql, joint);
+        add_place(sql, ">", (uint32_t)(range->after >> 16), (uint16_t)range->after);
+        joint = " AND";
+    }
+    if (range->end != MR_COPY_NO_END) {
+        mr_text_string(sql, joint);
+        add_place(sql, "<", range->end, 0);
+    }
+    mr_text_string(sql, ") TO STDOUT");
+}
+
+static void add_table(struct reading *reading, uint32_t row, const struct mr_relation *relation)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    uint32_t at = copy->view.table_count++;
+    copy->commands[at] = make_command(reading, relation, row);
+    copy->tables[at] = (struct mr_copy_table){
+        .relation = relation,
+        .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
+        .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
+        .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
+        .listed = mr_pg_table_place(reading->options, mr_slice_of(relation->schema),
+                                    mr_slice_of(relation->table)),
+        .oid = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_OID),
+        .filenode = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_FILENODE),
+        .may_resume = mr_pg_result_true(reading->tables, row, LEAF_MAY_RESUME),
+    };
+}
+
+static mr_status take_tables(struct reading *reading, struct mr_error *ret_error)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    uint32_t rows = mr_pg_result_rows(reading->tables);
+    copy->tables = MR_NEW_ARRAY(struct mr_copy_table, rows);
+    copy->commands = MR_NEW_ARRAY(struct command, rows);
+    copy->relations = MR_NEW_ARRAY(struct mr_relation *, rows);
+    copy->view.tables = copy->tables;
+    struct mr_relation *relation = NULL;
+    for (uint32_t row = 0; row < rows; row++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(reading->tables, row, TABLE_OID);
+        if (relation == NULL || relation->oid != oid) {
+            /* Both answers are in the order of the OIDs; a table without leaves is in one of them only. */
+            while (reading->part < mr_pg_result_rows(reading->parts) &&
+                   mr_pg_result_number(reading->parts, reading->part, PART_TABLE) < oid) {
+                reading->part++;
+            }
+            MR_TRY(make_relation(reading, row, &relation, ret_error));
+            copy->relations[copy->relation_count++] = relation;
+        }
+        if (!relation->is_unlisted) {
+            add_table(reading, row, relation);
+        }
+    }
+    return MR_OK;
+}
+
+/* ---- the snapshot ---- */
+
+/* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
+ * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
+static bool is_snapshot_gone(const char *text)
+{
+    return strstr(text, "(22023)") != NULL || strstr(text, "(42704)") != NULL ||
+           strstr(text, "(55000)") != NULL;
+}
+
+mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
+                                  struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    if (snapshot[0] != '\0') {
+        mr_text_string(&sql, "; SET TRANSACTION SNAPSHOT ");
+        mr_sql_add_literal(&sql, snapshot);
+    }
+    struct mr_error reason = {0};
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, &reason);
+    mr_text_done(&sql);
+    if (status == MR_ERR_CONFIG && is_snapshot_gone(reason.text)) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the snapshot of the rows to copy is gone with the connection that had it; "
+                       "the next attempt has a new one: %s",
+                       reason.text);
+    }
+    if (status != MR_OK) {
+        *ret_error = reason;
+    }
+    return status;
+}
+
+static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+                                 struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"its snapshot", "snn", 1, 1};
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT pg_export_snapshot(),"
+                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
+                         "::bigint, (extract(epoch FROM now()) * 1000000)::bigint");
+    MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
+    const char *name = mr_pg_result_value(result, 0, 0);
+    int64_t time_us = mr_pg_result_number(result, 0, 2);
+    mr_status status = MR_OK;
+    if (strspn(name, "0123456789ABCDEFabcdef-") != strlen(name) ||
+        strlen(name) >= sizeof(copy->snapshot) || time_us < -MR_EVENT_TIME_US_MAX ||
+        time_us > MR_EVENT_TIME_US_MAX) {
+        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "the server's snapshot has a name or a time that none has");
+    } else {
+        memcpy(copy->snapshot, name, strlen(name) + 1);
+        copy->view.transaction.xid = (uint32_t)mr_pg_result_number(result, 0, 1);
+        copy->view.transaction.commit_time_us = time_us;
+    }
+    mr_pg_result_free(result);
+    return status;
+}
+
+static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "table %s.%s was written anew or renamed since the snapshot was taken, which "
+                   "may not show its rows any more; the next attempt has a new snapshot",
+                   table->relation->schema, table->relation->table);
+}
+
+static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
+                          const struct mr_pg_source_options *options, struct mr_error *ret_error)
+{
+    MR_TRY(export_snapshot(reading->copy, keeper, stop_fd, ret_error));
+    struct mr_pg_result *tables;
+    struct mr_pg_result *parts;
+    MR_TRY(read_tables(keeper, stop_fd, options, &tables, ret_error));
+    mr_status status = read_columns(keeper, stop_fd, options, &parts, ret_error);
+    if (status == MR_OK) {
+        reading->tables = tables;
+        reading->parts = parts;
+        status = take_tables(reading, ret_error);
+        mr_pg_result_free(parts);
+    }
+    mr_pg_result_free(tables);
+    return status;
+}
+
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
+                         const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
+                         const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
+                         mr_pgoutput_types_fn find_types, void *context,
+                         struct mr_pg_copy **ret_copy, struct mr_error *ret_error)
+{
+    struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
+    /* No commit record begins there, and all that the stream brings begins behind. */
+    copy->view.transaction.commit_lsn = lsn - 1;
+    copy->view.transaction.end_lsn = lsn;
+    copy->view.lsn = lsn;
+    copy->view.attempt = attempt;
+    copy->view.resumed = resumed;
+    copy->view.database = mr_pg_database(keeper);
+    struct reading reading = {.copy = copy,
+                              .options = options,
+                              .find_key = find_key,
+                              .find_types = find_types,
+                              .context = context};
+    mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
+    if (status != MR_OK) {
+        mr_pg_copy_free(copy);
+        return status;
+    }
+    *ret_copy = copy;
+    return MR_OK;
+}
+
+void mr_pg_copy_free(struct mr_pg_copy *copy)
+{
+    if (copy == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < copy->view.table_count; i++) {
+        free(copy->commands[i].select);
+        free(copy->commands[i].leaf);
+        free(copy->commands[i].leaf_name);
+    }
+    for (uint32_t i = 0; i < copy->relation_count; i++) {
+        mr_relation_free(copy->relations[i]);
+    }
+    free(copy->commands);
+    free(copy->relations);
+    free(copy->tables);
+    free(copy);
+}
+
+void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+                              const struct mr_pg_source_options *options)
+{
+    struct mr_text names = {0};
+    struct mr_text roots = {0};
+    uint32_t count = copy->view.table_count;
+    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        known[i] = copy->tables[i].oid;
+    }
+    struct mr_attached_wish wish = {.known = known, .known_count = count};
+    if (mr_pg_command(keeper, stop_fd, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK &&
+        mr_pg_attached_find(keeper, options, &wish, stop_fd, &names, &roots, NULL) == MR_OK &&
+        names.len > 0) {
+        mr_pg_attached_tell(names.data, roots.data);
+    }
+    free(known);
+    mr_text_done(&names);
+    mr_text_done(&roots);
+}
+
+const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy)
+{
+    return &copy->view;
+}
+
+/* ---- reading ---- */
+
+/* A row and the values that point into it. */
+struct held {
+    uint8_t *bytes;
+    struct mr_datum *values;
+    uint32_t capacity;
+};
+
+struct mr_copy_reader {
+    const struct mr_pg_copy *copy;
+    const struct mr_pg_source_options *options;
+    struct mr_pg_home *home;
+    struct mr_pg_conn *conn;
+    int stop_fd;
+    const struct mr_copy_table *table;
+    const struct mr_copy_table *locked;  /* that the transaction reads; NULL: there is none */
+    const struct mr_copy_table *checked; /* whose file is the one that the snapshot knows */
+    bool has_places;
+    struct held held[2]; /* the row handed out last, and room for the next */
+    uint32_t last;
+};
+
+/* Before each COPY: that of another table may have called what sets them otherwise. */
+static mr_status set_for_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
+{
+    /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
+     * order of their places: from the first page on, and through no index. */
+    return mr_pg_set_for_rows(
+        reader->conn, reader->stop_fd, "",
+        "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
+        " SET LOCAL max_parallel_workers_per_gather = 0;"
+        " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
+        " SET LOCAL enable_bitmapscan = off",
+        ret_error);
+}
+
+mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
+                           const struct mr_pg_source_options *options, struct mr_pg_home *home,
+                           int stop_fd, struct mr_copy_reader **ret_reader,
+                           struct mr_error *ret_error)
+{
+    struct mr_copy_reader *reader = MR_NEW(struct mr_copy_reader);
+    reader->copy = copy;
+    reader->options = options;
+    reader->home = home;
+    reader->stop_fd = stop_fd;
+    mr_status status = mr_pg_copying_connect_home(options, home, stop_fd, &reader->conn, ret_error);
+    if (status != MR_OK) {
+        mr_pg_reader_free(reader);
+        return status;
+    }
+    *ret_reader = reader;
+    return MR_OK;
+}
+
+/* Whether the name stands in the text, between quotation marks of whatever language. */
+static bool is_named(const char *text, const char *name)
+{
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
+        char before = at == text ? ' ' : at[-1];
+        if (!isalnum((unsigned char)before) && before != '_' &&
+            !isalnum((unsigned char)at[strlen(name)]) && at[strlen(name)] != '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_view(const struct mr_pg_refusal *refusal)
+{
+    return strcmp(refusal->sqlstate, "55000") == 0;
+}
+
+/* A table, a column or a schema of the command does not exist, or a view has the table's name, in whatever language the server says
+ * so. What a function of the condition misses, or reads, it will miss next time, too: that has a context, or, of a function in C
+ * that asks the catalog itself (has_table_privilege), no place. */
+static bool is_gone(const struct mr_pg_refusal *refusal, const char *text, const char *table)
+{
+    static const char *const codes[] = {"42P01", "42703", "3F000"};
+    bool is_missed = false;
+    for (size_t i = 0; i < MR_ARRAY_LEN(codes); i++) {
+        is_missed |= strcmp(refusal->sqlstate, codes[i]) == 0;
+    }
+    return !refusal->has_context &&
+           ((is_missed && refusal->has_place) || (is_view(refusal) && is_named(text, table)));
+}
+
+static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
+                            struct mr_error *ret_error)
+{
+    if (status == MR_OK || status == MR_AGAIN || status == MR_END) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    const struct mr_pg_refusal *refusal = mr_pg_copy_refusal(reader->conn);
+    const struct mr_relation *relation = reader->table->relation;
+    const struct command *command = &reader->copy->commands[reader->table - reader->copy->tables];
+    /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
+    if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->leaf_name)) {
+        status = MR_ERR_TRANSIENT;
+    }
+    bool ends = status == MR_ERR_TRANSIENT && command->has_where &&
+                mr_pg_copying_is_ended(reader->options, reader->home, reader->conn,
+                                       reader->table->oid, reader->stop_fd);
+    if (ends) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "the rows of table %s.%s can't be copied: the server ended %u connections "
+                       "in a row while they read them by its condition in snapshot.where, and "
+                       "takes others (57P01); check the condition, and the functions that it calls",
+                       relation->schema, relation->table, MR_PG_ENDED_MAX);
+    }
+    const char *remedy = status == MR_ERR_POISON ? "; leave that row out by snapshot.where" : "";
+    if (status == MR_ERR_CONFIG && command->has_where && refusal->sqlstate[0] != '\0') {
+        remedy = is_view(refusal)
+                     ? "; have no function in snapshot.where read a view"
+                     : "; check its condition in snapshot.where, and the functions that it calls";
+    }
+    return mr_fail(ret_error, status, "the rows of table %s.%s can't be copied: %s%s",
+                   relation->schema, relation->table, reason.text, remedy);
+}
+
+/* A table's lock goes with its transaction (manual, "Explicit Locking"), so each table has one, all in the snapshot that the keeper
+ * has. Between two ranges of one table it stays: who has waited to write the table anew would have the attempt begin again. */
+static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy_table *table,
+                             struct mr_error *ret_error)
+{
+    reader->table = table;
+    if (reader->locked == table) {
+        return MR_OK;
+    }
+    if (reader->locked != NULL) {
+        MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
+    }
+    reader->checked = NULL;
+    reader->locked = table;
+    return mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot,
+                                   ret_error);
+}
+
+mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
+                             const struct mr_copy_range *range, struct mr_error *ret_error)
+{
+    MR_ASSERT(table < reader->copy->view.table_count);
+    MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
+    reader->has_places = reader->copy->commands[table].has_places;
+    struct mr_text sql = {0};
+    add_range(&sql, &reader->copy->commands[table], range);
+    mr_status status = set_for_reading(reader, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    }
+    mr_text_done(&sql);
+    return fail_table(reader, status, ret_error);
+}
+
+/* "(page,number)" */
+static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
+{
+    uint64_t numbers[2] = {0, 0};
+    uint32_t at = 0;
+    for (uint32_t i = 1; i + 1 < value->len; i++) {
+        if (value->data[i] == ',') {
+            at++;
+        } else if (at < 2 && value->data[i] >= '0' && value->data[i] <= '9') {
+            numbers[at] = numbers[at] * 10 + (value->data[i] - '0');
+        } else {
+            return false;
+        }
+    }
+    *ret_place = mr_copy_place((uint32_t)numbers[0], (uint16_t)numbers[1]);
+    return value->kind == MR_DATUM_TEXT && at == 1;
+}
+
+/* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
+ * concurrency control, "Caveats"). And the table's name may have come to stand for another one. Behind a COPY nobody can do that any more until the transaction's end, for it has the
+ * table locked. */
+static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a table's file", "n", 1, 1};
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    if (reader->checked == reader->table) {
+        return MR_OK;
+    }
+    mr_text_string(&sql, "SELECT CASE to_regclass(");
+    mr_sql_add_literal(&sql, reader->copy->commands[reader->table - reader->copy->tables].leaf);
+    mr_text_format(&sql,
+                   ") WHEN %u::oid::regclass THEN coalesce(pg_relation_filenode(%u), 0) ELSE 0 END"
+                   "::bigint",
+                   reader->table->oid, reader->table->oid);
+    MR_TRY(mr_pg_query(reader->conn, reader->stop_fd, &sql, &shape, &result, ret_error));
+    int64_t now = mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    if (now != reader->table->filenode) {
+        return fail_new_file(reader->table, ret_error);
+    }
+    reader->checked = reader->table;
+    return MR_OK;
+}
+
+mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_row,
+                            uint64_t *ret_place, struct mr_error *ret_error)
+{
+    uint8_t *bytes;
+    size_t len;
+    mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &bytes, &len, ret_error);
+    if (status == MR_END) {
+        MR_TRY(check_file(reader, ret_error));
+        mr_pg_home_came(reader->home, reader->table->oid);
+    }
+    if (status != MR_OK) {
+        return fail_table(reader, status, ret_error);
+    }
+    uint32_t count = reader->table->relation->column_count + reader->has_places;
+    uint64_t place = 0;
+    struct held *held = &reader->held[1 - reader->last];
+    mr_pg_copy_row_free(held->bytes);
+    held->bytes = bytes;
+    if (held->capacity < count) {
+        free(held->values);
+        held->values = MR_NEW_ARRAY(struct mr_datum, count);
+        held->capacity = count;
+    }
+    if (!mr_copy_text_decode(bytes, len, held->values, count) ||
+        (reader->has_places && !take_place(&held->values[0], &place))) {
+        return fail_table(reader,
+                          mr_fail(ret_error, MR_ERR_PROTOCOL,
+                                  "the server sends a row that is not in COPY's text form"),
+                          ret_error);
+    }
+    reader->last = 1 - reader->last;
+    *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values + reader->has_places};
+    *ret_place = place;
+    return MR_OK;
+}
+
+void mr_pg_reader_rest(struct mr_copy_reader *reader)
+{
+    mr_pg_close(reader->conn);
+    reader->conn = NULL;
+}
+
+void mr_pg_reader_free(struct mr_copy_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < MR_ARRAY_LEN(reader->held); i++) {
+        mr_pg_copy_row_free(reader->held[i].bytes);
+        free(reader->held[i].values);
+    }
+    mr_pg_close(reader->conn);
+    free(reader);
+}

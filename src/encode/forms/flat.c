@@ -1,0 +1,156 @@
+/* Outboxx's events: `{"op":…,"data":{…},"meta":{…}}`, keyed by the bare text of one column. */
+#include "base/json.h"
+#include "encode/values/row.h"
+
+/* Everything of `meta` but the change's LSN is the same for a relation in one transaction. */
+static void render_meta(struct mr_plan *plan, const struct mr_transaction *transaction)
+{
+    const struct mr_relation *relation = plan->relation;
+    size_t size = 128 + 6 * (strlen(relation->schema) + strlen(relation->table));
+    struct mr_buffer out = mr_text_begin(&plan->rendered, size);
+    const uint8_t *begin = out.at;
+    MR_BUFFER_LITERAL(&out, ",\"meta\":{\"source\":\"postgres\",\"resource\":\"");
+    mr_json_escaped(&out, (const uint8_t *)relation->schema, strlen(relation->schema));
+    MR_BUFFER_LITERAL(&out, ".");
+    mr_json_escaped(&out, (const uint8_t *)relation->table, strlen(relation->table));
+    MR_BUFFER_LITERAL(&out, "\",\"timestamp\":");
+    mr_json_i64(&out, transaction->commit_time_us / 1000000);
+    MR_BUFFER_LITERAL(&out, ",\"lsn\":\"");
+    MR_ASSERT(!out.full);
+    plan->head = (mr_slice){.data = begin, .len = (size_t)(out.at - begin)};
+    plan->rendered_commit_lsn = transaction->commit_lsn;
+}
+
+static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                               const struct mr_plan *plan, const struct mr_tuple *row,
+                               const struct mr_tuple *old)
+{
+    const struct mr_datum *value = mr_row_key_datum(encoder, plan, 0, row, old);
+    const uint8_t *begin = out->at;
+    if (value->kind != MR_DATUM_TEXT) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else if (plan->columns[plan->key_columns[0]].writer == MR_WRITE_BOOL) {
+        bool is_true = value->len == 1 && value->data[0] == 't';
+        mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
+    } else {
+        mr_buffer_append(out, value->data, value->len);
+    }
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+static mr_slice write_flat_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                               const struct mr_plan *plan, const struct mr_tuple *row,
+                               const struct mr_tuple *old)
+{
+    if (plan->key_is_text) {
+        return write_bare_key(out, encoder, plan, row, old);
+    }
+    if (plan->key_count == 0) {
+        return (mr_slice){0};
+    }
+    const uint8_t *begin = out->at;
+    mr_row_key_object(out, encoder, plan, row, old);
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
+/* A key tuple holds only the identity's columns; the others are not null, they are not known. */
+static void write_identity(struct mr_buffer *out, struct mr_encoder *encoder,
+                           const struct mr_plan *plan, const struct mr_tuple *row)
+{
+    uint8_t *begin = out->at;
+    for (uint32_t i = 0; i < plan->relation->column_count; i++) {
+        if (plan->relation->columns[i].in_identity) {
+            mr_buffer_slice(out, plan->columns[i].prefix);
+            mr_row_value(out, encoder, plan, i, row, NULL);
+        }
+    }
+    mr_row_close(out, begin);
+}
+
+static mr_slice op_text(enum mr_op op)
+{
+    switch (op) {
+    case MR_OP_INSERT:
+        return MR_SLICE("{\"op\":\"INSERT\",\"data\":");
+    case MR_OP_READ:
+        return MR_SLICE("{\"op\":\"READ\",\"data\":");
+    case MR_OP_UPDATE:
+        return MR_SLICE("{\"op\":\"UPDATE\",\"data\":");
+    default:
+        return MR_SLICE("{\"op\":\"DELETE\",\"data\":");
+    }
+}
+
+static void append_hex(struct mr_buffer *out, uint32_t value)
+{
+    char digits[8];
+    unsigned at = sizeof(digits);
+    do {
+        digits[--at] = "0123456789ABCDEF"[value & 0xF];
+        value >>= 4;
+    } while (value != 0);
+    mr_buffer_append(out, digits + at, sizeof(digits) - at);
+}
+
+/* As MR_LSN_FORMAT, with the end of the event. Through snprintf it took a tenth of all instructions. */
+static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
+{
+    append_hex(out, (uint32_t)(lsn >> 32));
+    MR_BUFFER_LITERAL(out, "/");
+    append_hex(out, (uint32_t)lsn);
+    MR_BUFFER_LITERAL(out, "\"}}");
+}
+
+/* The row ends in one topic and begins in another. */
+__attribute__((cold, noinline)) static uint32_t
+write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_change *change,
+           struct mr_buffer *out, struct mr_record *ret_records)
+{
+    static const enum mr_op ops[] = {MR_OP_DELETE, MR_OP_INSERT};
+    uint32_t count = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(ops); i++) {
+        if ((plan->operations & (1u << ops[i])) != 0) {
+            struct mr_change half = *change;
+            half.op = ops[i];
+            mr_flat_change(encoder, plan, &half, out, &ret_records[count]);
+            ret_records[count].part = (uint8_t)count;
+            count++;
+        }
+    }
+    return count;
+}
+
+uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                        const struct mr_change *change, struct mr_buffer *out,
+                        struct mr_record *ret_records)
+{
+    if (change->op == MR_OP_TRUNCATE) {
+        return 0; /* the form has no event for it */
+    }
+    if (MR_UNLIKELY(plan->place != NULL) && change->op == MR_OP_UPDATE &&
+        mr_key_changed(encoder, plan, change)) {
+        return write_move(encoder, plan, change, out, ret_records);
+    }
+    if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
+        render_meta(plan, change->transaction);
+    }
+    const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
+    mr_slice key = write_flat_key(out, encoder, plan, row, &change->before);
+    const uint8_t *value = out->at;
+    mr_buffer_slice(out, op_text(change->op));
+    if (row->kind == MR_TUPLE_KEY) {
+        write_identity(out, encoder, plan, row);
+    } else {
+        mr_row_object(out, encoder, plan, row, &change->before);
+    }
+    mr_row_missing(out, encoder, plan);
+    mr_buffer_slice(out, plan->head);
+    append_lsn(out, change->lsn);
+    ret_records[0] = mr_record_of(plan, change, 0);
+    ret_records[0].key = key.data;
+    ret_records[0].key_len = (uint32_t)key.len;
+    ret_records[0].key_content = plan->key_is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
+    ret_records[0].value = value;
+    ret_records[0].value_len = (uint32_t)(out->at - value);
+    return 1;
+}

@@ -1,0 +1,107 @@
+/* Arrays, hstore and json: values that hold others. */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "encode/values/convert.h"
+
+/* ---- arrays (arrayfuncs.c: array_out) ---- */
+
+/* MAXDIM of PostgreSQL. */
+enum { DIMENSIONS_MAX = 6 };
+
+/* `[2:3][1:2]=` tells where the indexes begin, where that is not 1. */
+static bool skip_bounds(struct mr_cursor *cursor)
+{
+    if (!mr_cursor_is_at(cursor, '[')) {
+        return true;
+    }
+    while (cursor->at < cursor->end && *cursor->at != '=') {
+        cursor->at++;
+    }
+    return mr_cursor_take(cursor, '=');
+}
+
+/* Copies a quoted text without its backslashes; `cursor` is behind the first quote. */
+static bool take_quoted(struct mr_cursor *cursor, struct mr_text *room, mr_slice *ret)
+{
+    size_t len = 0;
+    mr_text_begin(room, (size_t)(cursor->end - cursor->at) + 1);
+    while (cursor->at < cursor->end && *cursor->at != '"') {
+        cursor->at += *cursor->at == '\\';
+        if (cursor->at == cursor->end) {
+            return false;
+        }
+        room->data[len++] = *cursor->at++;
+    }
+    *ret = (mr_slice){.data = room->data, .len = len};
+    return mr_cursor_take(cursor, '"');
+}
+
+/* Up to the delimiter, which is a comma for most types (pg_type.typdelim). */
+static mr_slice take_bare(struct mr_cursor *cursor, char delimiter)
+{
+    const uint8_t *begin = cursor->at;
+    while (cursor->at < cursor->end && *cursor->at != (uint8_t)delimiter && *cursor->at != '}') {
+        cursor->at++;
+    }
+    return (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
+}
+
+static bool write_element(struct mr_buffer *out, const struct mr_conversion *how,
+                          struct mr_cursor *cursor, struct mr_scratch *scratch)
+{
+    mr_slice text;
+    if (mr_cursor_take(cursor, '"')) {
+        return take_quoted(cursor, &scratch->element, &text) &&
+               how->element->write(out, how->element, text, scratch);
+    }
+    text = take_bare(cursor, (char)how->detail);
+    if (mr_slice_equal(text, MR_SLICE("NULL"))) {
+        MR_BUFFER_LITERAL(out, "null");
+        return true;
+    }
+    return text.len > 0 && how->element->write(out, how->element, text, scratch);
+}
+
+MR_CONVERT(array)
+{
+    struct mr_cursor cursor = mr_cursor_of(text);
+    if (!skip_bounds(&cursor)) {
+        return false;
+    }
+    char delimiter = (char)how->detail;
+    unsigned depth = 0;
+    bool first = true; /* nothing is in this list yet */
+    do {
+        if (!first) {
+            bool goes_on = mr_cursor_take(&cursor, delimiter);
+            if (goes_on) {
+                MR_BUFFER_LITERAL(out, ",");
+            } else {
+                MR_BUFFER_LITERAL(out, "]");
+                depth--;
+                if (!mr_cursor_take(&cursor, '}')) {
+                    return false;
+                }
+                continue;
+            }
+        }
+        if (mr_cursor_take(&cursor, '{')) {
+            MR_BUFFER_LITERAL(out, "[");
+            first = true;
+            if (++depth > DIMENSIONS_MAX) {
+                return false;
+            }
+            if (mr_cursor_take(&cursor, '}')) {
+                MR_BUFFER_LITERAL(out, "]");
+                depth--;
+                first = false;
+            }
+        } else if (depth == 0 || !write_element(out, how, &cursor, scratch)) {
+            return false;
+        } else {
+            first = false;
+        }
+    } while (depth > 0);
+    return mr_cursor_ended(&cursor);
+}

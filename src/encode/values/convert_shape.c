@@ -1,0 +1,292 @@
+/* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "encode/values/convert.h"
+
+enum { NUMBER_MAX = 64, POINT_BYTES = 16, WKB_HEADER = 5 };
+
+enum wkb_kind { WKB_POINT = 1, WKB_LINE = 2, WKB_POLYGON = 3 };
+
+/* A number: its text and its value. */
+struct number {
+    mr_slice text;
+    double value;
+};
+
+struct point {
+    struct number x;
+    struct number y;
+};
+
+/* Up to one of the signs that can stand behind a number. */
+static bool take_number(struct mr_cursor *cursor, struct number *ret)
+{
+    char copy[NUMBER_MAX];
+    const uint8_t *begin = cursor->at;
+    while (cursor->at < cursor->end && *cursor->at != '\0' && strchr(",)>}", *cursor->at) == NULL) {
+        cursor->at++;
+    }
+    size_t len = (size_t)(cursor->at - begin);
+    if (len == 0 || len >= sizeof(copy)) {
+        return false;
+    }
+    memcpy(copy, begin, len);
+    copy[len] = '\0';
+    char *end;
+    *ret = (struct number){.text = {.data = begin, .len = len}, .value = strtod(copy, &end)};
+    return *end == '\0';
+}
+
+/* (x,y) */
+static bool take_point(struct mr_cursor *cursor, struct point *ret)
+{
+    return mr_cursor_take(cursor, '(') && take_number(cursor, &ret->x) &&
+           mr_cursor_take(cursor, ',') && take_number(cursor, &ret->y) &&
+           mr_cursor_take(cursor, ')');
+}
+
+static bool write_number(struct mr_buffer *out, const struct number *number)
+{
+    static const struct mr_conversion as_double = {.detail = 8};
+    return mr_convert_java_float(out, &as_double, number->text, NULL);
+}
+
+/* ---- well-known binary ---- */
+
+static uint8_t *put_u32(uint8_t *to, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        *to++ = (uint8_t)(value >> (8 * i));
+    }
+    return to;
+}
+
+static uint8_t *put_header(uint8_t *to, enum wkb_kind kind)
+{
+    *to++ = 1; /* little-endian */
+    return put_u32(to, kind);
+}
+
+static uint8_t *put_double(uint8_t *to, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    to = put_u32(to, (uint32_t)bits);
+    return put_u32(to, (uint32_t)(bits >> 32));
+}
+
+static uint8_t *put_point(uint8_t *to, const struct point *point)
+{
+    return put_double(put_double(to, point->x.value), point->y.value);
+}
+
+/* ---- points, circles, lines ---- */
+
+static bool write_point(struct mr_buffer *out, const struct point *point)
+{
+    uint8_t wkb[WKB_HEADER + POINT_BYTES];
+    put_point(put_header(wkb, WKB_POINT), point);
+    MR_BUFFER_LITERAL(out, "{\"x\":");
+    bool good = write_number(out, &point->x);
+    MR_BUFFER_LITERAL(out, ",\"y\":");
+    good = write_number(out, &point->y) && good;
+    MR_BUFFER_LITERAL(out, ",\"wkb\":");
+    mr_json_base64(out, wkb, sizeof(wkb));
+    MR_BUFFER_LITERAL(out, ",\"srid\":null}");
+    return good;
+}
+
+MR_CONVERT(point)
+{
+    (void)how;
+    (void)scratch;
+    struct mr_cursor cursor = mr_cursor_of(text);
+    struct point point;
+    return take_point(&cursor, &point) && mr_cursor_ended(&cursor) && write_point(out, &point);
+}
+
+/* <(x,y),r> */
+MR_CONVERT(circle)
+{
+    (void)how;
+    (void)scratch;
+    struct mr_cursor cursor = mr_cursor_of(text);
+    struct point center;
+    struct number radius;
+    if (!mr_cursor_take(&cursor, '<') || !take_point(&cursor, &center) ||
+        !mr_cursor_take(&cursor, ',') || !take_number(&cursor, &radius) ||
+        !mr_cursor_take(&cursor, '>') || !mr_cursor_ended(&cursor)) {
+        return false;
+    }
+    MR_BUFFER_LITERAL(out, "{\"center\":");
+    bool good = write_point(out, &center);
+    MR_BUFFER_LITERAL(out, ",\"radius\":");
+    good = write_number(out, &radius) && good;
+    MR_BUFFER_LITERAL(out, "}");
+    return good;
+}
+
+/* {A,B,C} */
+MR_CONVERT(line)
+{
+    (void)how;
+    (void)scratch;
+    static const char *const names[] = {"{\"a\":", ",\"b\":", ",\"c\":"};
+    struct mr_cursor cursor = mr_cursor_of(text);
+    for (unsigned i = 0; i < 3; i++) {
+        struct number number;
+        if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') || !take_number(&cursor, &number)) {
+            return false;
+        }
+        mr_buffer_slice(out, mr_slice_of(names[i]));
+        if (!write_number(out, &number)) {
+            return false;
+        }
+    }
+    MR_BUFFER_LITERAL(out, "}");
+    return mr_cursor_take(&cursor, '}') && mr_cursor_ended(&cursor);
+}
+
+/* ---- what has several points ---- */
+
+/* (x,y),(x,y),… into `to`; how many there were, or 0. */
+static uint32_t take_points(struct mr_cursor *cursor, uint8_t *to, struct point *ret_first)
+{
+    uint32_t count = 0;
+    do {
+        struct point point;
+        if (!take_point(cursor, &point)) {
+            return 0;
+        }
+        to = put_point(to, &point);
+        if (count++ == 0) {
+            *ret_first = point;
+        }
+    } while (mr_cursor_take(cursor, ','));
+    return count;
+}
+
+/* The shortest point, `(1,2)`, and a comma for sixteen bytes; and one point more that closes a ring. */
+static uint8_t *wkb_room(struct mr_scratch *scratch, mr_slice text)
+{
+    mr_text_begin(&scratch->number, 64 + text.len / 6 * POINT_BYTES + 2 * POINT_BYTES);
+    return scratch->number.data;
+}
+
+static void write_shape(struct mr_buffer *out, const uint8_t *wkb, const uint8_t *end,
+                        const char *extensions)
+{
+    MR_BUFFER_LITERAL(out, "{\"wkb\":");
+    mr_json_base64(out, wkb, (size_t)(end - wkb));
+    MR_BUFFER_LITERAL(out, ",\"srid\":null,\"extensions\":{");
+    mr_buffer_slice(out, mr_slice_of(extensions));
+    MR_BUFFER_LITERAL(out, "}}");
+}
+
+static bool write_line(struct mr_buffer *out, mr_slice text, char open, char close,
+                       const char *extensions, struct mr_scratch *scratch)
+{
+    struct mr_cursor cursor = mr_cursor_of(text);
+    uint8_t *wkb = wkb_room(scratch, text);
+    uint8_t *points = put_header(wkb, WKB_LINE) + sizeof(uint32_t);
+    struct point first;
+    uint32_t count = mr_cursor_take(&cursor, open) ? take_points(&cursor, points, &first) : 0;
+    if (count == 0 || !mr_cursor_take(&cursor, close) || !mr_cursor_ended(&cursor)) {
+        return false;
+    }
+    put_u32(wkb + WKB_HEADER, count);
+    write_shape(out, wkb, points + (size_t)count * POINT_BYTES, extensions);
+    return true;
+}
+
+/* [(x,y),(x,y)] */
+MR_CONVERT(lseg)
+{
+    (void)how;
+    return write_line(out, text, '[', ']', "\"type\":\"lseg\"", scratch);
+}
+
+/* [(x,y),…] is open, ((x,y),…) closed */
+MR_CONVERT(path)
+{
+    (void)how;
+    if (text.len > 0 && text.data[0] == '[') {
+        return write_line(out, text, '[', ']', "\"type\":\"path\",\"closed\":\"false\"", scratch);
+    }
+    return write_line(out, text, '(', ')', "\"type\":\"path\",\"closed\":\"true\"", scratch);
+}
+
+/* Header, one ring, its points. */
+static uint8_t *put_ring(uint8_t *wkb, uint32_t count)
+{
+    return put_u32(put_u32(put_header(wkb, WKB_POLYGON), 1), count);
+}
+
+enum { RING_AT = WKB_HEADER + 2 * sizeof(uint32_t) };
+
+/* ((x,y),…): the first point is told once more at the end. */
+MR_CONVERT(polygon)
+{
+    (void)how;
+    struct mr_cursor cursor = mr_cursor_of(text);
+    uint8_t *wkb = wkb_room(scratch, text);
+    struct point first;
+    uint32_t count = mr_cursor_take(&cursor, '(') ? take_points(&cursor, wkb + RING_AT, &first) : 0;
+    if (count == 0 || !mr_cursor_take(&cursor, ')') || !mr_cursor_ended(&cursor)) {
+        return false;
+    }
+    put_ring(wkb, count + 1);
+    uint8_t *end = put_point(wkb + RING_AT + (size_t)count * POINT_BYTES, &first);
+    write_shape(out, wkb, end, "\"type\":\"polygon\"");
+    return true;
+}
+
+/* (x,y),(x,y): upper right, lower left. A ring that begins at the upper right and goes down first. */
+MR_CONVERT(box)
+{
+    (void)how;
+    (void)scratch;
+    struct mr_cursor cursor = mr_cursor_of(text);
+    struct point high;
+    struct point low;
+    if (!take_point(&cursor, &high) || !mr_cursor_take(&cursor, ',') ||
+        !take_point(&cursor, &low) || !mr_cursor_ended(&cursor)) {
+        return false;
+    }
+    uint8_t wkb[RING_AT + 5 * POINT_BYTES];
+    uint8_t *at = put_point(put_ring(wkb, 5), &high);
+    at = put_point(at, &(struct point){.x = high.x, .y = low.y});
+    at = put_point(at, &low);
+    at = put_point(at, &(struct point){.x = low.x, .y = high.y});
+    at = put_point(at, &high);
+    write_shape(out, wkb, at, "\"type\":\"box\"");
+    return true;
+}
+
+/* EWKB (PostGIS manual, 4.1.2): a 1 where the bytes are little-endian, a number for what it is, and, if that has this bit, the
+ * number of a reference system. */
+MR_CONVERT(ewkb)
+{
+    enum { SRID_BIT = 0x20, SRID_END = 9 };
+    mr_slice bytes;
+    if (!mr_convert_digits(text, scratch, &bytes) || bytes.len < SRID_END) {
+        return false;
+    }
+    const uint8_t *at = bytes.data;
+    bool is_little = at[0] != 0;
+    MR_BUFFER_LITERAL(out, "{\"wkb\":");
+    mr_json_base64(out, bytes.data, bytes.len);
+    MR_BUFFER_LITERAL(out, ",\"srid\":");
+    if ((at[is_little ? 4 : 1] & SRID_BIT) != 0) {
+        uint32_t srid = 0;
+        for (unsigned i = 0; i < 4; i++) {
+            srid = srid << 8 | at[is_little ? 8 - i : 5 + i];
+        }
+        mr_json_i64(out, (int32_t)srid);
+    } else {
+        MR_BUFFER_LITERAL(out, "null");
+    }
+    mr_buffer_slice(out, how->detail != 0 ? MR_SLICE(",\"extensions\":null}") : MR_SLICE("}"));
+    return true;
+}

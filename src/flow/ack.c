@@ -1,0 +1,62 @@
+#include "flow/ack.h"
+
+#include <stdlib.h>
+
+void mr_ack_init(struct mr_ack *ack, uint32_t capacity)
+{
+    *ack = (struct mr_ack){
+        .entries = MR_NEW_ARRAY(struct mr_ack_entry, capacity),
+        .capacity = capacity,
+        .next = 1,
+        .oldest = 1,
+    };
+}
+
+void mr_ack_done(struct mr_ack *ack)
+{
+    free(ack->entries);
+    ack->entries = NULL;
+}
+
+void mr_ack_reset(struct mr_ack *ack, uint64_t first)
+{
+    ack->next = first;
+    ack->oldest = first;
+}
+
+static struct mr_ack_entry *ack_entry(struct mr_ack *ack, uint64_t sequence)
+{
+    return &ack->entries[sequence % ack->capacity];
+}
+
+bool mr_ack_full(const struct mr_ack *ack)
+{
+    return ack->next - ack->oldest >= ack->capacity;
+}
+
+void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn)
+{
+    MR_ASSERT(sequence == ack->next);
+    MR_ASSERT(!mr_ack_full(ack));
+    *ack_entry(ack, sequence) = (struct mr_ack_entry){.confirm_lsn = confirm_lsn, .done = false};
+    ack->next++;
+}
+
+bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence)
+{
+    MR_ASSERT(sequence >= ack->oldest && sequence < ack->next);
+    struct mr_ack_entry *entry = ack_entry(ack, sequence);
+    MR_ASSERT(!entry->done);
+    entry->done = true;
+    bool moved = false;
+    while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {
+        mr_lsn lsn = ack_entry(ack, ack->oldest)->confirm_lsn;
+        if (lsn != 0) {
+            MR_ASSERT(lsn >= ack->acknowledged);
+            ack->acknowledged = lsn;
+        }
+        ack->oldest++;
+        moved = true;
+    }
+    return moved;
+}

@@ -1,0 +1,753 @@
+/* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
+ * to the pool, and the position into the sink's storage before anybody is told of it. */
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "flow/pace.h"
+#include "flow/pipeline_internal.h"
+#include "flow/poison.h"
+
+enum {
+    /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
+     * an older position of an instance that lost the stream and woke up late. In idle intervals. */
+    STORED_ANEW_INTERVALS = 6,
+    /* A transaction that would stay open for more ends when nothing more comes. */
+    TRANSACTION_QUIET_MS = 20,
+    /* The loop comes round at least so often, so that somebody can see that it does. */
+    TURN_MS_MAX = 1000,
+    /* A session that has nothing to do for so long does not fail. */
+    SOUND_MS = 2000,
+};
+
+/* How far delivery is: all that ends at or before `lsn`, all batches up to `sequence`. */
+struct progress {
+    mr_lsn lsn;
+    uint64_t sequence;
+};
+
+struct delivery {
+    struct mr_pipeline *pipeline;
+    int woken;              /* of epoll: `sink_wake` was written since it was asked last */
+    struct mr_lane *stream; /* whose window says how far the stream is acknowledged */
+    uint32_t session;
+    struct mr_batch *current; /* popped, not sent as a whole yet */
+    uint32_t attempt;         /* failed sessions in a row */
+    bool ever_connected;
+    mr_lsn failed_at;        /* what had been received when a session ended */
+    int64_t served_ns;       /* since when the present one serves */
+    mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
+    uint32_t refusals;       /* and how many more there were, too many to be told one by one */
+    struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
+
+    struct progress published; /* to the source thread */
+    struct progress storing;   /* with the sink, when `is_storing` */
+    bool is_storing;
+    bool owes_store;   /* a transaction is to end, and the sink had no room for its position yet */
+    int64_t stored_ns; /* when the sink was asked to store last */
+    uint64_t copied;   /* how often a lane that copies has come further, */
+    uint64_t copied_stored;  /* and up to then it is stored */
+    uint64_t step;           /* of copies beside the stream: acknowledged, */
+    uint64_t sent_step;      /* and sent */
+    mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
+    struct mr_position sent; /* of the last change that was sent */
+
+    /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
+     * reported; they are acknowledged with its end. */
+    int64_t begun_ns;     /* when the first change in it was received, */
+    int64_t added_ns;     /* and its last batch was sent */
+    uint64_t begun_bytes; /* how much it holds */
+    int64_t ending_ns;    /* what the end of one takes lately */
+};
+
+/* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read away, which spares a system call
+ * a wake-up (epoll(7), "Level-triggered and edge-triggered"). */
+static void wait_for_wake(const struct delivery *delivery, int timeout_ms)
+{
+    struct epoll_event event;
+    epoll_wait(delivery->woken, &event, 1, timeout_ms);
+}
+
+static int watch_wake(int sink_wake)
+{
+    int woken = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    MR_ASSERT(woken >= 0 && epoll_ctl(woken, EPOLL_CTL_ADD, sink_wake, &event) == 0);
+    return woken;
+}
+
+static void wake_source(struct mr_pipeline *pipeline)
+{
+    if (atomic_load(&pipeline->source_waits)) {
+        mr_wake(pipeline->source_wake);
+    }
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        if (atomic_load(&pipeline->lanes[i].waits)) {
+            mr_wake(pipeline->lanes[i].wake);
+        }
+    }
+}
+
+static enum mr_handshake_state state_of(const struct delivery *delivery)
+{
+    struct mr_handshake_view view = mr_handshake_look(&delivery->pipeline->handshake);
+    /* There is one session at a time, and it is ours. */
+    MR_ASSERT(view.session == delivery->session);
+    return view.state;
+}
+
+static void step(struct delivery *delivery, enum mr_handshake_event event)
+{
+    MR_ASSERT(mr_handshake_step(&delivery->pipeline->handshake, delivery->session, event));
+    mr_wake(delivery->pipeline->source_wake);
+}
+
+static void give_back(struct delivery *delivery, struct mr_batch *batch)
+{
+    batch->with_sink = false;
+    mr_meter_give_back(&delivery->pipeline->meter, batch);
+    mr_pool_release(&delivery->pipeline->pool, batch);
+    wake_source(delivery->pipeline);
+}
+
+static void publish(struct delivery *delivery, struct progress progress)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    MR_ASSERT(progress.lsn >= delivery->published.lsn); /* never goes back */
+    MR_ASSERT(progress.sequence >= delivery->published.sequence);
+    if (progress.sequence != 0) {
+        delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
+    }
+    delivery->published = progress;
+    /* Also where nothing that came was for the sink. */
+    if (progress.sequence != 0 && progress.lsn >= delivery->failed_at) {
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
+    }
+    atomic_store(&pipeline->published, progress.lsn);
+    atomic_store(&delivery->stream->published, progress.sequence);
+}
+
+static struct mr_lane *lane_of(const struct delivery *delivery, const struct mr_batch *batch)
+{
+    MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
+    return &delivery->pipeline->lanes[batch->lane];
+}
+
+static struct progress acknowledged(const struct delivery *delivery)
+{
+    const struct mr_ack *ack = &delivery->stream->ack;
+    return (struct progress){.lsn = ack->acknowledged, .sequence = ack->oldest - 1};
+}
+
+static bool is_transactional(const struct delivery *delivery)
+{
+    return delivery->pipeline->sink->storage == MR_STORES_WITH;
+}
+
+static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
+{
+    return &lane->marks[sequence % lane->ack.capacity];
+}
+
+/* All of that lane up to the batch of that sequence counts. Whoever has the plan's lock. */
+static void note_copied(struct mr_pipeline *pipeline, const struct mr_lane *lane, uint64_t sequence)
+{
+    if (sequence > 0 && pipeline->copy_plan != NULL) {
+        mr_copy_plan_note(pipeline->copy_plan, lane->index - MR_LANE_STREAM - 1,
+                          lane->copied_with[sequence % lane->ack.capacity]);
+    }
+}
+
+/* Copied rows have no position that could be stored as one: how far they are, the plan knows (copy_plan.h), and whether they
+ * are all there, the slot's name says (postgres/server/pg_setup.h). */
+static void publish_copied(struct delivery *delivery, struct mr_lane *lane)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    delivery->attempt = 0;
+    delivery->copied++;
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    note_copied(pipeline, lane, lane->ack.oldest - 1);
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    atomic_store(&lane->published, lane->ack.oldest - 1);
+}
+
+/* Of copies beside the stream more is with the sink. */
+static void follow_step(struct delivery *delivery)
+{
+    const struct mr_lane *lane = delivery->stream;
+    uint64_t step = lane->copied_with[(lane->ack.oldest - 1) % lane->ack.capacity].pieces;
+    if (MR_UNLIKELY(step != delivery->step)) {
+        delivery->step = step;
+        delivery->copied++;
+        mr_chunk_requests_safe(&delivery->pipeline->copy_requests, step);
+    }
+}
+
+/* All of a batch is safe. */
+static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_lane *lane = &pipeline->lanes[mark->lane];
+    atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
+    bool moved = mr_ack_complete(&lane->ack, mark->sequence);
+    if (moved && lane == delivery->stream) {
+        follow_step(delivery);
+    }
+    if (moved && lane != delivery->stream) {
+        publish_copied(delivery, lane);
+    } else if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
+        publish(delivery, acknowledged(delivery));
+    }
+    mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
+    if (MR_UNLIKELY(delivery->poison.failures > 0) &&
+        delivery->stream->ack.acknowledged > delivery->poison.position.commit_lsn) {
+        delivery->poison = (struct mr_poison){0};
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_RECORD_REFUSED);
+    }
+    if (mark->records > 0) {
+        mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
+    }
+    delivery->ever_connected = true;
+    atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
+}
+
+/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position published. Where a
+ * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
+ * transaction that fails is read anew from PostgreSQL. */
+static void batch_done(void *context, struct mr_batch *batch)
+{
+    struct delivery *delivery = context;
+    MR_ASSERT(batch->with_sink && batch->session == delivery->session);
+    struct mr_meter_mark mark = mr_meter_mark(batch);
+    if (is_transactional(delivery)) {
+        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;
+    } else {
+        acknowledge(delivery, &mark);
+    }
+    give_back(delivery, batch);
+}
+
+/* The transaction that holds all that was sent is committed. */
+static void acknowledge_transaction(struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        struct mr_lane *lane = &pipeline->lanes[i];
+        for (uint64_t sequence = lane->ack.oldest; sequence < lane->ack.next; sequence++) {
+            const struct mr_meter_mark *mark = mark_of(lane, sequence);
+            MR_ASSERT(mark->sequence == sequence); /* it went home */
+            acknowledge(delivery, mark);
+        }
+    }
+    delivery->begun_bytes = 0;
+}
+
+/* Batches are on their way, or wait for the end of their transaction. */
+static bool is_open(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        if (pipeline->lanes[i].ack.oldest != pipeline->lanes[i].ack.next) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ring's next batch may be any lane's. */
+static bool window_is_full(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        if (mr_ack_full(&pipeline->lanes[i].ack)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is committed, what is read
+ * waits. */
+static bool may_take(const struct delivery *delivery)
+{
+    return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->to_sink) > 0 &&
+           !(is_transactional(delivery) && (delivery->is_storing || delivery->owes_store));
+}
+
+/* Takes the next batch of this session; those filled for an older one are given back. */
+static struct mr_batch *next_batch(struct delivery *delivery)
+{
+    while (may_take(delivery)) {
+        struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
+        MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
+        if (batch->session == delivery->session) {
+            struct mr_lane *lane = lane_of(delivery, batch);
+            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn);
+            lane->copied_with[batch->sequence % lane->ack.capacity] = batch->copied;
+            batch->with_sink = true;
+            return batch;
+        }
+        give_back(delivery, batch);
+    }
+    return NULL;
+}
+
+/* ---- the stored position ---- */
+
+/* How far the copy is that ends where the stream begins; NULL: the stream is there, or there is none. A transaction tells of
+ * all that was sent. */
+static struct mr_copy_stored *copy_state(struct delivery *delivery, mr_lsn end_lsn)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_copy_stored *state = NULL;
+    pthread_mutex_lock(&pipeline->copy_plan_lock);
+    struct mr_copy_plan *plan = pipeline->copy_plan;
+    if (plan != NULL && plan->session == delivery->session && end_lsn < plan->state.lsn) {
+        for (uint32_t i = MR_LANE_STREAM + 1;
+             is_transactional(delivery) && i < pipeline->lane_count; i++) {
+            note_copied(pipeline, &pipeline->lanes[i], pipeline->lanes[i].ack.next - 1);
+        }
+        state = mr_copy_plan_state(plan, mr_pipeline_copied(pipeline) -
+                                             atomic_load(&pipeline->copy.rows_before));
+    }
+    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    return state;
+}
+
+static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
+                       struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
+    pthread_mutex_lock(&pipeline->identity_lock);
+    state.identity = pipeline->identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    state.copy = copy_state(delivery, end_lsn);
+    state.copy_only = state.copy != NULL && pipeline->options.copy_only;
+    state.asked =
+        mr_chunk_requests_state(&pipeline->copy_requests,
+                                is_transactional(delivery) ? delivery->sent_step : delivery->step);
+    delivery->stored_ns = mr_monotonic_ns();
+    mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
+    mr_checkpoint_done(&state);
+    if (status == MR_OK) {
+        delivery->copied_stored = delivery->copied;
+    }
+    return status;
+}
+
+/* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or it goes on. */
+static int store_due_ms(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing) {
+        return -1;
+    }
+    bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
+                delivery->copied != delivery->copied_stored;
+    if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
+        return -1;
+    }
+    uint32_t interval_ms = news ? pipeline->options.status_interval_ms
+                                : STORED_ANEW_INTERVALS * pipeline->options.idle_ms;
+    int64_t interval_ns = (int64_t)interval_ms * 1000000;
+    int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
+    bool stopping = news && atomic_load(&pipeline->stop_level) != MR_STOP_NONE;
+    return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
+/* Stores what is acknowledged, and publishes what is stored. */
+static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_sink *sink = delivery->pipeline->sink;
+    if (delivery->is_storing && !sink->ops->storing(sink)) {
+        delivery->is_storing = false;
+        mr_chunk_requests_stored(&delivery->pipeline->copy_requests);
+        if (is_transactional(delivery)) {
+            delivery->ending_ns =
+                mr_pace_ending_ns(delivery->ending_ns, mr_monotonic_ns() - delivery->stored_ns);
+            acknowledge_transaction(delivery);
+        } else {
+            publish(delivery, delivery->storing);
+        }
+        wake_source(delivery->pipeline);
+    }
+    if (store_due_ms(delivery) != 0) {
+        return MR_OK;
+    }
+    struct progress progress = acknowledged(delivery);
+    if (progress.lsn == delivery->published.lsn &&
+        progress.sequence != delivery->published.sequence &&
+        delivery->copied == delivery->copied_stored) {
+        publish(delivery, progress); /* part of a transaction: nothing to store yet */
+        return MR_OK;
+    }
+    mr_status status = store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
+    if (status == MR_OK) {
+        delivery->storing = progress;
+        delivery->is_storing = true;
+    }
+    return status == MR_FULL ? MR_OK : status; /* the next round comes back to it */
+}
+
+/* The position that was stored last is where this session begins. */
+static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    bool found = false;
+    struct mr_checkpoint state = {0};
+    MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
+    mr_lsn begin =
+        delivery->published.lsn > state.end_lsn ? delivery->published.lsn : state.end_lsn;
+    delivery->stream->ack.acknowledged = begin;
+    delivery->sent_lsn = begin;
+    delivery->sent = state.position;
+    publish(delivery, (struct progress){.lsn = begin});
+    delivery->step = mr_chunk_requests_adopt(&pipeline->copy_requests, state.asked);
+    delivery->sent_step = delivery->step;
+    mr_checkpoint_done(&pipeline->stored);
+    mr_asked_stored_free(state.asked);
+    state.asked = NULL;
+    pipeline->stored = state;
+    pipeline->stored_found = found;
+    step(delivery, MR_HANDSHAKE_LOADED);
+    return MR_OK;
+}
+
+/* ---- sending ---- */
+
+/* Once a batch; no position is stored while there is a current one. */
+static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
+{
+    bool is_stream = batch->lane == MR_LANE_STREAM;
+    if (batch->confirm_lsn != 0) {
+        delivery->sent_lsn = batch->confirm_lsn;
+    }
+    if (is_stream) {
+        delivery->sent_step = batch->copied.pieces;
+    }
+    if (is_stream && batch->record_count > 0) {
+        delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
+    }
+    if (delivery->begun_bytes == 0) {
+        delivery->begun_ns = batch->received_ns;
+    }
+    delivery->begun_bytes += mr_batch_bytes(batch);
+}
+
+/* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
+static int end_due_ms(const struct delivery *delivery)
+{
+    if (!is_transactional(delivery) || delivery->is_storing || delivery->current != NULL ||
+        !is_open(delivery)) {
+        return -1;
+    }
+    if (window_is_full(delivery)) {
+        return 0;
+    }
+    int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
+    int64_t due_ns = delivery->begun_ns + latency_ns;
+    int64_t full_ns =
+        delivery->begun_ns + mr_pace_open_ns(delivery->begun_bytes, delivery->ending_ns);
+    int64_t quiet_ns = delivery->added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
+    int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
+    int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();
+    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
+/* The position of all that was sent goes with it, and ends the transaction. */
+static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret_error)
+{
+    mr_status status = store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+    delivery->is_storing = status == MR_OK;
+    delivery->owes_store = status == MR_FULL;
+    return status == MR_FULL ? MR_OK : status;
+}
+
+static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_sink *sink = delivery->pipeline->sink;
+    for (;;) {
+        if (delivery->current == NULL) {
+            delivery->current = next_batch(delivery);
+            if (delivery->current == NULL) {
+                break;
+            }
+            note_sent(delivery, delivery->current);
+        }
+        if (delivery->current->pending == 0) {
+            mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
+            delivery->added_ns = delivery->current->enqueued_ns;
+        }
+        struct mr_schemas *schemas = delivery->pipeline->schemas;
+        mr_status status = MR_OK;
+        if (MR_UNLIKELY(schemas != NULL)) {
+            status = mr_schemas_resolve(schemas, delivery->current, ret_error);
+        }
+        if (status == MR_OK) {
+            status = sink->ops->send(sink, delivery->current, ret_error);
+        }
+        if (status != MR_OK) {
+            return status == MR_FULL ? MR_OK : status;
+        }
+        delivery->current = NULL;
+    }
+    return end_due_ms(delivery) == 0 ? end_transaction(delivery, ret_error) : MR_OK;
+}
+
+/* Of two times to wait, of which -1 is none. */
+static int sooner(int a_ms, int b_ms)
+{
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+static bool must_leave(const struct mr_pipeline *pipeline)
+{
+    return atomic_load(&pipeline->source_ended);
+}
+
+/* A sink that failed is tried by what it gets next. On a quiet server that may be never: then the time says it. */
+static void look_whether_sound(const struct delivery *delivery)
+{
+    struct mr_standstill *standstill = &delivery->pipeline->standstill;
+    int64_t since_ns = mr_monotonic_ns() - delivery->served_ns;
+    if (!is_open(delivery) && delivery->current == NULL &&
+        delivery->published.lsn >= delivery->failed_at && since_ns > SOUND_MS * INT64_C(1000000)) {
+        mr_standstill_end(standstill, MR_CAUSE_SINK_FAILS);
+    }
+}
+
+/* Serves one session until it fails or the thread is to leave (MR_END). */
+static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
+    delivery->served_ns = mr_monotonic_ns();
+    for (;;) {
+        atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
+        MR_TRY(send_batches(delivery, ret_error));
+        MR_TRY(sink->ops->poll(sink, ret_error));
+        MR_TRY(advance(delivery, ret_error));
+        if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {
+            look_whether_sound(delivery);
+        }
+        if (must_leave(pipeline)) {
+            return MR_END;
+        }
+        if (state_of(delivery) == MR_HANDSHAKE_OUTDATED) {
+            return mr_fail(
+                ret_error, MR_ERR_TRANSIENT,
+                "another instance may have had the stream meanwhile; reading its position");
+        }
+        /* A full sink queue empties without a wake-up of ours. */
+        bool waits = delivery->current != NULL || delivery->owes_store;
+        if (!waits && may_take(delivery)) {
+            continue; /* reports have made room */
+        }
+        int timeout_ms = waits ? 10 : sink->ops->timeout_ms(sink);
+        timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
+        timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
+        timeout_ms = sooner(timeout_ms, TURN_MS_MAX);
+        wait_for_wake(delivery, timeout_ms);
+    }
+}
+
+/* The session is over: what it held comes home undelivered, and the next one begins. The source thread
+ * sees the number, drops what it was filling, and starts again at the confirmed position. */
+static void end_session(struct delivery *delivery)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    pipeline->sink->ops->close(pipeline->sink);
+    atomic_store_explicit(&pipeline->sink_connected, false, memory_order_relaxed);
+    delivery->current = NULL;
+    delivery->is_storing = false;
+    delivery->owes_store = false;
+    delivery->begun_bytes = 0;
+    delivery->copied_stored = delivery->copied;
+    delivery->published.sequence = 0;
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        mr_ack_reset(&pipeline->lanes[i].ack, 1);
+        atomic_store(&pipeline->lanes[i].published, 0);
+    }
+    step(delivery, MR_HANDSHAKE_END);
+    delivery->session++;
+    for (uint32_t i = 0; i < pipeline->pool.count; i++) {
+        if (pipeline->pool.batches[i].with_sink) {
+            give_back(delivery, &pipeline->pool.batches[i]);
+        }
+    }
+    mr_wake(pipeline->source_wake);
+}
+
+/* Errors that a new session can't mend. Refused credentials may have been rotated while we ran. */
+static bool is_fatal(const struct delivery *delivery, mr_status status)
+{
+    switch (status) {
+    case MR_ERR_AUTH:
+        return !delivery->ever_connected;
+    case MR_ERR_POISON:
+        return delivery->poison.failures >= MR_POISON_FAILURES_MAX;
+    case MR_ERR_CONFIG:
+    case MR_ERR_HISTORY:
+    case MR_ERR_SYSTEM:
+    case MR_AGAIN: /* the sink gave up waiting because it was told to */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The sink refused a record for good. One that is too large is replaced the next time, if the policy is to; else the
+ * failure is counted. Before the next session is told of. */
+static mr_status take_refusal(struct delivery *delivery, mr_status status,
+                              const struct mr_error *error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
+    mr_lsn confirmed = delivery->published.lsn;
+    if (status != MR_ERR_POISON) {
+        return status;
+    }
+    if (refusal->too_large &&
+        mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL) {
+        bool is_step = mr_refused_add(&pipeline->refused, refusal, confirmed);
+        bool moved = confirmed != delivery->refused_at;
+        delivery->refused_at = confirmed;
+        delivery->refusals = is_step || moved ? 0 : delivery->refusals + 1;
+        delivery->attempt = delivery->refusals;
+        return MR_ERR_TRANSIENT;
+    }
+    mr_poison_count(&delivery->poison, (struct mr_position){.commit_lsn = confirmed}, status);
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "a record is refused; it is tried three times, then exit code 65: %s", error->text);
+    mr_standstill_begin(&pipeline->standstill, MR_CAUSE_RECORD_REFUSED, text);
+    return status;
+}
+
+/* One session may end for any reason; the next one that ends before it has delivered anything says that the sink fails. */
+static void tell_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    mr_lsn received = atomic_load_explicit(&pipeline->received, memory_order_relaxed);
+    delivery->failed_at = received > delivery->failed_at ? received : delivery->failed_at;
+    if (status != MR_ERR_POISON && delivery->attempt > 0) {
+        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_SINK_FAILS, error->text);
+    }
+    mr_log(MR_LOG_WARN, "sink_session_lost", error->text, MR_LOG_INT("session", delivery->session),
+           MR_LOG_LSN("confirmed", delivery->published.lsn));
+}
+
+/* Waits before the next session; false when the thread is to leave. */
+static bool back_off(struct delivery *delivery, mr_status status)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->abandon, .events = POLLIN},
+        {.fd = delivery->woken, .events = POLLIN},
+    };
+    uint32_t most_ms = pipeline->options.backoff_max_ms;
+    uint32_t wait_ms = status == MR_ERR_POISON ? mr_poison_pause_ms(&delivery->poison, most_ms)
+                                               : mr_backoff_ms(delivery->attempt++, most_ms);
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)wait_ms * 1000000;
+    int64_t left_ns;
+    while (!must_leave(pipeline) && (left_ns = end_ns - mr_monotonic_ns()) > 0) {
+        if (poll(fds, 2, (int)(left_ns / 1000000) + 1) > 0 && fds[0].revents != 0) {
+            return false;
+        }
+        wait_for_wake(delivery, 0);
+    }
+    return !must_leave(pipeline);
+}
+
+/* A transactional sink fences whoever else writes, and what is stored may change for as long as somebody else has the
+ * stream: both are for its owner to do. MR_END when the thread is to leave. */
+static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
+                                struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
+    while (state_of(delivery) != MR_HANDSHAKE_CLAIMED) {
+        if (must_leave(pipeline)) {
+            return MR_END;
+        }
+        if (sink_is_open) { /* errors are told, and reports don't pile up, however long it takes */
+            MR_TRY(sink->ops->poll(sink, ret_error));
+        }
+        wait_for_wake(delivery, TURN_MS_MAX);
+    }
+    return MR_OK;
+}
+
+/* The claim may be lost between any two steps; once the loading has begun, that makes it void in the end. */
+static bool is_loading(const struct delivery *delivery)
+{
+    enum mr_handshake_state state = state_of(delivery);
+    return state == MR_HANDSHAKE_LOADING || state == MR_HANDSHAKE_OUTDATED;
+}
+
+static mr_status run_session(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    struct mr_sink *sink = pipeline->sink;
+    if (is_transactional(delivery)) {
+        MR_TRY(wait_for_claim(delivery, false, ret_error));
+    }
+    if (sink->storage == MR_STORES_NOTHING) {
+        step(delivery, MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
+    }
+    MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
+                           ret_error));
+    if (sink->storage != MR_STORES_NOTHING) {
+        do {
+            MR_TRY(wait_for_claim(delivery, true, ret_error));
+            step(delivery, MR_HANDSHAKE_LOAD);
+        } while (!is_loading(delivery));
+        MR_TRY(load(delivery, ret_error));
+    }
+    return serve(delivery, ret_error);
+}
+
+static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = delivery->pipeline;
+    for (;;) {
+        mr_status status = run_session(delivery, ret_error);
+        status = take_refusal(delivery, status, ret_error);
+        end_session(delivery);
+        if (status == MR_END) {
+            return MR_OK;
+        }
+        if (is_fatal(delivery, status)) {
+            return status;
+        }
+        atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
+        mr_meter_rebuild(&pipeline->meter, status);
+        tell_lost(delivery, status, ret_error);
+        if (!back_off(delivery, status)) {
+            return MR_OK;
+        }
+    }
+}
+
+void *mr_delivery_main(void *context)
+{
+    struct mr_pipeline *pipeline = context;
+    prctl(PR_SET_NAME, "mr-sink");
+    mr_thread_begin(MR_THREAD_SINK, "mr-sink");
+    struct delivery delivery = {.pipeline = pipeline,
+                                .woken = watch_wake(pipeline->sink_wake),
+                                .stream = &pipeline->lanes[MR_LANE_STREAM]};
+    pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
+    close(delivery.woken);
+    atomic_store(&pipeline->sink_ended, true);
+    mr_wake(pipeline->source_wake);
+    mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */
+    mr_thread_end();
+    return NULL;
+}

@@ -1,0 +1,319 @@
+/* The source thread's loop: receives, tells PostgreSQL how far delivery has come, and stops in order. */
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "copy/chunks.h"
+#include "flow/intake_internal.h"
+
+/* So many questions in a row at one position, each right behind our answer: the server shuts down and waits for a
+ * confirmation (walsender.c, WalSndDone). One that is only idle asks when half of wal_sender_timeout is over
+ * (WalSndKeepaliveIfNecessary). */
+#define INSISTENCE_MAX 20
+/* A sink that takes nothing for so many idle intervals lets the connection go, so that the server is free to stop. */
+enum { STALLED_INTERVALS = 6 };
+/* At the end, a sink that is there has stored a position alone by then. */
+#define POSITION_PATIENCE_NS (INT64_C(1) * 1000000000)
+
+/* So long rows that are copied wait for a batch before the stream is looked at again. */
+#define COPY_WAIT_NS (INT64_C(5) * 1000000)
+
+static void publish_counts(struct mr_intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    atomic_store_explicit(&pipeline->changes, intake->changes, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->skipped, intake->skipped, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->transactions, intake->transactions, memory_order_relaxed);
+}
+
+/* There was no room for what the server sent. */
+static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (intake->stalled_ns == 0) {
+        intake->stalled_ns = now_ns;
+    }
+    intake->heard_ns = now_ns; /* the server waits for us, not we for it */
+    intake->question_ns = 0;
+    if (now_ns - intake->stalled_ns > STALLED_INTERVALS * mr_intake_idle_ns(intake)) {
+        intake->resting = true;
+        return mr_fail(
+            ret_error, MR_ERR_TRANSIENT,
+            "the sink has taken nothing for a minute; leaving PostgreSQL alone until it does");
+    }
+    mr_intake_wait_for_batch(intake);
+    return MR_OK;
+}
+
+/* The server shuts down and asks without end to be told of rows that the sink does not take. It would wait
+ * for ever; the rows are safe with it. */
+static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    if (intake->asked < INSISTENCE_MAX || mr_intake_all_published(intake)) {
+        return MR_OK;
+    }
+    intake->asked = 0;
+    return mr_fail(
+        ret_error, MR_ERR_TRANSIENT,
+        "PostgreSQL is shutting down, and what it sent is not acknowledged yet; leaving, so that "
+        "it can");
+}
+
+/* One round of receiving; MR_OK whatever there was to receive. */
+static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_lane *lane = intake->lane;
+    lane->round_wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
+    lane->hold = !mr_lane_may_go_on(lane);
+    intake->handler.hold = lane->hold;
+    mr_status status =
+        pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
+    publish_counts(intake);
+    mr_intake_heard(intake, intake->lane->round_ns);
+    if (status == MR_FULL && !intake->in_transaction &&
+        mr_mailbox_wants_pause(&pipeline->mailbox)) {
+        return MR_OK;
+    }
+    if (status == MR_FULL) {
+        return wait_for_room(intake, ret_error);
+    }
+    intake->stalled_ns = 0;
+    if (status == MR_AGAIN) {
+        MR_TRY(mr_intake_silence(intake, intake->lane->round_ns, ret_error));
+        mr_intake_wait_for_source(intake);
+        return leave_if_asked_in_vain(intake, ret_error);
+    }
+    return status;
+}
+
+/* While the pool is empty there is nothing to receive for either. */
+static void copy_round(struct mr_intake *intake)
+{
+    struct mr_chunks *chunks = intake->pipeline->chunks;
+    if (chunks == NULL || !mr_chunks_wanted(chunks) || intake->in_transaction) {
+        return;
+    }
+    if (mr_chunks_step(intake) == MR_FULL) {
+        mr_intake_wait_for_sink(intake, COPY_WAIT_NS);
+    }
+}
+
+static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    intake->lane->round_ns = now_ns;
+    MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
+    mr_intake_send_position(intake, now_ns);
+    copy_round(intake);
+    return receive_round(intake, ret_error);
+}
+
+static bool stop_asked(struct mr_intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    uint64_t limit = pipeline->options.stop_after_events;
+    if (limit != 0 && atomic_load_explicit(&intake->lane->records, memory_order_relaxed) >= limit) {
+        mr_pipeline_stop_in_order(pipeline);
+    }
+    if (atomic_load(&pipeline->stop_level) == MR_STOP_NONE) {
+        return false;
+    }
+    if (intake->stop_deadline_ns == 0) {
+        intake->stop_deadline_ns =
+            mr_monotonic_ns() + (int64_t)pipeline->options.shutdown_deadline_ms * 1000000;
+    }
+    return true;
+}
+
+/* A topic that is missing when the stop is asked for, only a person can make; what else is in flight gets a moment. */
+static int64_t deadline_ns(const struct mr_intake *intake)
+{
+    const struct mr_pipeline *pipeline = intake->pipeline;
+    if (!mr_standstill_has(&pipeline->standstill, MR_CAUSE_TOPIC_MISSING)) {
+        return intake->stop_deadline_ns;
+    }
+    int64_t whole_ns = (int64_t)pipeline->options.shutdown_deadline_ms * 1000000;
+    return intake->stop_deadline_ns - whole_ns + POSITION_PATIENCE_NS;
+}
+
+static bool deadline_passed(const struct mr_intake *intake)
+{
+    return atomic_load(&intake->pipeline->stop_level) == MR_STOP_NOW ||
+           (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > deadline_ns(intake));
+}
+
+/* The four numbers. Other threads read them. */
+static void change_numbers(struct mr_pipeline_options *options,
+                           const struct mr_pipeline_options *wanted)
+{
+    atomic_store(&options->latency_us, wanted->latency_us);
+    atomic_store(&options->status_interval_ms, wanted->status_interval_ms);
+    atomic_store(&options->shutdown_deadline_ms, wanted->shutdown_deadline_ms);
+    atomic_store(&options->backoff_max_ms, wanted->backoff_max_ms);
+}
+
+mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
+                           struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (atomic_load(&pipeline->copy.state) == MR_COPY_RUNNING) {
+        return mr_fail(ret_error, MR_AGAIN,
+                       "existing rows are being copied; ask again when that is done");
+    }
+    MR_ASSERT(!intake->in_transaction);
+    if (change->options != NULL) {
+        change_numbers(&pipeline->options, change->options);
+    }
+    if (change->encode != NULL) {
+        for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+            mr_encoder_change(pipeline->lanes[i].encoder, change->encode);
+            pipeline->lanes[i].oversizer.policy = change->encode->oversize;
+        }
+    }
+    if (change->source != NULL) {
+        mr_intake_change_source(intake, change->source);
+    }
+    return MR_OK;
+}
+
+/* Streams until a stop finds a moment between transactions, or something fatal happens. */
+static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    for (;;) {
+        mr_intake_follow_session(intake);
+        mr_mailbox_serve(&pipeline->mailbox, intake->in_transaction);
+        if (atomic_load(&pipeline->sink_ended)) {
+            return MR_OK;
+        }
+        /* Part of a transaction is out: its rest must follow, or a restart would repeat that part. */
+        if (stop_asked(intake) && (!mr_intake_is_open(intake) || !intake->appended_in_transaction ||
+                                   deadline_passed(intake))) {
+            return MR_OK;
+        }
+        mr_status status = mr_intake_is_open(intake) ? stream_round(intake, ret_error)
+                                                     : mr_intake_connect(intake, ret_error);
+        if (status != MR_OK) {
+            MR_TRY(mr_intake_failed(intake, status, ret_error));
+        }
+    }
+}
+
+/* Without what is not published yet, no row would come twice. */
+static bool rows_are_published(const struct mr_intake *intake)
+{
+    return !mr_intake_has_records(intake) && !intake->ends_rows &&
+           atomic_load(&intake->lane->published) >= intake->lane->needed;
+}
+
+static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *ret_error)
+{
+    struct mr_standstill_view standstill;
+    mr_standstill_look(&pipeline->standstill, &standstill);
+    return mr_fail(ret_error, MR_ERR_DEADLINE,
+                   "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
+                   "but some rows will come twice after the next start%s%s",
+                   standstill.cause == MR_CAUSE_NONE ? "" : ". In the way was: ", standstill.text);
+}
+
+/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind
+ * no row only a moment. */
+static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (mr_intake_has_records(intake) && !intake->appended_in_transaction) {
+        mr_lane_hand_over(intake->lane);
+    }
+    int64_t begin_ns = mr_monotonic_ns();
+    bool rows_out = false;
+    while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {
+        bool sink_lost = mr_handshake_look(&pipeline->handshake).session != intake->session ||
+                         atomic_load(&pipeline->sink_ended);
+        rows_out = rows_out || (!sink_lost && rows_are_published(intake));
+        bool patient = !rows_out || mr_monotonic_ns() - begin_ns < POSITION_PATIENCE_NS;
+        if (sink_lost || deadline_passed(intake) || !patient) {
+            return rows_out ? MR_OK : left_in_flight(pipeline, ret_error);
+        }
+        if (mr_intake_is_open(intake) &&
+            mr_intake_feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
+            mr_intake_disconnect(intake, 0);
+            intake->was_lost = true;
+        }
+        mr_intake_send_position(intake, mr_monotonic_ns());
+        if (!mr_intake_all_published(intake)) {
+            mr_intake_wait_for_sink(intake, MR_REPLY_INTERVAL_NS);
+        }
+    }
+    return MR_OK;
+}
+
+/* Whether the server knows of every row that was delivered, if any was: of positions behind them it need not. One whose connection
+ * was lost may have crashed, and then knows less than it was told (LogicalConfirmReceivedLocation in
+ * src/backend/replication/logical/logical.c saves the slot only when its catalog_xmin or restart_lsn moves; until 16 an orderly
+ * restart forgets the rest, too). */
+static bool rows_are_confirmed(const struct mr_intake *intake)
+{
+    mr_lsn last = intake->appended.commit_lsn > intake->last_row_before
+                      ? intake->appended.commit_lsn
+                      : intake->last_row_before;
+    bool all_told = last < intake->told || mr_intake_published(intake) == intake->confirmed;
+    return last == 0 || (all_told && !intake->was_lost);
+}
+
+/* The last word to the server, and its answer. */
+static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    if (!mr_intake_is_open(intake)) {
+        /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
+         * to tell. */
+        if (mr_intake_stores(intake) || intake->confirmed_ns == 0 || rows_are_confirmed(intake)) {
+            return MR_OK;
+        }
+        return mr_fail(
+            ret_error, MR_ERR_DEADLINE,
+            "stopped while PostgreSQL was away, so it may not know what is delivered; nothing is "
+            "lost, but some rows may come twice after the next start");
+    }
+    mr_status status = mr_intake_confirm(intake, mr_monotonic_ns(), ret_error);
+    mr_intake_disconnect(intake, intake->stop_deadline_ns);
+    return status == MR_OK ? MR_OK : MR_ERR_DEADLINE;
+}
+
+static mr_status run(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    MR_TRY(stream(intake, ret_error));
+    if (intake->stop_deadline_ns == 0) {
+        intake->stop_deadline_ns = mr_monotonic_ns(); /* the sink has ended: nothing to wait for */
+    }
+    MR_TRY(drain(intake, ret_error));
+    return confirm_end(intake, ret_error);
+}
+
+void *mr_intake_main(void *context)
+{
+    struct mr_pipeline *pipeline = context;
+    prctl(PR_SET_NAME, "mr-source");
+    mr_thread_begin(MR_THREAD_SOURCE, "mr-source");
+    /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+    struct mr_intake intake;
+    mr_intake_init(&intake, pipeline);
+    pipeline->intake = &intake;
+    pipeline->source_status = run(&intake, &pipeline->source_error);
+    mr_mailbox_close(&pipeline->mailbox);
+    if (pipeline->chunks != NULL) {
+        mr_chunks_rest(pipeline->chunks);
+    }
+    if (mr_handshake_is_claimed(intake.state)) {
+        mr_intake_disconnect(&intake, 0);
+    }
+    publish_counts(&intake);
+    atomic_store(&pipeline->source_ended, true);
+    mr_wake(pipeline->abandon);
+    mr_wake(pipeline->sink_wake);
+    mr_wake(pipeline->done_fd);
+    mr_thread_end();
+    return NULL;
+}

@@ -1,0 +1,216 @@
+/* What becomes of a failure: the connection is tried again, a place of the stream a few times only, and the transaction
+ * that --skip-commit-lsn names is passed over. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "flow/intake_internal.h"
+
+/* ---- the transaction that is skipped ---- */
+
+/* The transaction that is to be skipped: all of it counts as a repetition. */
+static void begin_skipping(struct mr_intake *intake, mr_lsn commit_lsn)
+{
+    struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
+    if (mr_position_compare(intake->appended, end) < 0) {
+        intake->appended = end;
+    }
+    intake->skipping = true;
+}
+
+static void told_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    mr_log(MR_LOG_WARN, "transaction_skipped",
+           "a transaction was skipped, because --skip-commit-lsn asks for it; what follows in it "
+           "is in no topic",
+           MR_LOG_LSN("commit_lsn", commit_lsn), MR_LOG_INT("changes", changes));
+    atomic_fetch_add_explicit(&pipeline->skipped_transactions, 1, memory_order_relaxed);
+    intake->skip_done = true;
+}
+
+void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn)
+{
+    mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
+    if (skip != 0 && lsn > skip && !intake->skip_done) {
+        intake->skip_done = true;
+        mr_log(MR_LOG_WARN, "skip_ignored",
+               "--skip-commit-lsn is behind what is delivered already, or no transaction commits "
+               "there; nothing was skipped",
+               MR_LOG_LSN("commit_lsn", skip), MR_LOG_LSN("at", lsn));
+    }
+}
+
+void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn)
+{
+    mr_intake_check_skip(intake, commit_lsn);
+    if (commit_lsn == intake->pipeline->options.skip_commit_lsn) {
+        begin_skipping(intake, commit_lsn);
+    }
+}
+
+void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)
+{
+    intake->skipping = false;
+    if (!intake->skip_done) {
+        told_skipped(intake, commit_lsn, (int64_t)(intake->changes - intake->changes_at_begin));
+    }
+}
+
+/* ---- failures ---- */
+
+void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn)
+{
+    if (commit_lsn >= intake->poison.position.commit_lsn) {
+        intake->poison = (struct mr_poison){0};
+        mr_standstill_end(&intake->pipeline->standstill, MR_CAUSE_POISON);
+    }
+}
+
+/* Failures of one place in the stream, which may come again there. */
+static bool is_of_a_place(mr_status status)
+{
+    return status == MR_ERR_POISON || status == MR_ERR_PROTOCOL;
+}
+
+static bool is_fatal(const struct mr_intake *intake, mr_status status)
+{
+    switch (status) {
+    case MR_ERR_AUTH:
+        return !atomic_load(
+            &intake->pipeline->source_was_connected); /* later: credentials may be being rotated */
+    case MR_ERR_POISON:
+    case MR_ERR_PROTOCOL:
+        return intake->poison.failures >= MR_POISON_FAILURES_MAX;
+    case MR_ERR_TRANSIENT:
+    case MR_END:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Waits before the next try; ends early on a stop. */
+static void back_off(struct mr_intake *intake, mr_status status)
+{
+    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
+    uint32_t most_ms = intake->pipeline->options.backoff_max_ms;
+    poll(&stop, 1,
+         (int)(is_of_a_place(status) ? mr_poison_pause_ms(&intake->poison, most_ms)
+                                     : mr_backoff_ms(intake->attempt, most_ms)));
+    intake->attempt++;
+}
+
+/* Where the stream stands: the item that was at hand, else behind what has come of the running transaction, else at the first
+ * change of one that has not begun. */
+static struct mr_position failing_place(const struct mr_intake *intake)
+{
+    if (intake->failed_at.commit_lsn != 0) {
+        return intake->failed_at;
+    }
+    if (intake->in_transaction) {
+        return (struct mr_position){.commit_lsn = intake->transaction_lsn,
+                                    .ordinal = intake->changes - intake->changes_at_begin + 1};
+    }
+    mr_lsn unsent = intake->pipeline->source->failed.commit_lsn;
+    return (struct mr_position){.commit_lsn = unsent, .ordinal = unsent != 0};
+}
+
+/* Adds to the error where that was, and how to get past it. */
+static void tell_place(const struct mr_intake *intake, struct mr_position place,
+                       struct mr_error *error)
+{
+    if (place.commit_lsn == 0) {
+        return;
+    }
+    const struct mr_failed_place *failed = &intake->pipeline->source->failed;
+    const struct mr_relation *table = intake->failed_at.commit_lsn == 0 ? failed->table : NULL;
+    struct mr_text text = {0};
+    mr_text_format(&text, "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT,
+                   error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn));
+    if (table != NULL) {
+        mr_text_format(&text, ", %s %s.%s", failed->is_behind ? "behind one of" : "of table",
+                       table->schema, table->table);
+    }
+    mr_error_set(error, error->status,
+                 "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)", text.data,
+                 MR_LSN_ARGS(place.commit_lsn));
+    mr_text_done(&text);
+}
+
+/* A failure of one place: counted, told, and shown as a state. True: the server can't send the transaction that is to
+ * be skipped anyway, and the stream goes on behind it. */
+static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
+{
+    struct mr_position place = failing_place(intake);
+    tell_place(intake, place, error);
+    intake->failed_at = (struct mr_position){0};
+    mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
+    if (skip != 0 && place.commit_lsn == skip && intake->start_behind == 0) {
+        intake->start_behind = skip + 1;
+        if (!intake->skip_done) {
+            told_skipped(intake, skip, -1);
+        }
+        return true;
+    }
+    mr_poison_count(&intake->poison, place, status);
+    char text[MR_CAUSE_TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "a change can't be passed on; it is tried three times, then exit code %d: %s",
+             mr_status_exit_code(status), error->text);
+    mr_standstill_begin(&intake->pipeline->standstill, MR_CAUSE_POISON, text);
+    return false;
+}
+
+/* The log hears it once for each reason: that the server is back, but another process holds the slot, is news. */
+static void tell_lost(struct mr_intake *intake, mr_status status, const struct mr_error *error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_error told;
+    mr_error_set(
+        &told, error->status, "%s%s; it is tried again until it answers",
+        atomic_load(&pipeline->source_was_connected) ? "" : "not connected yet: ", error->text);
+    if (!is_of_a_place(status) && !intake->resting) {
+        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY, told.text);
+    }
+    if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
+        intake->lost_told = *error;
+        mr_log(MR_LOG_WARN, "source_lost", told.text,
+               MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
+    }
+}
+
+mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
+{
+    bool skips = is_of_a_place(status) && place_failed(intake, status, error);
+    if (mr_handshake_is_claimed(intake->state)) {
+        mr_intake_disconnect(intake, 0);
+    }
+    if (skips) {
+        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. */
+        intake->ends_rows = true;
+        mr_intake_mark(intake, intake->start_behind);
+        return MR_OK;
+    }
+    if (status == MR_AGAIN) {
+        return MR_OK; /* a stop cut it short */
+    }
+    intake->was_lost = true;
+    if (status == MR_END) {
+        mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
+    }
+    mr_meter_source_error(&intake->pipeline->meter, error->status);
+    if (is_fatal(intake, status)) {
+        return status;
+    }
+    tell_lost(intake, status, error);
+    atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
+    if (mr_intake_has_records(intake)) {
+        mr_lane_hand_over(
+            intake->lane); /* what has come is delivered, whatever becomes of the rest */
+    }
+    back_off(intake, status);
+    return MR_OK;
+}

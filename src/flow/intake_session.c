@@ -1,0 +1,270 @@
+/* The sink's sessions and PostgreSQL's connections: the source thread's steps of the handshake. */
+#include <poll.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "copy/chunks.h"
+#include "flow/intake_internal.h"
+
+static bool step(struct mr_intake *intake, enum mr_handshake_event event)
+{
+    struct mr_handshake *handshake = &intake->pipeline->handshake;
+    if (!mr_handshake_step(handshake, intake->session, event)) {
+        return false; /* the session is over; the next round follows it */
+    }
+    struct mr_handshake_view view = mr_handshake_look(handshake);
+    if (view.session == intake->session) {
+        intake->state = view.state;
+    }
+    return true;
+}
+
+static void close_source(struct mr_intake *intake, int64_t deadline_ns)
+{
+    struct mr_source *source = intake->pipeline->source;
+    source->ops->close(source, deadline_ns);
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_interrupt(intake->pipeline->chunks);
+    }
+    intake->in_transaction = false;
+    intake->skipping = false;
+    intake->appended_in_transaction = false;
+    intake->reply_wanted = false;
+    intake->asked = 0;
+    intake->received = 0;
+    intake->stalled_ns = 0;
+}
+
+void mr_intake_disconnect(struct mr_intake *intake, int64_t deadline_ns)
+{
+    close_source(intake, deadline_ns);
+    if (!step(intake, MR_HANDSHAKE_LOSE)) {
+        intake->state = MR_HANDSHAKE_NONE;
+    }
+}
+
+/* The sink began a new session: what is in batches now is void, and so is what was handed over but not
+ * delivered. The stream begins again at the published position. */
+void mr_intake_follow_session(struct mr_intake *intake)
+{
+    struct mr_handshake_view view = mr_handshake_look(&intake->pipeline->handshake);
+    intake->state = view.state;
+    if (view.session == intake->session) {
+        return;
+    }
+    intake->session = view.session;
+    close_source(intake, 0); /* with the claim that an earlier session had */
+    MR_ASSERT(!mr_handshake_is_claimed(intake->state));
+    mr_lane_follow_session(intake->lane, view.session);
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_begin_anew(intake->pipeline->chunks);
+    }
+    intake->marked = 0;
+    intake->carried = 0;
+    intake->ends_rows = false;
+    if (intake->appended.commit_lsn > intake->last_row_before) {
+        intake->last_row_before = intake->appended.commit_lsn;
+    }
+    intake->appended = (struct mr_position){0};
+    intake->begun_lsn = 0;
+    intake->start_behind = 0;
+    intake->resting =
+        false; /* what is in the way now comes home when the session has begun, behind the claim */
+}
+
+static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    if (pipeline->source->ops->claim != NULL) {
+        MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->stop, ret_error));
+    }
+    step(intake, MR_HANDSHAKE_CLAIM);
+    mr_wake(pipeline->sink_wake);
+    return MR_OK;
+}
+
+bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    bool stored = mr_intake_stores(intake) && pipeline->stored_found;
+    bool was_open = atomic_load(&pipeline->source_was_connected);
+    *ret_known = stored ? pipeline->stored : (struct mr_checkpoint){0};
+    if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {
+        ret_known->identity = pipeline->identity; /* written by this thread alone */
+        ret_known->end_lsn = mr_intake_published(intake);
+    }
+    /* What was handed over is, or will be, with the consumers, published or not. */
+    if (mr_position_compare(ret_known->position, intake->appended) < 0) {
+        ret_known->position = intake->appended;
+    }
+    return was_open || (stored && mr_checkpoint_has_stream(ret_known));
+}
+
+/* A number of a transaction comes again after four thousand million, but LSNs only grow. */
+void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
+{
+    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
+    intake->delivered_below = transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
+}
+
+/* Once, before the first stream of this process. */
+static void begin_take_over(struct mr_intake *intake, bool is_known)
+{
+    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
+    if (handed_over->lsn == 0 || atomic_load(&intake->pipeline->source_was_connected)) {
+        return;
+    }
+    intake->takes_over = !is_known;
+    mr_log(MR_LOG_INFO, is_known ? "offset_ignored" : "offset_taken",
+           is_known ? "a position of this pipeline is stored, so Debezium's offset does not count"
+                    : "goes on behind Debezium's offset",
+           MR_LOG_LSN("lsn_commit", handed_over->end_lsn), MR_LOG_LSN("lsn", handed_over->lsn),
+           MR_LOG_INT("xid", handed_over->xid));
+}
+
+static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_checkpoint known;
+    bool is_known = mr_intake_known(intake, &known);
+    if (mr_position_compare(intake->appended, known.position) < 0) {
+        intake->appended = known.position;
+        intake->begun_lsn = known.position.commit_lsn; /* behind its BEGIN, if it is one's */
+    }
+    mr_lsn published = mr_intake_published(intake);
+    /* A server whose slot was told less, because millrace died in between, reads its WAL from further back. */
+    if (intake->marked < published) {
+        intake->marked = published;
+        intake->carried = published;
+    }
+    struct mr_identity identity = {0};
+    begin_take_over(intake, is_known);
+    mr_intake_check_skip(intake, published);
+    /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
+    mr_lsn start = intake->start_behind > published ? intake->start_behind : published;
+    if (intake->takes_over && start < pipeline->options.handed_over.end_lsn) {
+        start = pipeline->options.handed_over.end_lsn;
+    }
+    bool was_begun = is_known || known.copy != NULL;
+    MR_TRY(pipeline->source->ops->open(pipeline->source, was_begun ? &known : NULL, start,
+                                       pipeline->stop, &identity, ret_error));
+    pthread_mutex_lock(&pipeline->identity_lock);
+    pipeline->identity = identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    return MR_OK;
+}
+
+/* Waits for the sink thread's next step. Where the connection ends meanwhile, so does the claim, and the sink is not to
+ * begin with one that may be somebody else's by now. */
+static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct mr_source *source = pipeline->source;
+    mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY); /* it has answered */
+    bool has_claim = mr_handshake_is_claimed(intake->state) && source->ops->claim != NULL;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = has_claim ? source->ops->descriptor(source) : -1, .events = POLLRDHUP},
+    };
+    if (poll(fds, 2, mr_intake_timeout_ms(mr_intake_idle_ns(intake))) <= 0) {
+        return MR_OK;
+    }
+    if (fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+    if (fds[1].revents == 0) {
+        return MR_OK;
+    }
+    mr_intake_disconnect(intake, 0);
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "PostgreSQL connection: it was closed while it waited for the sink");
+}
+
+static void begin_stream(struct mr_intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    intake->heard_ns = mr_monotonic_ns();
+    intake->question_ns = 0;
+    intake->confirmed = 0;
+    intake->told = intake->was_lost ? 0 : intake->told;
+    intake->was_lost = false;
+    intake->confirmed_ns = intake->heard_ns;
+    intake->copy_asked = false;
+    mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
+    atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
+    if (pipeline->on_open != NULL) {
+        pipeline->on_open(pipeline->on_open_context);
+    }
+    mr_log(MR_LOG_INFO, "source_connected", "streaming from PostgreSQL",
+           MR_LOG_LSN("start", mr_intake_published(intake)),
+           MR_LOG_LSN("sent_commit_lsn", intake->appended.commit_lsn),
+           MR_LOG_INT("sent_ordinal", intake->appended.ordinal));
+}
+
+static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    mr_status status = open_source(intake, ret_error);
+    if (status == MR_OK) {
+        /* Before it is connected for whoever looks: the last turn was long ago, or there was none. */
+        atomic_store_explicit(&intake->pipeline->source_turn_ns, mr_monotonic_ns(),
+                              memory_order_relaxed);
+        if (step(intake, MR_HANDSHAKE_OPENED)) {
+            begin_stream(intake);
+        }
+        return MR_OK;
+    }
+    /* Where it can't go on, all may be copied anew; once, for that is to have mended it. */
+    bool copies = status == MR_ERR_HISTORY && intake->pipeline->options.copy_when_needed &&
+                  !intake->copy_asked;
+    intake->copy_done = intake->copy_done && !copies;
+    if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
+        intake->state == MR_HANDSHAKE_RECLAIMED) {
+        /* While the claim was lost, another instance may have gone on and stored how far. */
+        close_source(intake, 0);
+        step(intake, MR_HANDSHAKE_OUTDATE);
+        mr_wake(intake->pipeline->sink_wake);
+        return MR_OK;
+    }
+    if (copies) {
+        intake->copy_asked = true;
+        mr_intake_disconnect(intake, 0);
+        return MR_OK;
+    }
+    return status;
+}
+
+/* On one connection a server streams once: its flags of an ended stream stay (walsender.c, streamingDoneSending in
+ * StartLogicalReplication). */
+void mr_intake_change_source(struct mr_intake *intake, const void *options)
+{
+    struct mr_source *source = intake->pipeline->source;
+    if (mr_handshake_is_claimed(intake->state)) {
+        mr_intake_disconnect(intake, 0);
+    }
+    if (intake->pipeline->chunks != NULL) {
+        mr_chunks_rest(intake->pipeline->chunks);
+    }
+    source->ops->change(source, options);
+}
+
+mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    switch (intake->state) {
+    case MR_HANDSHAKE_NONE:
+    case MR_HANDSHAKE_DETACHED:
+        if (intake->resting && !mr_intake_has_room(intake)) {
+            mr_intake_wait_for_batch(intake);
+            return MR_OK;
+        }
+        intake->resting = false;
+        return claim_source(intake, ret_error);
+    case MR_HANDSHAKE_READY:
+    case MR_HANDSHAKE_RECLAIMED:
+        if (intake->pipeline->options.copy_workers > 0 && !intake->copy_done) {
+            return mr_intake_copy(intake, ret_error);
+        }
+        return open_stream(intake, ret_error);
+    default:
+        return wait_for_step(intake, ret_error);
+    }
+}

@@ -1,0 +1,156 @@
+/* How the source thread waits: for PostgreSQL, for the sink thread, for a free batch; never past what is due. */
+#include <poll.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "copy/chunks.h"
+#include "flow/intake_internal.h"
+
+/* The first pause for the rest of a transaction is this part of pipeline.latency, each further one twice the one before, up
+ * to half of it. A walsender sends the 10 rows of a small transaction within the first, 100 rows within three. */
+#define PAUSE_FIRST_PART 16
+
+int mr_intake_timeout_ms(int64_t wait_ns)
+{
+    return wait_ns <= 0 ? 0 : (int)(wait_ns / 1000000) + 1;
+}
+
+static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
+{
+    int64_t wait_ns = mr_intake_is_open(intake) ? mr_intake_feedback_due_in(intake, now_ns)
+                                                : mr_intake_idle_ns(intake);
+    int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
+    /* Batches in flight may come home any time, and then there is something to tell. */
+    if (!mr_intake_all_published(intake) && wait_ns > status_ns) {
+        wait_ns = status_ns;
+    }
+    int64_t position_ns = mr_intake_position_due_in(intake, now_ns);
+    if (position_ns < wait_ns) {
+        wait_ns = position_ns;
+    }
+    if (intake->pipeline->chunks != NULL && mr_chunks_wanted(intake->pipeline->chunks)) {
+        int64_t chunk_ns = mr_chunks_due_in(intake->pipeline->chunks, now_ns);
+        wait_ns = chunk_ns < wait_ns ? chunk_ns : wait_ns;
+    }
+    if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
+        wait_ns = intake->stop_deadline_ns - now_ns;
+    }
+    return wait_ns;
+}
+
+/* Sleeps until the source has something, the sink thread wakes us, a stop comes, or time is up. */
+static void sleep_for(struct mr_intake *intake, int source_fd, int64_t wait_ns)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = source_fd, .events = POLLIN}, /* -1 is passed over */
+    };
+    if (poll(fds, 2, mr_intake_timeout_ms(wait_ns)) > 0 && fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+}
+
+/* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each wake-up
+ * costs both sides more than the message it is for. */
+static void leave_socket_alone(struct mr_intake *intake)
+{
+    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
+    struct timespec pause = {.tv_nsec = (long)intake->pause_ns};
+    if (intake->stop_deadline_ns == 0) {
+        ppoll(&stop, 1, &pause, NULL);
+    } else {
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* How long to leave the socket alone; 0: until there is something. The rest of a transaction that has begun is a moment
+ * away, for the server sends it whole. Between transactions the next may take any time, unless the last pause has
+ * brought a whole one. */
+static int64_t next_pause_ns(struct mr_intake *intake)
+{
+    struct mr_source *source = intake->pipeline->source;
+    int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
+    uint64_t received = atomic_load_explicit(&source->received_bytes, memory_order_relaxed);
+    bool silent = received == intake->received_at_wait;
+    uint64_t brought = intake->transactions - intake->transactions_at_wait;
+    bool whole = brought > (intake->was_in_transaction ? 1 : 0);
+    intake->received_at_wait = received;
+    intake->transactions_at_wait = intake->transactions;
+    intake->was_in_transaction = intake->in_transaction;
+    if (silent) {
+        return 0;
+    }
+    if (intake->in_transaction) {
+        int64_t longer_ns =
+            intake->pause_ns == 0 ? latency_ns / PAUSE_FIRST_PART : 2 * intake->pause_ns;
+        return longer_ns < latency_ns / 2 ? longer_ns : latency_ns / 2;
+    }
+    return whole && intake->pause_ns != 0 ? latency_ns / 2 : 0;
+}
+
+/* Rows of a transaction that is still coming gather for as long as it may take. */
+static bool may_gather(const struct mr_intake *intake, int64_t now_ns)
+{
+    int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
+    return intake->in_transaction && intake->pause_ns != 0 &&
+           now_ns - intake->lane->filling->received_ns < latency_ns;
+}
+
+/* A partial batch goes out at once while enough others are free; when they run short it fills up first, so
+ * a slow sink gets few large batches instead of many small ones. */
+static bool may_hand_over_partial(const struct mr_intake *intake)
+{
+    const struct mr_pool *pool = &intake->pipeline->pool;
+    return mr_ring_count(&pool->free) >= pool->count / 4 || intake->stop_deadline_ns != 0;
+}
+
+void mr_intake_wait_for_source(struct mr_intake *intake)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    int64_t begin_ns = mr_monotonic_ns();
+    intake->pause_ns = next_pause_ns(intake);
+    if (mr_intake_has_records(intake) && may_hand_over_partial(intake) &&
+        !may_gather(intake, begin_ns)) {
+        mr_lane_hand_over(intake->lane);
+    }
+    if (intake->pause_ns != 0) {
+        leave_socket_alone(intake);
+        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
+        return;
+    }
+    int fd = pipeline->source->ops->descriptor(pipeline->source);
+    bool holds_back = mr_intake_has_records(intake);
+    atomic_store(&pipeline->source_waits, holds_back);
+    /* Asked once more after the flag is up: a batch that came home just before woke nobody. */
+    if (!holds_back || !may_hand_over_partial(intake)) {
+        sleep_for(intake, fd, wait_limit_ns(intake, begin_ns));
+        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
+    }
+    atomic_store(&pipeline->source_waits, false);
+}
+
+void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    int64_t begin_ns = mr_monotonic_ns();
+    atomic_store(&pipeline->source_waits, true);
+    int64_t wait_ns = wait_limit_ns(intake, begin_ns);
+    sleep_for(intake, -1, wait_ns < limit_ns ? wait_ns : limit_ns);
+    atomic_store(&pipeline->source_waits, false);
+    atomic_fetch_add_explicit(&pipeline->backpressure_ns, (uint64_t)(mr_monotonic_ns() - begin_ns),
+                              memory_order_relaxed);
+}
+
+bool mr_intake_has_room(const struct mr_intake *intake)
+{
+    return mr_lane_has_batch(intake->lane) && mr_lane_may_go_on(intake->lane);
+}
+
+void mr_intake_wait_for_batch(struct mr_intake *intake)
+{
+    atomic_store(&intake->pipeline->source_waits, true);
+    if (!mr_intake_has_room(intake)) {
+        mr_intake_wait_for_sink(intake, mr_intake_idle_ns(intake));
+    }
+}

@@ -1,0 +1,290 @@
+#include "flow/lane.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "flow/pipeline_internal.h"
+
+/* No session has this number: the sink thread gives such a batch back. */
+#define SESSION_NONE UINT32_MAX
+
+void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t index,
+                  struct mr_encoder *encoder)
+{
+    *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
+    lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(lane->wake >= 0);
+    mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
+    lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
+    lane->copied_with = MR_NEW_ARRAY(struct mr_copied, lane->ack.capacity);
+    mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
+    lane->oversizer.copies = index != MR_LANE_STREAM;
+}
+
+void mr_lane_done(struct mr_lane *lane)
+{
+    mr_ack_done(&lane->ack);
+    free(lane->marks);
+    free(lane->copied_with);
+    close(lane->wake);
+}
+
+void mr_lane_attach(struct mr_lane *lane)
+{
+    lane->thread = pthread_self();
+}
+
+void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
+{
+    lane->session = session;
+    lane->sequence = 0;
+    lane->needed = 0;
+    lane->pieces_handed = 0;
+    lane->handed_over = (struct mr_position){0};
+    atomic_store_explicit(&lane->handed, 0, memory_order_relaxed);
+    lane->oversizer.refused = lane->pipeline->refused;
+    if (lane->filling != NULL) {
+        lane->filling->record_count = 0;
+        lane->filling->bytes_at = lane->filling->block;
+        lane->filling->confirm_lsn = 0;
+    }
+}
+
+bool mr_lane_has_batch(const struct mr_lane *lane)
+{
+    return lane->filling != NULL || mr_ring_count(&lane->pipeline->pool.free) > 0;
+}
+
+bool mr_lane_may_go_on(const struct mr_lane *lane)
+{
+    return !lane->hold || mr_pool_admits(&lane->pipeline->pool, lane->filling, lane->wanted);
+}
+
+/* ---- handing over ---- */
+
+/* What is handed over is behind all that was. */
+static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
+{
+    if (batch->record_count == 0) {
+        return;
+    }
+    MR_ASSERT(mr_position_compare(lane->handed_over, mr_batch_record(batch, 0)->position) < 0);
+    lane->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
+}
+
+/* Several lanes may fill one topic, whose positions grow: copied rows get theirs in the order in which batches are handed
+ * over. What is made of one row stays together. */
+static void place_copied(struct mr_pipeline *pipeline, struct mr_batch *batch)
+{
+    uint64_t of = 0;
+    for (uint32_t i = 0; i < batch->record_count; i++) {
+        struct mr_record *record = mr_batch_own_record(batch, i);
+        if (record->position.ordinal != of) {
+            of = record->position.ordinal;
+            pipeline->copy_ordinal++;
+        }
+        record->position.ordinal = pipeline->copy_ordinal;
+        if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
+            mr_record_set_position(record);
+        }
+    }
+}
+
+/* The ring has one producer at a time. */
+static void push(struct mr_lane *lane, struct mr_batch *batch)
+{
+    struct mr_pipeline *pipeline = lane->pipeline;
+    batch->lane = lane->index;
+    batch->state = MR_BATCH_SEALED;
+    pthread_mutex_lock(&pipeline->hand_over);
+    if (lane->index != MR_LANE_STREAM) {
+        place_copied(pipeline, batch);
+    }
+    assert_order(lane, batch);
+    mr_meter_hand_over(&pipeline->meter, batch);
+    MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
+    pthread_mutex_unlock(&pipeline->hand_over);
+    mr_wake(pipeline->sink_wake);
+}
+
+void mr_lane_hand_over(struct mr_lane *lane)
+{
+    struct mr_batch *batch = lane->filling;
+    bool copies = lane->index != MR_LANE_STREAM;
+    MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
+    MR_ASSERT(batch->state == MR_BATCH_FILLING);
+    if (MR_UNLIKELY(lane->on_hand_over != NULL)) {
+        lane->on_hand_over(lane->context);
+    }
+    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || copies ||
+              mr_lane_owes_pieces(lane));
+    lane->filling = NULL;
+    mr_counter_add(&lane->records, batch->record_count);
+    mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
+    batch->session = lane->session;
+    batch->copied = lane->copied;
+    lane->pieces_handed = lane->copied.pieces;
+    batch->sequence = ++lane->sequence;
+    if (batch->record_count > 0) {
+        lane->needed = lane->sequence; /* others carry a position alone */
+    }
+    atomic_store_explicit(&lane->handed, lane->sequence, memory_order_relaxed);
+    push(lane, batch);
+}
+
+void mr_lane_give_up(struct mr_lane *lane)
+{
+    struct mr_batch *batch = lane->filling;
+    if (batch == NULL) {
+        return;
+    }
+    lane->filling = NULL;
+    batch->record_count = 0;
+    batch->bytes_at = batch->block;
+    batch->session = SESSION_NONE;
+    push(lane, batch);
+}
+
+/* ---- appending ---- */
+
+/* How an item goes into a batch. */
+enum form {
+    FORM_OWN,      /* as it is */
+    FORM_PLACED,   /* what the policy for oversize puts in its place */
+    FORM_TOO_LARGE /* the same, because no block holds the item itself */
+};
+
+static mr_status encode_as_it_is(struct mr_encoder *encoder, const struct mr_item *item,
+                                 struct mr_buffer *buffer, struct mr_record *records,
+                                 uint32_t *ret_count, struct mr_error *ret_error)
+{
+    if (MR_LIKELY(item->change != NULL)) {
+        return mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error);
+    }
+    if (item->heartbeat != NULL) {
+        return mr_encode_heartbeat(encoder, item->heartbeat, buffer, records, ret_count);
+    }
+    return item->message != NULL
+               ? mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error)
+               : mr_encode_end(encoder, item->end, buffer, records, ret_count, ret_error);
+}
+
+/* Encodes one item; `*form` becomes FORM_PLACED when it is too large for the sink. */
+static mr_status encode_item(struct mr_lane *lane, const struct mr_item *item, enum form *form,
+                             struct mr_buffer *buffer, struct mr_record *records,
+                             uint32_t *ret_count, struct mr_error *ret_error)
+{
+    struct mr_encoder *encoder = lane->encoder;
+    if (MR_LIKELY(*form != FORM_TOO_LARGE)) {
+        struct mr_buffer begin = *buffer;
+        mr_status status = encode_as_it_is(encoder, item, buffer, records, ret_count, ret_error);
+        if (status != MR_OK ||
+            MR_LIKELY(!mr_oversizer_applies(&lane->oversizer, records, *ret_count))) {
+            return status;
+        }
+        if (item->heartbeat != NULL) { /* has the place of one that was refused */
+            return MR_OK;
+        }
+        *buffer = begin;
+        *form = FORM_PLACED;
+    }
+    return mr_oversizer_encode(&lane->oversizer, item, buffer, records, ret_count, ret_error);
+}
+
+/* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
+static mr_status make_room(struct mr_lane *lane, enum form *form, struct mr_error *ret_error)
+{
+    struct mr_pool *pool = &lane->pipeline->pool;
+    if (mr_lane_has_records(lane)) {
+        mr_lane_hand_over(lane);
+        return MR_OK;
+    }
+    size_t size = lane->filling->block_size;
+    size_t most = pool->block_size_max;
+    if (size >= most) {
+        if (lane->oversizer.policy != MR_OVERSIZE_FAIL && *form != FORM_TOO_LARGE) {
+            *form = FORM_TOO_LARGE;
+            return MR_OK;
+        }
+        return mr_fail(
+            ret_error, MR_ERR_POISON,
+            "one change needs more than the %zu bytes that pipeline.change_max allows; raise it "
+            "and pipeline.memory (and the broker's and topic's message sizes), set "
+            "sink.kafka.oversize, or take the table out",
+            most);
+    }
+    size_t larger = size > most / 2 ? most : 2 * size;
+    larger = larger < lane->wanted ? lane->wanted : larger;
+    if (!mr_batch_grow(pool, lane->filling, larger)) {
+        /* Lanes that kept what they have would wait for each other. */
+        mr_batch_shrink(pool, lane->filling);
+        lane->hold = true;
+        lane->wanted = larger;
+        return MR_FULL;
+    }
+    lane->wanted = 0;
+    return MR_OK;
+}
+
+/* A large block sets out at once with its one change. While it is on its way, nothing more may be received unless
+ * there is room for the largest. */
+static void hand_over_large(struct mr_lane *lane)
+{
+    struct mr_pool *pool = &lane->pipeline->pool;
+    if (mr_batch_is_large(pool, lane->filling)) {
+        lane->has_item = true;
+        mr_lane_hand_over(lane);
+        lane->has_item = false;
+        lane->wanted = 0;
+        lane->hold = !mr_pool_admits(pool, NULL, 0);
+    }
+}
+
+static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
+{
+    if (lane->on_first != NULL) {
+        lane->on_first(lane->context);
+    }
+    mr_meter_first(lane->filling, lane->round_ns, lane->round_wall_ns, decoded_ns);
+    lane->copied = lane->coming;
+    hand_over_large(lane);
+}
+
+mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
+                         struct mr_error *ret_error)
+{
+    enum form form = FORM_OWN;
+    for (;;) {
+        if (lane->filling == NULL) {
+            lane->filling = mr_pool_acquire(&lane->pipeline->pool);
+        }
+        if (lane->filling == NULL) {
+            return MR_FULL;
+        }
+        struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
+        uint32_t count = 0;
+        bool first = lane->filling->record_count == 0;
+        int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
+        struct mr_buffer buffer = mr_batch_buffer(lane->filling);
+        mr_status status = encode_item(lane, item, &form, &buffer, records, &count, ret_error);
+        if (status == MR_OK && count == 0) {
+            return MR_OK;
+        }
+        if (status == MR_OK && mr_batch_commit(lane->filling, buffer.at, records, count)) {
+            mr_encoder_count(lane->encoder, item, records, count);
+            if (MR_UNLIKELY(first)) {
+                began_batch(lane, decoded_ns);
+            }
+            if (MR_UNLIKELY(form != FORM_OWN)) {
+                mr_oversizer_note(&lane->oversizer, item);
+            }
+            return MR_OK;
+        }
+        if (status != MR_OK && status != MR_FULL) {
+            return status;
+        }
+        MR_TRY(make_room(lane, &form, ret_error));
+    }
+}

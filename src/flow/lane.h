@@ -1,0 +1,110 @@
+/* A lane: an encoder, a batch that fills, a sequence, and an acknowledgement window. The stream is lane 0; each worker that
+ * copies existing rows is another. Lanes share the pool, the ring to the sink thread, and the sink.
+ *
+ * Whoever fills a lane, its thread, appends items; a full batch names its lane and goes to the sink thread, which keeps a
+ * window for each. Sequences count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
+ * lock for a batch from the pool and one to hand it over, none for an item. Inside pipeline/ only.
+ */
+#ifndef MR_PIPELINE_LANE_H
+#define MR_PIPELINE_LANE_H
+
+#include "flow/ack.h"
+#include "flow/meter.h"
+#include "flow/oversize.h"
+
+struct mr_pipeline;
+
+enum {
+    MR_LANE_STREAM = 0,
+    /* The window in pools: one slow partition keeps the oldest batch open while the others' come and go. */
+    MR_LANE_WINDOW_POOLS = 8,
+};
+
+struct mr_lane {
+    struct mr_pipeline *pipeline;
+    uint32_t index;
+
+    /* ---- of its thread ---- */
+    struct mr_encoder *encoder;
+    struct mr_oversizer oversizer;
+    struct mr_batch *filling;        /* NULL: none at hand */
+    bool hold;                       /* nothing more is to come for now: there was no room, */
+    size_t wanted;                   /* for a block of so many bytes; 0: for any large one */
+    uint32_t session;                /* of the sink */
+    uint64_t sequence;               /* of the batch handed over last in this session, */
+    uint64_t needed;                 /* of the last whose loss makes rows come twice */
+    struct mr_copied copied;         /* by the records appended so far, where it copies, */
+    struct mr_copied coming;         /* and with the one that is being appended */
+    uint64_t pieces_handed;          /* that the batch handed over last tells of */
+    struct mr_position handed_over;  /* of the last record handed over */
+    int64_t round_ns, round_wall_ns; /* when what is appended was received */
+    pthread_t thread;                /* the only one that calls */
+    /* The batch at hand has got its first record / is about to be handed over. NULL: nobody wants to know. */
+    void (*on_first)(void *context);
+    void (*on_hand_over)(void *context);
+    void *context;
+    bool has_item; /* what is being appended is in the batch at hand */
+    int wake; /* eventfd of a lane that copies: written, while it `waits`, for each batch that comes home */
+
+    /* ---- written by its thread, read by whoever looks ---- */
+    _Alignas(64) _Atomic uint64_t records;
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t handed; /* the sequence */
+    _Atomic bool waits;
+
+    /* ---- of the sink thread ---- */
+    _Alignas(64) struct mr_ack ack;
+    struct mr_meter_mark
+        *marks; /* of batches that are home before they are acknowledged, as the window has them */
+    struct mr_copied *copied_with; /* each batch of the window */
+
+    /* ---- written by the sink thread ---- */
+    _Atomic uint64_t
+        published; /* of the session: all batches up to it are done, and stored where the sink stores */
+};
+
+void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t index,
+                  struct mr_encoder *encoder);
+void mr_lane_done(struct mr_lane *lane);
+
+/* The calling thread is the lane's from now on. */
+void mr_lane_attach(struct mr_lane *lane);
+
+/* The sink began another session: what is in the batch at hand is void. */
+void mr_lane_follow_session(struct mr_lane *lane, uint32_t session);
+
+/* Encodes an item into the batch at hand, and hands that over when it is full. MR_FULL: there is no batch, or, with
+ * `hold`, no room for a large block; the same item may come again. */
+mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
+                         struct mr_error *ret_error);
+
+/* The batch at hand is the sink thread's from now on. It holds records, or a position or place. */
+void mr_lane_hand_over(struct mr_lane *lane);
+
+/* The batch at hand, if any, goes home as it is, and nothing of it to the sink. */
+void mr_lane_give_up(struct mr_lane *lane);
+
+/* Whether what was held back may go on. */
+bool mr_lane_may_go_on(const struct mr_lane *lane);
+
+/* A batch is to tell of pieces that none has told of. */
+static inline bool mr_lane_owes_pieces(const struct mr_lane *lane)
+{
+    return lane->copied.pieces != lane->pieces_handed;
+}
+
+static inline bool mr_lane_has_records(const struct mr_lane *lane)
+{
+    return lane->filling != NULL && lane->filling->record_count > 0;
+}
+
+/* A batch at hand, or one that can be had. */
+bool mr_lane_has_batch(const struct mr_lane *lane);
+
+/* All that was handed over is published, and nothing is at hand. */
+static inline bool mr_lane_all_published(const struct mr_lane *lane)
+{
+    return !mr_lane_has_records(lane) && atomic_load(&lane->published) == lane->sequence;
+}
+
+#endif

@@ -1,0 +1,134 @@
+#include "flow/mailbox.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "flow/pipeline_internal.h"
+
+void mr_mailbox_init(struct mr_mailbox *mailbox)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&mailbox->answer, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&mailbox->lock, NULL);
+}
+
+void mr_mailbox_done(struct mr_mailbox *mailbox)
+{
+    MR_ASSERT(mailbox->first == NULL);
+    pthread_mutex_destroy(&mailbox->lock);
+    pthread_cond_destroy(&mailbox->answer);
+}
+
+/* With the lock. */
+static void note_waiting(struct mr_mailbox *mailbox)
+{
+    bool between = false;
+    for (const struct mr_command *one = mailbox->first; one != NULL; one = one->next) {
+        between |= one->when == MR_COMMAND_BETWEEN_TRANSACTIONS;
+    }
+    atomic_store(&mailbox->waiting, mailbox->first != NULL);
+    atomic_store(&mailbox->waiting_between, between);
+}
+
+static void append(struct mr_mailbox *mailbox, struct mr_command *command)
+{
+    struct mr_command **last = &mailbox->first;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = command;
+    note_waiting(mailbox);
+}
+
+/* Takes it out of the queue; false when it is not there (any more). */
+static bool take_out(struct mr_mailbox *mailbox, struct mr_command *command)
+{
+    struct mr_command **at = &mailbox->first;
+    while (*at != NULL && *at != command) {
+        at = &(*at)->next;
+    }
+    if (*at == NULL) {
+        return false;
+    }
+    *at = command->next;
+    note_waiting(mailbox);
+    return true;
+}
+
+static void answer(struct mr_mailbox *mailbox, struct mr_command *command, mr_status status)
+{
+    command->status = status;
+    command->answered = true;
+    pthread_cond_broadcast(&mailbox->answer);
+}
+
+mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command, int wake_fd,
+                         uint32_t deadline_ms, struct mr_error *ret_error)
+{
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)deadline_ms * 1000000;
+    struct timespec end = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+    command->answered = false;
+    command->next = NULL;
+    pthread_mutex_lock(&mailbox->lock);
+    if (mailbox->closed) {
+        pthread_mutex_unlock(&mailbox->lock);
+        return mr_fail(ret_error, MR_AGAIN, "the stream has ended");
+    }
+    append(mailbox, command);
+    mr_wake(wake_fd);
+    bool in_time = true;
+    while (!command->answered) {
+        if (!in_time) {
+            pthread_cond_wait(&mailbox->answer, &mailbox->lock); /* it is being run */
+        } else if (pthread_cond_timedwait(&mailbox->answer, &mailbox->lock, &end) == ETIMEDOUT) {
+            in_time = false;
+            if (!command->answered && take_out(mailbox, command)) {
+                mr_error_set(&command->error, MR_ERR_DEADLINE,
+                             "the stream did not come to a point where it could be done in time");
+                answer(mailbox, command, MR_ERR_DEADLINE);
+            }
+        }
+    }
+    pthread_mutex_unlock(&mailbox->lock);
+    if (command->status != MR_OK && ret_error != NULL) {
+        *ret_error = command->error;
+    }
+    return command->status;
+}
+
+void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction)
+{
+    if (MR_LIKELY(!atomic_load_explicit(&mailbox->waiting, memory_order_relaxed))) {
+        return;
+    }
+    pthread_mutex_lock(&mailbox->lock);
+    for (struct mr_command *one = mailbox->first; one != NULL;) {
+        if (in_transaction && one->when == MR_COMMAND_BETWEEN_TRANSACTIONS) {
+            one = one->next;
+            continue;
+        }
+        take_out(mailbox, one);
+        pthread_mutex_unlock(&mailbox->lock);
+        mr_status status = one->run(one, &one->error);
+        pthread_mutex_lock(&mailbox->lock);
+        answer(mailbox, one, status);
+        one = mailbox->first; /* others may have come and gone */
+    }
+    pthread_mutex_unlock(&mailbox->lock);
+}
+
+void mr_mailbox_close(struct mr_mailbox *mailbox)
+{
+    pthread_mutex_lock(&mailbox->lock);
+    mailbox->closed = true;
+    while (mailbox->first != NULL) {
+        struct mr_command *one = mailbox->first;
+        take_out(mailbox, one);
+        mr_error_set(&one->error, MR_AGAIN, "the stream has ended");
+        answer(mailbox, one, MR_AGAIN);
+    }
+    pthread_mutex_unlock(&mailbox->lock);
+}

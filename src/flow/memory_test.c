@@ -1,0 +1,100 @@
+#include "flow/memory.h"
+
+#include "testing/test.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct mr_memory_needs usual = {.tables = 10, .batches = 16, .batch_bytes = MIB / 8};
+
+static void test_input_doubles(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_memory_input(0), 16384);
+    assert_int_equal(mr_memory_input(16384), 16384);
+    assert_int_equal(mr_memory_input(16385), 32768);
+    assert_int_equal(mr_memory_input(100000000), 128 * MIB);
+}
+
+/* What docs/operations.md says of the usual pool. */
+static void test_change_max_of_budgets(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_memory_change_max(&usual, 256 * MIB), 64 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 1024 * MIB), 64 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 64 * MIB), 8 * MIB);
+    assert_int_equal(mr_memory_change_max(&usual, 1), 64 * 1024);
+}
+
+static void test_sum_is_within_what_it_was_made_for(void **state)
+{
+    (void)state;
+    for (uint64_t limit = 64 * MIB; limit < 300 * MIB; limit += 7 * MIB) {
+        struct mr_memory memory = mr_memory_of(&usual, mr_memory_change_max(&usual, limit));
+        assert_true(mr_memory_sum(&memory) <= limit);
+        assert_true(memory.large >= 2 * mr_memory_change_max(&usual, limit));
+    }
+}
+
+static void test_profiles_are_part_of_it(void **state)
+{
+    (void)state;
+    struct mr_memory_needs needs = usual;
+    needs.profiles = true;
+    struct mr_memory with = mr_memory_of(&needs, MIB);
+    struct mr_memory without = mr_memory_of(&usual, MIB);
+    assert_int_equal(mr_memory_sum(&with) - mr_memory_sum(&without), 28 * MIB);
+    assert_int_equal(mr_memory_change_max(&needs, 64 * MIB), MIB);
+}
+
+/* What docs/snapshots.md says of rows that are copied while the stream runs. */
+static void test_copied_rows_are_part_of_it(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t limit, row, readers;
+    } cases[] = {{64, 1, 0}, {256, 8, 0}, {384, 64, 0}, {1024, 64, 0}, {256, 32, 1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct mr_memory_needs needs = usual;
+        needs.readers = cases[i].readers;
+        uint64_t limit = cases[i].limit * MIB;
+        uint64_t change = mr_memory_change_max(&needs, limit);
+        struct mr_memory memory = mr_memory_of(&needs, change);
+        assert_true(memory.copied >= 4 * mr_memory_chunk(change));
+        assert_int_equal(mr_memory_take_row(&memory, &needs, change, limit), cases[i].row * MIB);
+        assert_true(mr_memory_sum(&memory) <= limit);
+        assert_true(needs.readers > 0 || memory.copied >= 2 * cases[i].row * MIB);
+        assert_true(mr_memory_large(&memory, limit) >= 2 * change);
+    }
+    /* Nothing is left: rows of a chunk. */
+    struct mr_memory memory = mr_memory_of(&usual, 64 * MIB);
+    uint64_t sum = mr_memory_sum(&memory);
+    assert_int_equal(mr_memory_take_row(&memory, &usual, 64 * MIB, sum), mr_memory_chunk(64 * MIB));
+    assert_int_equal(mr_memory_sum(&memory), sum);
+}
+
+/* What docs/snapshots.md says. */
+static void test_each_reader_has_a_buffer_and_two_rows(void **state)
+{
+    (void)state;
+    struct mr_memory_needs needs = usual;
+    needs.readers = 1;
+    assert_int_equal(mr_memory_change_max(&needs, 256 * MIB), 32 * MIB);
+    uint64_t one = mr_memory_of(&needs, MIB).input;
+    assert_true(one > 2 * mr_memory_of(&usual, MIB).input);
+    needs.readers = 4;
+    assert_int_equal(mr_memory_change_max(&needs, 256 * MIB), 8 * MIB);
+    assert_int_equal(mr_memory_of(&needs, MIB).input, 4 * one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_input_doubles),
+        cmocka_unit_test(test_change_max_of_budgets),
+        cmocka_unit_test(test_profiles_are_part_of_it),
+        cmocka_unit_test(test_copied_rows_are_part_of_it),
+        cmocka_unit_test(test_each_reader_has_a_buffer_and_two_rows),
+        cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+#include "flow/oversize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    /* What takes a change's place is at most three records, each with its value twice while it is made. Where a table has
+     * several streams that fit no block together, each gets its part of that. */
+    PLACED_PARTS = 8,
+    TOLD_INTERVAL_S = 1,
+};
+
+/* Its index; `count` when it is not there. */
+static uint32_t find_refusal(const struct mr_refused_list *list, struct mr_position position)
+{
+    uint32_t i = 0;
+    while (i < list->count && mr_position_compare(list->items[i].position, position) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static void forget_confirmed(struct mr_refused_list *list, mr_lsn confirmed)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->items[i].position.commit_lsn >= confirmed) {
+            list->items[kept++] = list->items[i];
+        }
+    }
+    list->count = kept;
+    if (list->until < confirmed) {
+        list->all_from = 0;
+    }
+}
+
+/* Sizes may come down byte by byte, and each step costs a session. */
+static size_t lowered(size_t from, size_t bytes)
+{
+    return from == 0 ? bytes : bytes / 4 * 3;
+}
+
+/* The upper bits are those of an attempt at a copy. */
+static bool is_copied(struct mr_position position)
+{
+    return position.ordinal >> MR_COPY_ROW_BITS != 0;
+}
+
+bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
+                    mr_lsn confirmed)
+{
+    forget_confirmed(list, confirmed);
+    if (is_copied(refusal->position)) {
+        bool is_first = list->copied_from == 0;
+        list->copied_from = lowered(list->copied_from, refusal->bytes);
+        return is_first;
+    }
+    if (refusal->position.commit_lsn > list->until) {
+        list->until = refusal->position.commit_lsn;
+    }
+    uint32_t at = find_refusal(list, refusal->position);
+    if (at < list->count) {
+        bool smaller = refusal->bytes < list->items[at].bytes;
+        list->items[at] = *refusal;
+        return smaller;
+    }
+    if (list->count < MR_REFUSED_MAX) {
+        list->items[list->count++] = *refusal;
+        return true;
+    }
+    size_t all_from = lowered(list->all_from, refusal->bytes);
+    for (uint32_t i = 0; i < list->count; i++) {
+        all_from = list->items[i].bytes < all_from ? list->items[i].bytes : all_from;
+    }
+    list->all_from = all_from;
+    return false;
+}
+
+void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encoder,
+                       size_t change_bytes_max, _Atomic uint64_t *counts)
+{
+    const struct mr_encode_options *options = mr_encoder_options(encoder);
+    size_t limit = options->record_bytes_max == 0 ? SIZE_MAX : options->record_bytes_max;
+    size_t placed = change_bytes_max / PLACED_PARTS;
+    *oversizer = (struct mr_oversizer){.encoder = encoder,
+                                       .policy = options->oversize,
+                                       .limit = limit,
+                                       .placed_limit = limit < placed ? limit : placed,
+                                       .counts = counts};
+}
+
+static struct mr_position item_position(const struct mr_item *item)
+{
+    return item->change != NULL    ? item->change->position
+           : item->message != NULL ? item->message->position
+                                   : item->end->position;
+}
+
+static const char *item_table(const struct mr_item *item, char *name, size_t size)
+{
+    const struct mr_relation *relation = item->change == NULL ? NULL : item->change->relation;
+    const char *other = item->message != NULL ? "logical message" : "end of a transaction";
+    snprintf(name, size, "%s%s%s", relation == NULL ? other : relation->schema,
+             relation == NULL ? "" : ".", relation == NULL ? "" : relation->table);
+    return name;
+}
+
+static size_t largest(const struct mr_record *records, uint32_t count)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t one = mr_record_bytes(&records[i]);
+        bytes = one > bytes ? one : bytes;
+    }
+    return bytes;
+}
+
+/* What the item's record is known to be too large with; 0: nothing of the kind. */
+static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_position position,
+                            size_t bytes)
+{
+    const struct mr_refused_list *list = &oversizer->refused;
+    if (oversizer->copies || is_copied(position)) {
+        return list->copied_from != 0 && bytes >= list->copied_from ? list->copied_from : 0;
+    }
+    uint32_t at = find_refusal(list, position);
+    if (at < list->count) {
+        return list->items[at].bytes;
+    }
+    return list->all_from != 0 && bytes >= list->all_from ? list->all_from : 0;
+}
+
+bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
+                          uint32_t count)
+{
+    struct mr_refused_list *list = &oversizer->refused;
+    if (!oversizer->copies && !is_copied(records[0].position) &&
+        records[0].position.commit_lsn > list->until) {
+        list->count = 0;
+        list->all_from = 0; /* copied rows may come for as long as this session lasts */
+        return false;
+    }
+    return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;
+}
+
+static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
+                                       const struct mr_item *item, const struct mr_record *records,
+                                       uint32_t count)
+{
+    struct mr_oversize_case made = {.limit = oversizer->placed_limit, .reason = "change_max"};
+    made.is_shared = count == 0;
+    made.bytes = count == 0 ? mr_item_bytes(item) : largest(records, count);
+    if (made.bytes > oversizer->limit) {
+        made.reason = "message_max";
+    }
+    size_t refused = refused_bytes(oversizer, item_position(item), made.bytes);
+    if (refused != 0) {
+        made.reason = "refused";
+        made.limit = refused / 2 < made.limit ? refused / 2 : made.limit;
+    }
+    return made;
+}
+
+static mr_status fail(const struct mr_oversizer *oversizer, const struct mr_item *item,
+                      const struct mr_oversize_case *oversize, struct mr_error *ret_error)
+{
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    struct mr_position position = item_position(item);
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "%s: change %llu of the transaction that commits at " MR_LSN_FORMAT
+                   " makes a record of %zu bytes, more than the %zu of sink.kafka.message_max; "
+                   "raise that, the broker's message.max.bytes and the topic's max.message.bytes, "
+                   "or set sink.kafka.oversize",
+                   item_table(item, table, sizeof(table)), (unsigned long long)position.ordinal,
+                   MR_LSN_ARGS(position.commit_lsn), oversize->bytes, oversizer->limit);
+}
+
+mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count, struct mr_error *ret_error)
+{
+    struct mr_oversize_case oversize = case_of(oversizer, item, ret_records, *ret_count);
+    if (oversizer->policy == MR_OVERSIZE_FAIL) {
+        atomic_fetch_add_explicit(&oversizer->counts[MR_OVERSIZE_FAIL], 1, memory_order_relaxed);
+        return fail(oversizer, item, &oversize, ret_error);
+    }
+    return mr_encode_oversize(oversizer->encoder, item, &oversize, buffer, ret_records, ret_count,
+                              ret_error);
+}
+
+void mr_oversizer_note(struct mr_oversizer *oversizer, const struct mr_item *item)
+{
+    atomic_fetch_add_explicit(&oversizer->counts[oversizer->policy], 1, memory_order_relaxed);
+    oversizer->untold++;
+    int64_t now_ns = mr_monotonic_ns();
+    if (oversizer->told_ns != 0 &&
+        now_ns - oversizer->told_ns < (int64_t)TOLD_INTERVAL_S * 1000000000) {
+        return;
+    }
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    struct mr_position position = item_position(item);
+    mr_log(MR_LOG_WARN, "record_oversize",
+           oversizer->policy == MR_OVERSIZE_PLACEHOLDER
+               ? "a change was too large and is passed on without its large values"
+               : "a change was too large and is told of in the dead-letter topic only",
+           MR_LOG_STR("table", item_table(item, table, sizeof(table))),
+           MR_LOG_LSN("commit_lsn", position.commit_lsn), MR_LOG_INT("ordinal", position.ordinal),
+           MR_LOG_INT("value_bytes", mr_item_bytes(item)), MR_LOG_INT("count", oversizer->untold));
+    oversizer->told_ns = now_ns;
+    oversizer->untold = 0;
+}

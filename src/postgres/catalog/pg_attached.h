@@ -1,0 +1,28 @@
+/* Partitions that were attached to a table while its existing rows were copied: what they had before is neither copied nor in the
+ * stream. Inside source/ only; whoever's the connection is.
+ */
+#ifndef MR_SOURCE_PG_ATTACHED_H
+#define MR_SOURCE_PG_ATTACHED_H
+
+#include "ports/source.h"
+#include "postgres/server/pg_options.h"
+
+struct mr_attached_wish {
+    const char *schema, *table; /* below which they are; NULL: any that the publication sends */
+    const uint32_t *known;      /* those that were copied, or not to be */
+    uint32_t known_count;
+    uint32_t
+        since; /* a transaction number: older ones had ended before the first row was read; 0: `known` says all */
+};
+
+/* Adds their names, "schema.table, schema.table", to `ret_names`, ten at most; to `ret_roots`, whose name the publication sends them
+ * by: the same, or their tables'. */
+mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_attached_wish *wish, int stop_fd,
+                              struct mr_text *ret_names, struct mr_text *ret_roots,
+                              struct mr_error *ret_error);
+
+/* Logs it. */
+void mr_pg_attached_tell(const char *names, const char *roots);
+
+#endif

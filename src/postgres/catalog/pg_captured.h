@@ -1,0 +1,51 @@
+/* Which relations of the stream are wanted: the configured tables, by the name they had, and their partitions.
+ *
+ * A publication may send more than `tables` says. A name is known from the stream itself; that a table is a partition only the
+ * catalog knows, so the OIDs are read when the stream is opened. When one comes that is not among them, or that may have become
+ * a partition since, the catalog is asked for that one, and only if it is a partition they are read anew.
+ * Source thread.
+ */
+#ifndef MR_SOURCE_PG_CAPTURED_H
+#define MR_SOURCE_PG_CAPTURED_H
+
+#include "postgres/catalog/pg_keys.h"
+#include "stream/pg_source.h"
+
+enum mr_pg_capture {
+    MR_PG_UNLISTED,   /* published, and that is all */
+    MR_PG_PARTITION,  /* of a configured table */
+    MR_PG_CONFIGURED, /* had the name of a configured table when this was read */
+    MR_PG_UNKNOWN,    /* was not there */
+};
+
+struct mr_captured_table {
+    uint32_t oid;
+    enum mr_pg_capture kind;
+};
+
+struct mr_pg_captured {
+    struct mr_captured_table *tables; /* all that is published, in the order of OIDs */
+    uint32_t count;
+    struct mr_pg_horizon horizon; /* before they were read */
+};
+
+/* Reads them anew; the horizon was read before. What was a partition and still is published stays one: rows from before it was
+ * detached may be to come. */
+mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
+                              const struct mr_pg_source_options *options, int stop_fd,
+                              const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
+void mr_pg_captured_done(struct mr_pg_captured *captured);
+
+/* True when the list says nothing certain of the table, which the stream has just described for that transaction: it was not
+ * there, or was no partition and may have become one since. */
+bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
+                             const struct mr_transaction *transaction);
+
+/* Makes it say so, once questions see the transaction (mr_pg_await_commit). */
+mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
+                             const struct mr_pg_source_options *options, int stop_fd, uint32_t oid,
+                             struct mr_error *ret_error);
+
+enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
+
+#endif

@@ -1,0 +1,229 @@
+#include "postgres/catalog/pg_key_order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "postgres/catalog/pg_sql.h"
+
+/* What a table may have of each. */
+enum kind { OF_PRIMARY_KEY, OF_IDENTITY, KIND_COUNT };
+
+/* The nth column of the key is the rank'th of them in the table, and the place'th of all columns there are now. */
+struct part {
+    uint32_t rank, place;
+    char *name;
+};
+
+struct ordered {
+    uint32_t count; /* 0: none, or in the table's order */
+    struct part *parts;
+};
+
+struct mr_ordered_key {
+    uint32_t oid;
+    struct mr_pg_horizon horizon;
+    struct ordered keys[KIND_COUNT];
+};
+
+static void forget(struct mr_ordered_key *table)
+{
+    for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
+        struct ordered *key = &table->keys[kind];
+        for (uint32_t n = 0; n < key->count; n++) {
+            free(key->parts[n].name);
+        }
+        free(key->parts);
+        *key = (struct ordered){0};
+    }
+}
+
+void mr_pg_key_order_done(struct mr_pg_key_order *order)
+{
+    for (uint32_t i = 0; i < order->count; i++) {
+        forget(&order->tables[i]);
+    }
+    free(order->tables);
+    *order = (struct mr_pg_key_order){0};
+}
+
+static struct mr_ordered_key *find(const struct mr_pg_key_order *order, uint32_t oid)
+{
+    return order->count == 0
+               ? NULL
+               : bsearch(&oid, order->tables, order->count, sizeof(*order->tables), mr_u32_compare);
+}
+
+/* Most come in order. */
+static struct mr_ordered_key *make(struct mr_pg_key_order *order, uint32_t oid)
+{
+    struct mr_ordered_key *known = find(order, oid);
+    if (known != NULL) {
+        return known;
+    }
+    order->tables = MR_REALLOC(order->tables, (order->count + 1) * sizeof(*order->tables));
+    uint32_t place = order->count++;
+    for (; place > 0 && order->tables[place - 1].oid > oid; place--) {
+        order->tables[place] = order->tables[place - 1];
+    }
+    order->tables[place] = (struct mr_ordered_key){.oid = oid};
+    return &order->tables[place];
+}
+
+enum column { OID, KIND, RANK, PLACE, NAME };
+
+/* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are in the table's. */
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+{
+    mr_text_string(
+        sql, "SELECT oid, kind, rank, place, attname FROM (SELECT *, bool_or(rank <> n - 1) OVER"
+             " (PARTITION BY oid, kind) AS turned FROM (SELECT c.oid::bigint AS oid, f.kind, u.n,"
+             " rank() OVER (PARTITION BY c.oid, f.kind ORDER BY u.x) - 1 AS rank, (SELECT count(*)"
+             " FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0 AND b.attnum < u.x"
+             " AND NOT b.attisdropped) AS place, a.attname FROM pg_class c"
+             " JOIN pg_index i ON i.indrelid = c.oid AND i.indnkeyatts > 1 CROSS JOIN LATERAL"
+             " (SELECT 0 AS kind WHERE i.indisprimary UNION ALL SELECT 1 WHERE i.indisreplident) f"
+             " CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1])"
+             " WITH ORDINALITY u(x, n) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.x"
+             " WHERE ");
+    if (oid != 0) {
+        mr_text_format(sql, "c.oid = %u", oid);
+    } else {
+        mr_text_string(sql, "c.oid IN (WITH ");
+        mr_sql_add_sent(sql, publication, NULL, version);
+        mr_text_string(sql, " SELECT oid FROM sent)");
+    }
+    mr_text_string(sql, ") k) t WHERE turned ORDER BY oid, kind, n");
+}
+
+/* False: there are too many of them. */
+static bool add_part(struct ordered *key, const struct mr_pg_result *result, uint32_t row)
+{
+    int64_t rank = mr_pg_result_number(result, row, RANK);
+    if (key->count == MR_COLUMNS_MAX || rank >= MR_COLUMNS_MAX) {
+        return false;
+    }
+    key->parts = MR_REALLOC(key->parts, (key->count + 1) * sizeof(*key->parts));
+    key->parts[key->count++] =
+        (struct part){.rank = (uint32_t)rank,
+                      .place = (uint32_t)mr_pg_result_number(result, row, PLACE),
+                      .name = MR_STRDUP(mr_pg_result_value(result, row, NAME))};
+    return true;
+}
+
+/* Whether the ranks are the numbers below their count, each once. */
+static bool is_whole(const struct ordered *key)
+{
+    bool seen[MR_COLUMNS_MAX] = {false};
+    for (uint32_t n = 0; n < key->count; n++) {
+        uint32_t rank = key->parts[n].rank;
+        if (rank >= key->count || seen[rank]) {
+            return false;
+        }
+        seen[rank] = true;
+    }
+    return true;
+}
+
+static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *result,
+                      struct mr_error *ret_error)
+{
+    uint32_t rows = mr_pg_result_rows(result);
+    for (uint32_t row = 0; row < rows; row++) {
+        int64_t oid = mr_pg_result_number(result, row, OID);
+        int64_t kind = mr_pg_result_number(result, row, KIND);
+        struct mr_ordered_key *table = make(order, (uint32_t)oid);
+        bool good = kind >= 0 && kind < KIND_COUNT && add_part(&table->keys[kind], result, row);
+        bool is_last = row + 1 == rows || mr_pg_result_number(result, row + 1, OID) != oid ||
+                       mr_pg_result_number(result, row + 1, KIND) != kind;
+        if (!good || (is_last && !is_whole(&table->keys[kind]))) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the order of keys and answers with "
+                           "something else");
+        }
+    }
+    return MR_OK;
+}
+
+static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+                     struct mr_text *sql, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, sql, &shape, &result, ret_error));
+    mr_status status = take(order, result, ret_error);
+    mr_pg_result_free(result);
+    return status;
+}
+
+mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+                               const char *publication, const struct mr_pg_horizon *horizon,
+                               struct mr_error *ret_error)
+{
+    mr_pg_key_order_done(order);
+    struct mr_text sql = {0};
+    add_query(&sql, publication, mr_pg_server_version(conn), 0);
+    MR_TRY(ask(order, conn, stop_fd, &sql, ret_error));
+    order->horizon = *horizon;
+    return MR_OK;
+}
+
+bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
+                            const struct mr_transaction *transaction)
+{
+    const struct mr_ordered_key *table = find(order, oid);
+    return mr_pg_horizon_covers(&order->horizon, transaction) ||
+           (table != NULL && mr_pg_horizon_covers(&table->horizon, transaction));
+}
+
+mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+                              uint32_t oid, const struct mr_transaction *transaction,
+                              struct mr_error *ret_error)
+{
+    if (transaction != NULL) {
+        MR_TRY(mr_pg_await_commit(conn, stop_fd, transaction->xid, ret_error));
+    }
+    struct mr_ordered_key *table = make(order, oid);
+    forget(table);
+    table->horizon = (struct mr_pg_horizon){0};
+    struct mr_text sql = {0};
+    add_query(&sql, NULL, 0, oid);
+    MR_TRY(ask(order, conn, stop_fd, &sql, ret_error));
+    if (transaction != NULL) {
+        find(order, oid)->horizon = (struct mr_pg_horizon){.end = transaction->commit_lsn + 1,
+                                                           .next = transaction->xid + 1};
+    }
+    return MR_OK;
+}
+
+/* Whether the key at hand, in the table's order, is of these columns. One may have been renamed since, and then has its place; or one
+ * before it was dropped, and it has its name. */
+static bool is_of(const struct ordered *key, const struct mr_relation_view *view,
+                  const uint32_t *sorted)
+{
+    bool same = key->count == view->key_count;
+    for (uint32_t n = 0; same && n < key->count; n++) {
+        uint32_t column = sorted[key->parts[n].rank];
+        same = column == key->parts[n].place ||
+               mr_slice_equal(view->columns[column].name, mr_slice_of(key->parts[n].name));
+    }
+    return same;
+}
+
+void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_relation_view *view,
+                           uint32_t *columns)
+{
+    const struct mr_ordered_key *table = find(order, view->oid);
+    if (table == NULL) {
+        return;
+    }
+    /* Without its index, an identity flags nothing, and the key is the primary one. */
+    bool by_index = view->identity == MR_IDENTITY_INDEX && view->key_count > 0 &&
+                    view->columns[columns[0]].in_identity;
+    const struct ordered *key = &table->keys[by_index ? OF_IDENTITY : OF_PRIMARY_KEY];
+    uint32_t sorted[MR_COLUMNS_MAX];
+    memcpy(sorted, columns, view->key_count * sizeof(*columns));
+    bool applies = is_of(key, view, sorted);
+    for (uint32_t n = 0; applies && n < key->count; n++) {
+        columns[n] = sorted[key->parts[n].rank];
+    }
+}

@@ -1,0 +1,41 @@
+/* The order of a key's columns in its index, which only the catalog tells: the stream has them in the order of the table.
+ *
+ * Debezium's keys have that order, as the catalog has it when a table is described in the stream (its
+ * PgOutputMessageDecoder.handleRelationMessage; the driver's getPrimaryKeys orders by the place in pg_constraint.conkey). So it
+ * is here, and a key that was turned behind rows of a backlog turns theirs, too. Columns that were renamed keep their places.
+ * Source thread.
+ */
+#ifndef MR_SOURCE_PG_KEY_ORDER_H
+#define MR_SOURCE_PG_KEY_ORDER_H
+
+#include "postgres/catalog/pg_keys.h"
+
+/* Of the tables whose keys are in another order than the table; all zero is one that knows nothing. */
+struct mr_pg_key_order {
+    struct mr_ordered_key *tables;
+    uint32_t count;
+    struct mr_pg_horizon horizon; /* of all of the publication */
+};
+
+/* Reads of all tables of the publication. The horizon was read before. */
+mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+                               const char *publication, const struct mr_pg_horizon *horizon,
+                               struct mr_error *ret_error);
+
+/* True when what is known of the table holds for the transaction; else it is to be asked for. */
+bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
+                            const struct mr_transaction *transaction);
+
+/* Reads of one table. `transaction` NULL: as the connection sees it now; else it waits until that is seen. */
+mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+                              uint32_t oid, const struct mr_transaction *transaction,
+                              struct mr_error *ret_error);
+
+/* Puts the view's key, whose columns `columns` has in the table's order, into that of its index. A key that the catalog does not
+ * have any more stays as it is. */
+void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_relation_view *view,
+                           uint32_t *columns);
+
+void mr_pg_key_order_done(struct mr_pg_key_order *order);
+
+#endif

@@ -1,0 +1,728 @@
+#include "postgres/catalog/pg_keys.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "postgres/catalog/pg_sql.h"
+
+enum { ASK_AGAIN_MS = 10 };
+
+#define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
+
+struct key_column {
+    char *name;
+    uint32_t type_oid;
+    int32_t type_modifier;
+    bool collated;  /* by the transaction that made the key, which was of this column before */
+    uint32_t born;  /* the transaction that wrote its description last */
+    uint32_t place; /* among the table's columns as they are now */
+};
+
+/* Transactions are numbers that go round; 0 is one of long ago. */
+struct mr_key_facts {
+    uint32_t oid;
+    struct mr_pg_horizon horizon; /* what it holds for; all zero: not read */
+    bool table_exists;
+    bool has_generated;
+    bool is_deferrable;
+    bool told_deferrable;
+    char *unsent;         /* a generated column of the identity's index, or NULL, */
+    uint32_t unsent_born; /* and the transaction that wrote the index' row last */
+    uint32_t table_born;
+    uint32_t dropped; /* the transaction that dropped a column last */
+    uint32_t key_born;
+    int64_t key_time_us; /* when that committed, since 1970; 0: the server does not keep it */
+    mr_lsn key_seen;     /* that key was there, in a place that the WAL had come to */
+    mr_lsn keyless_at;   /* where it was seen first that there is no key (any more) */
+    uint32_t column_count;
+    struct key_column *columns;
+    /* The key that was found last. */
+    bool was_found;
+    mr_lsn found_at; /* holds only for what commits behind it */
+    uint32_t found_count;
+    char **found;
+};
+
+/* ---- what is known ---- */
+
+static void columns_done(struct mr_key_facts *facts)
+{
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        free(facts->columns[i].name);
+    }
+    free(facts->columns);
+    free(facts->unsent);
+    facts->unsent = NULL;
+    facts->columns = NULL;
+    facts->column_count = 0;
+}
+
+static void found_done(struct mr_key_facts *facts)
+{
+    for (uint32_t i = 0; i < facts->found_count; i++) {
+        free(facts->found[i]);
+    }
+    free(facts->found);
+    facts->found = NULL;
+    facts->found_count = 0;
+    facts->was_found = false;
+}
+
+void mr_pg_keys_done(struct mr_pg_keys *keys)
+{
+    for (uint32_t i = 0; i < keys->count; i++) {
+        columns_done(&keys->tables[i]);
+        found_done(&keys->tables[i]);
+    }
+    free(keys->tables);
+    *keys = (struct mr_pg_keys){0};
+}
+
+static struct mr_key_facts *facts_of(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    return keys->count == 0
+               ? NULL
+               : bsearch(&oid, keys->tables, keys->count, sizeof(*keys->tables), mr_u32_compare);
+}
+
+/* The table's, made if need be. Most come in order. */
+static struct mr_key_facts *facts_make(struct mr_pg_keys *keys, uint32_t oid)
+{
+    struct mr_key_facts *known = facts_of(keys, oid);
+    if (known != NULL) {
+        return known;
+    }
+    keys->tables = MR_REALLOC(keys->tables, (keys->count + 1) * sizeof(*keys->tables));
+    uint32_t place = keys->count++;
+    for (; place > 0 && keys->tables[place - 1].oid > oid; place--) {
+        keys->tables[place] = keys->tables[place - 1];
+    }
+    keys->tables[place] = (struct mr_key_facts){.oid = oid};
+    return &keys->tables[place];
+}
+
+/* Numbers go round. */
+bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
+                          const struct mr_transaction *transaction)
+{
+    return transaction->commit_lsn < horizon->end &&
+           (int32_t)(transaction->xid - horizon->next) < 0;
+}
+
+bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    const struct mr_key_facts *facts = facts_of(keys, oid);
+    return facts != NULL && facts->unsent != NULL;
+}
+
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
+                      const struct mr_transaction *transaction)
+{
+    const struct mr_key_facts *facts = facts_of(keys, oid);
+    return facts != NULL && mr_pg_horizon_covers(&facts->horizon, transaction);
+}
+
+/* ---- reading ---- */
+
+enum fact_column {
+    FACT_DONE,    /* t, f: the rows' transaction has ended for this question, too */
+    FACT_SEEN_AT, /* where the server's WAL ended, or before */
+    FACT_OID,     /* null: the table is gone */
+    FACT_TABLE_BORN,
+    FACT_GENERATED,
+    FACT_DROPPED,
+    FACT_KEY_BORN, /* null where there is no primary key */
+    FACT_KEY_TIME, /* null: not known */
+    FACT_DEFERRABLE,
+    FACT_UNSENT, /* null: none */
+    FACT_UNSENT_BORN,
+    FACT_NAME,
+    FACT_TYPE,
+    FACT_MODIFIER,
+    FACT_COLLATED,
+    FACT_BORN,
+    FACT_PLACE,
+};
+
+#define WAL_END                                                                                    \
+    "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"                                  \
+    " ELSE pg_current_wal_insert_lsn() END"
+
+/* `xid` lacks its upper half here; it is the last such number before the snapshot's end. */
+static void add_done(struct mr_text *sql, uint32_t xid)
+{
+    if (xid == 0) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql,
+                   "(SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
+                   "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
+                   " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
+                   " 4294967296) AS ago FROM pg_current_snapshot() s) q)",
+                   xid);
+}
+
+/* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went round: the numbers can't be
+ * compared then, and need not. */
+static void add_born(struct mr_text *sql, const char *xmin, const char *name)
+{
+    mr_text_format(sql,
+                   "CASE WHEN age(%s) BETWEEN 0 AND 1000000000 THEN %s::text::bigint ELSE 0 END"
+                   " AS %s",
+                   xmin, xmin, name);
+}
+
+/* Of the index that is the replica identity, or was before it became FULL. */
+#define GENERATED_OF_IDENTITY                                                                      \
+    " FROM pg_index i JOIN pg_attribute g ON g.attrelid = i.indrelid AND g.attgenerated <> ''"     \
+    " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
+    " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
+
+/* Which tables: one, or those of the publication whose key the stream does not flag, or not whole. */
+static void add_tables(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+{
+    if (oid != 0) {
+        mr_text_format(sql, "c.oid = %u", oid);
+        return;
+    }
+    mr_text_string(sql, "(c.relreplident <> 'd' OR EXISTS (SELECT" GENERATED_OF_IDENTITY
+                        ")) AND c.oid IN (WITH ");
+    mr_sql_add_sent(sql, publication, NULL, version);
+    mr_text_string(sql, " SELECT oid FROM sent)");
+}
+
+/* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
+ * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
+ * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
+static void add_made_by(struct mr_text *sql, const char *class, const char *object,
+                        const char *part, const char *needed)
+{
+    mr_text_format(sql,
+                   "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.%s'::regclass"
+                   " AND d.objid = %s AND d.objsubid = %s"
+                   " AND d.refclassid = 'pg_catalog.%s'::regclass LIMIT 1)",
+                   class, object, part, needed);
+}
+
+/* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
+ * KEY where the column may be null until then; but the former has the column need its collation anew, unless that is built in
+ * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned). */
+static void add_collated(struct mr_text *sql)
+{
+    mr_text_string(sql, ", a.xmin = p.xmin AND p.xmin = ");
+    add_made_by(sql, "pg_class", "c.oid", "a.attnum", "pg_collation");
+    mr_text_string(sql, " AS collated, ");
+}
+
+/* The row of the column tableoid is written when the table is made and never again. */
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
+                      uint32_t xid)
+{
+    mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT ");
+    add_done(sql, xid);
+    mr_text_string(sql, ", " WAL_END ") s LEFT JOIN (SELECT c.oid, ");
+    add_born(sql, "o.xmin", "table_born");
+    mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
+    add_born(sql, "p.xmin", "key_born");
+    mr_text_string(sql, ", CASE WHEN current_setting('track_commit_timestamp') = 'on' THEN"
+                        " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint"
+                        " END, p.condeferrable, u.attname AS unsent, ");
+    add_born(sql, "u.xmin", "unsent_born");
+    mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod");
+    add_collated(sql);
+    add_born(sql, "a.xmin", "born");
+    mr_text_string(
+        sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
+             "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
+             " FROM pg_class c"
+             " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+             " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable, ");
+    add_made_by(sql, "pg_constraint", "k.oid", "0", "pg_class");
+    mr_text_string(
+        sql, " AS xmin FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+             " LEFT JOIN LATERAL (SELECT g.attname,"
+             "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
+             "  ORDER BY g.attnum LIMIT 1) u ON true"
+             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
+             " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
+             "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
+    add_born(sql, "x.xmin", "born");
+    mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
+                        "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
+                        "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
+    add_tables(sql, publication, version, oid);
+    mr_text_string(sql, ") t ON true ORDER BY t.oid, t.place");
+}
+
+static uint32_t number(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
+{
+    return mr_pg_result_value(result, row, column) == NULL
+               ? 0
+               : (uint32_t)mr_pg_result_number(result, row, column);
+}
+
+static bool flag(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
+{
+    return mr_pg_result_value(result, row, column) != NULL &&
+           mr_pg_result_true(result, row, column);
+}
+
+static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
+{
+    facts->columns =
+        MR_REALLOC(facts->columns, (facts->column_count + 1) * sizeof(*facts->columns));
+    facts->columns[facts->column_count++] =
+        (struct key_column){.name = MR_STRDUP(mr_pg_result_value(result, row, FACT_NAME)),
+                            .type_oid = number(result, row, FACT_TYPE),
+                            .type_modifier = (int32_t)number(result, row, FACT_MODIFIER),
+                            .collated = flag(result, row, FACT_COLLATED),
+                            .born = number(result, row, FACT_BORN),
+                            .place = number(result, row, FACT_PLACE)};
+}
+
+static bool is_younger(uint32_t born, uint32_t xid)
+{
+    return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
+}
+
+/* What was read before is what was found, too, unless it is as young as the transaction (NULL: none) for which it is read anew. */
+static void keep_as_found(struct mr_key_facts *facts, const struct mr_transaction *transaction)
+{
+    bool holds = transaction == NULL ? !facts->was_found
+                                     : transaction->commit_lsn >= facts->key_seen ||
+                                           (facts->key_born != transaction->xid &&
+                                            !is_younger(facts->key_born, transaction->xid));
+    if (facts->horizon.end == 0 || !facts->table_exists || !holds) {
+        return;
+    }
+    found_done(facts);
+    facts->was_found = true;
+    facts->found_at = facts->horizon.end;
+    facts->found = MR_NEW_ARRAY(char *, facts->column_count);
+    for (; facts->found_count < facts->column_count; facts->found_count++) {
+        facts->found[facts->found_count] = MR_STRDUP(facts->columns[facts->found_count].name);
+    }
+}
+
+static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
+{
+    columns_done(facts);
+    facts->table_exists = true;
+    facts->has_generated = flag(result, row, FACT_GENERATED);
+    facts->is_deferrable = flag(result, row, FACT_DEFERRABLE);
+    const char *unsent = mr_pg_result_value(result, row, FACT_UNSENT);
+    facts->unsent = unsent == NULL ? NULL : MR_STRDUP(unsent);
+    facts->unsent_born = number(result, row, FACT_UNSENT_BORN);
+    facts->table_born = number(result, row, FACT_TABLE_BORN);
+    facts->dropped = number(result, row, FACT_DROPPED);
+    uint32_t key_born = number(result, row, FACT_KEY_BORN);
+    if (facts->key_seen == 0 || facts->key_born != key_born) {
+        facts->key_seen = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
+    }
+    facts->key_born = key_born;
+    facts->key_time_us = mr_pg_result_value(result, row, FACT_KEY_TIME) == NULL
+                             ? 0
+                             : mr_pg_result_number(result, row, FACT_KEY_TIME);
+    if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
+        facts->keyless_at = 0;
+    } else if (facts->keyless_at == 0) {
+        facts->keyless_at = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
+    }
+}
+
+/* `only`: the table that was asked for; 0: all, in the order of their OIDs. */
+static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
+                            const struct mr_pg_horizon *horizon, uint32_t only,
+                            const struct mr_transaction *transaction, struct mr_error *ret_error)
+{
+    uint32_t last = 0;
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+        uint32_t oid = number(result, row, FACT_OID);
+        if (oid == 0) {
+            return MR_OK;
+        }
+        if (oid < last || (only != 0 && oid != only)) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the tables' keys and answers with other "
+                           "tables, or in another order");
+        }
+        struct mr_key_facts *facts = facts_make(keys, oid);
+        if (oid != last) {
+            keep_as_found(facts, transaction);
+            renew(facts, result, row);
+        }
+        facts->horizon = *horizon;
+        if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
+            add_column(facts, result, row);
+        }
+        last = oid;
+    }
+    return MR_OK;
+}
+
+/* Columns as enum fact_column. */
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNNBSNSNNBNN", 1,
+                                               UINT32_MAX};
+
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+                             struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the end of the WAL", "ln", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT " WAL_END ", mod(pg_snapshot_%s(pg_current_snapshot())::text::numeric,"
+                   " 4294967296)::bigint",
+                   is_of_rows ? "xmax" : "xmin");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    ret_horizon->end = mr_pg_result_lsn(result, 0, 0);
+    ret_horizon->next = (uint32_t)mr_pg_result_number(result, 0, 1) + is_of_rows;
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                          const char *publication, const struct mr_pg_horizon *horizon,
+                          struct mr_error *ret_error)
+{
+    struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    add_query(&sql, publication, mr_pg_server_version(conn), 0, 0);
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    mr_status status = take_facts(keys, result, horizon, 0, NULL, ret_error);
+    mr_pg_result_free(result);
+    return status;
+}
+
+/* MR_FULL: the server does not see the transaction's end yet. */
+static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_query(&sql, NULL, 0, oid, transaction->xid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
+    if (status == MR_OK) {
+        struct mr_pg_horizon horizon = {.end = transaction->commit_lsn + 1,
+                                        .next = transaction->xid + 1};
+        struct mr_key_facts *facts = facts_make(keys, oid);
+        keep_as_found(facts, transaction);
+        facts->table_exists = false;
+        facts->horizon = horizon;
+        status = take_facts(keys, result, &horizon, oid, transaction, ret_error);
+    }
+    mr_pg_result_free(result);
+    return status;
+}
+
+/* Until the server may see more. MR_OK: it is worth another look. */
+static mr_status pause_asking(int64_t deadline_ns, int stop_fd, struct mr_error *ret_error)
+{
+    if (mr_monotonic_ns() > deadline_ns) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the server has sent a transaction that its own sessions do not see "
+                       "yet; is a synchronous standby away?");
+    }
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    return poll(&stop, 1, ASK_AGAIN_MS) == 1 ? MR_AGAIN : MR_OK;
+}
+
+mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the transaction", "b", 1, 1};
+    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
+    for (;;) {
+        struct mr_text sql = {0};
+        mr_text_string(&sql, "SELECT ");
+        add_done(&sql, xid);
+        struct mr_pg_result *result;
+        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+        bool done = mr_pg_result_true(result, 0, 0);
+        mr_pg_result_free(result);
+        if (done) {
+            return MR_OK;
+        }
+        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
+    }
+}
+
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error)
+{
+    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
+    for (;;) {
+        mr_status status = try_ask(keys, conn, stop_fd, oid, transaction, ret_error);
+        if (status != MR_FULL) {
+            return status;
+        }
+        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
+    }
+}
+
+/* ---- judging ---- */
+
+/* What a verdict rests on. */
+struct case_at_hand {
+    struct mr_key_facts *facts;
+    const struct mr_transaction *transaction; /* of the rows, */
+    mr_lsn commit_lsn;
+    uint32_t xid;
+    struct mr_relation_view *view;
+    uint32_t *columns;
+    struct mr_error *ret_error;
+};
+
+static mr_status unknown(const struct case_at_hand *at_hand, const char *why, const char *name)
+{
+    const struct mr_relation_view *view = at_hand->view;
+    return mr_fail(
+        at_hand->ret_error, MR_ERR_POISON,
+        "the key of table %.*s.%.*s at this place of the stream is not known: %s%s%s; its replica "
+        "identity does not name it, and the catalog tells of now only: set key_columns = "
+        "[\"%.*s.%.*s:column,…\"]",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data, why, name, name[0] == '\0' ? "" : "\"",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data);
+}
+
+static void warn(const struct case_at_hand *at_hand, const char *event, const char *text)
+{
+    const struct mr_relation_view *view = at_hand->view;
+    char schema[MR_IDENTIFIER_MAX + 1];
+    char table[MR_IDENTIFIER_MAX + 1];
+    snprintf(schema, sizeof(schema), "%.*s", (int)view->schema.len,
+             (const char *)view->schema.data);
+    snprintf(table, sizeof(table), "%.*s", (int)view->table.len, (const char *)view->table.data);
+    mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("schema", schema), MR_LOG_STR("table", table));
+}
+
+static bool find_name(const struct mr_relation_view *view, const char *name, uint32_t *ret_column)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (mr_slice_equal(view->columns[i].name, mr_slice_of(name))) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In the order of the table, whatever the order in which they come. */
+static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
+{
+    uint32_t n = at_hand->view->key_count++;
+    for (; n > 0 && at_hand->columns[n - 1] > column; n--) {
+        at_hand->columns[n] = at_hand->columns[n - 1];
+    }
+    at_hand->columns[n] = column;
+}
+
+/* The key that this process found for the table before, if the table still has its columns. */
+static bool as_before(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->was_found || at_hand->commit_lsn <= facts->found_at) {
+        return false;
+    }
+    for (uint32_t i = 0; i < facts->found_count; i++) {
+        uint32_t column;
+        if (!find_name(at_hand->view, facts->found[i], &column)) {
+            at_hand->view->key_count = 0;
+            return false;
+        }
+        add_to_key(at_hand, column);
+    }
+    return true;
+}
+
+static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const char *why)
+{
+    if (!as_before(at_hand)) {
+        return unknown(at_hand, why, "");
+    }
+    warn(at_hand, "key_as_before",
+         "the table's primary key has changed, or the table is gone, behind this place of the "
+         "stream; until then its rows keep the key that they had");
+    return MR_OK;
+}
+
+/* A key is made anew when the type of one of its columns changes, or its collation. */
+static bool was_retyped(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    bool retyped = false;
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        uint32_t column;
+        if (!find_name(at_hand->view, facts->columns[i].name, &column)) {
+            return false;
+        }
+        const struct mr_column_view *then = &at_hand->view->columns[column];
+        retyped |= facts->columns[i].collated || then->type_oid != facts->columns[i].type_oid ||
+                   then->type_modifier != facts->columns[i].type_modifier;
+    }
+    return retyped;
+}
+
+/* A column of the key whose description was written anew behind the rows: its name may have been another one. As long as no
+ * column was dropped since, the columns of then are the first of those of now. */
+static mr_status find_changed(const struct case_at_hand *at_hand, const struct key_column *column,
+                              uint32_t *ret_column)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->has_generated && !is_younger(facts->dropped, at_hand->xid) &&
+        column->place < at_hand->view->column_count) {
+        *ret_column = column->place;
+        return MR_OK;
+    }
+    if (!find_name(at_hand->view, column->name, ret_column)) {
+        return unknown(at_hand, "a column was renamed since, and one was dropped: now it is \"",
+                       column->name);
+    }
+    return MR_OK;
+}
+
+static mr_status map_columns(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        const struct key_column *column = &facts->columns[i];
+        uint32_t found = 0;
+        bool has_name = find_name(at_hand->view, column->name, &found);
+        bool is_new = column->born != facts->table_born;
+        if (is_new && is_younger(column->born, at_hand->xid)) {
+            MR_TRY(find_changed(at_hand, column, &found));
+        } else if (!has_name && is_new && column->born == at_hand->xid) {
+            /* The rows' own transaction named it so, or added it, behind them. */
+            bool keeps_places = !facts->has_generated && facts->dropped != at_hand->xid &&
+                                !is_younger(facts->dropped, at_hand->xid);
+            if (!keeps_places || column->place >= at_hand->view->column_count) {
+                at_hand->view->key_count = 0;
+                return as_before_or_unknown(at_hand, "their transaction made it behind them");
+            }
+            found = column->place;
+        } else if (!has_name) {
+            at_hand->view->key_count = 0;
+            warn(at_hand, "key_not_published",
+                 "the stream lacks a column of the primary key, because the publication's list of "
+                 "columns leaves it out or it is generated: the table's records have no key");
+            return MR_OK;
+        }
+        add_to_key(at_hand, found);
+    }
+    return MR_OK;
+}
+
+/* Whether the key was made behind the rows. Who makes it locks out who writes to the table, until the end of either; so the order of
+ * the commits decides. The numbers are those of the beginnings, and stand for it where nothing else does. */
+static bool is_of_later_key(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    const struct mr_transaction *transaction = at_hand->transaction;
+    if (facts->key_born == facts->table_born || facts->key_born == 0 ||
+        facts->key_born == at_hand->xid || transaction->commit_lsn >= facts->key_seen) {
+        return false;
+    }
+    if (facts->key_time_us != 0 && transaction->origin.len == 0) {
+        return facts->key_time_us > transaction->commit_time_us;
+    }
+    return is_younger(facts->key_born, at_hand->xid);
+}
+
+static mr_status judge(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    if (!facts->table_exists) {
+        return as_before_or_unknown(at_hand, "the table has been dropped since");
+    }
+    if (facts->column_count == 0) {
+        if (at_hand->commit_lsn < facts->keyless_at) {
+            as_before(at_hand); /* it may have had one until just now */
+        }
+        return MR_OK;
+    }
+    /* A table that is as young as the rows was made by their own transaction, or in one that began later. */
+    bool table_is_young =
+        facts->table_born == at_hand->xid || is_younger(facts->table_born, at_hand->xid);
+    if (!table_is_young && is_of_later_key(at_hand) && !was_retyped(at_hand)) {
+        return as_before_or_unknown(at_hand, "its primary key was made behind these rows");
+    }
+    MR_TRY(map_columns(at_hand));
+    if (facts->is_deferrable && !facts->told_deferrable) {
+        at_hand->facts->told_deferrable = true;
+        warn(at_hand, "key_deferrable",
+             "the table's primary key is deferrable: a statement that swaps or shifts keys makes "
+             "events that do not fold into its rows (docs/events.md, \"Keys swapped in one "
+             "statement\")");
+    }
+    return MR_OK;
+}
+
+/* A row's key without it would be that of other rows, too. An index that is younger than the row may not have been the identity
+ * then. (A stream of PostgreSQL 18 may have the column.) */
+static mr_status check_unsent(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    const struct mr_relation_view *view = at_hand->view;
+    bool by_index = view->identity == MR_IDENTITY_DEFAULT || view->identity == MR_IDENTITY_INDEX;
+    uint32_t column;
+    if (facts->unsent == NULL || !by_index || is_younger(facts->unsent_born, at_hand->xid) ||
+        find_name(view, facts->unsent, &column)) {
+        return MR_OK;
+    }
+    return mr_fail(
+        at_hand->ret_error, MR_ERR_POISON,
+        "the replica identity of table %.*s.%.*s holds column \"%s\", which is generated "
+        "and not in the stream, so several rows would have one key: give the table an "
+        "identity without it (REPLICA IDENTITY USING INDEX or FULL); for what is in the "
+        "stream already set key_columns = [\"%.*s.%.*s:column,…\"] with columns that "
+        "this identity holds",
+        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
+        (const char *)view->table.data, facts->unsent, (int)view->schema.len,
+        (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+}
+
+static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
+{
+    found_done(facts);
+    facts->was_found = true;
+    facts->found_at = 0;
+    facts->found = MR_NEW_ARRAY(char *, view->key_count);
+    for (; facts->found_count < view->key_count; facts->found_count++) {
+        mr_slice name = view->columns[view->key_columns[facts->found_count]].name;
+        char *copy = MR_ALLOC(name.len + 1);
+        memcpy(copy, name.data, name.len);
+        facts->found[facts->found_count] = copy;
+    }
+}
+
+mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error)
+{
+    struct case_at_hand at_hand = {.facts = facts_of(keys, view->oid),
+                                   .transaction = transaction,
+                                   .commit_lsn = transaction->commit_lsn,
+                                   .xid = transaction->xid,
+                                   .view = view,
+                                   .columns = columns,
+                                   .ret_error = ret_error};
+    MR_ASSERT(at_hand.facts != NULL);
+    MR_TRY(check_unsent(&at_hand));
+    if (view->key_count > 0) {
+        return MR_OK;
+    }
+    view->key_columns = columns;
+    MR_TRY(judge(&at_hand));
+    remember(at_hand.facts, view);
+    return MR_OK;
+}

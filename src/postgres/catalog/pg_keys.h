@@ -1,0 +1,77 @@
+/* The key of a relation whose own flags do not tell it: what the catalog knows of it, and for which rows that holds.
+ *
+ * The stream flags the columns of the replica identity, which is the key wherever there is one but FULL. For the others the
+ * catalog is asked, and it tells of now, while the rows are of then. Each catalog row says which transaction wrote it (xmin):
+ *
+ *   the primary key is older than the row's transaction    the catalog is right
+ *   it is as old as the table                              the same, whatever the transaction
+ *   a column of it was changed since (perhaps renamed)     the column at the same place, if none was dropped since
+ *   it is younger, or gone, or the table is                what this process knew of it before; else nobody can know
+ *
+ * Whoever alters a table locks out who writes to it until the end of either, so their commits are in order; but a transaction has its
+ * number from its first change of any table. A transaction that altered this table late, or wrote to it late, is the case in which
+ * that order and the numbers' differ. The times of commits tell it, where the server keeps them, and so does a look at the catalog
+ * that came before the row's commit. Source thread.
+ */
+#ifndef MR_SOURCE_PG_KEYS_H
+#define MR_SOURCE_PG_KEYS_H
+
+#include "postgres/conn/pg_conn.h"
+#include "stream/relation_cache.h"
+
+/* All zero is one that knows nothing. */
+struct mr_pg_keys {
+    struct mr_key_facts *tables; /* by OID */
+    uint32_t count;
+};
+
+/* What the answers to later questions surely know: the transactions whose commit begins before `end`, and whose numbers are
+ * below `next`. The place alone does not tell. A commit is in the stream as soon as its record is written, but others see it
+ * later, with synchronous replication when the standby has it (xact.c, CommitTransaction: RecordTransactionCommit, which calls
+ * SyncRepWaitForLSN, and only then ProcArrayEndTransaction). */
+struct mr_pg_horizon {
+    mr_lsn end;
+    uint32_t next;
+};
+
+/* The horizon of questions on that connection: the end of the WAL, and the lowest number that is still in use (manual,
+ * functions-info, pg_snapshot_xmin). With `is_of_rows` the connection keeps the snapshot that the rows themselves are of, which
+ * knows all that they do. */
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+                             struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error);
+
+bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
+                          const struct mr_transaction *transaction);
+
+/* Reads of all tables of the publication that need it. The horizon was read before. */
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                          const char *publication, const struct mr_pg_horizon *horizon,
+                          struct mr_error *ret_error);
+
+/* True when what was read of the table covers the transaction; else it is to be asked for. */
+bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
+                      const struct mr_transaction *transaction);
+
+/* True when the stream's flags may not be the whole key: a column of the replica identity is generated, which the server does
+ * not send (pgoutput.c, send_relation_and_attrs; manual, "Generated Columns"). mr_pg_keys_find says which. */
+bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid);
+
+/* Reads of one table, so that it covers the transaction. */
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
+                         uint32_t oid, const struct mr_transaction *transaction,
+                         struct mr_error *ret_error);
+
+/* Waits until questions see what the transaction did: it may be in the stream before that, for long where a synchronous
+ * standby is away. MR_ERR_TRANSIENT after ten seconds, MR_AGAIN once `stop_fd` is readable. */
+mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
+                             struct mr_error *ret_error);
+
+/* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. A key that the view has by the stream's
+ * flags stays. MR_ERR_POISON: it can't be known, or the stream does not have it. */
+mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error);
+
+void mr_pg_keys_done(struct mr_pg_keys *keys);
+
+#endif

@@ -1,0 +1,480 @@
+#include "postgres/catalog/pg_sql.h"
+
+#include <string.h>
+
+/* `value` with each `quote` doubled, and each backslash if `escapes`. */
+static void add_doubled(struct mr_text *sql, const char *value, char quote, bool escapes)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == quote || (escapes && *value == '\\')) {
+            mr_text_add(sql, value, 1);
+        }
+        mr_text_add(sql, value, 1);
+    }
+}
+
+void mr_sql_add_literal(struct mr_text *sql, const char *value)
+{
+    bool escapes = strchr(value, '\\') != NULL;
+    mr_text_string(sql, escapes ? " E'" : "'");
+    add_doubled(sql, value, '\'', escapes);
+    mr_text_string(sql, "'");
+}
+
+void mr_sql_add_identifier(struct mr_text *sql, const char *name)
+{
+    mr_text_string(sql, "\"");
+    add_doubled(sql, name, '"', false);
+    mr_text_string(sql, "\"");
+}
+
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table)
+{
+    mr_sql_add_identifier(sql, table->schema);
+    mr_text_string(sql, ".");
+    mr_sql_add_identifier(sql, table->table);
+}
+
+static void add_pattern(struct mr_text *sql, const char *column, const struct mr_pattern *pattern)
+{
+    if (pattern->text == NULL) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql, "%s::text %s", column,
+                   pattern->regex == NULL ? "=" : "OPERATOR(pg_catalog.~)");
+    struct mr_text whole = {0};
+    mr_text_format(&whole, pattern->regex == NULL ? "%s" : "^(%s)$", pattern->text);
+    mr_sql_add_literal(sql, whole.data);
+    mr_text_done(&whole);
+}
+
+static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
+                            uint32_t count)
+{
+    mr_text_string(sql, "(false");
+    for (uint32_t i = 0; i < count; i++) {
+        mr_text_string(sql, " OR (");
+        add_pattern(sql, "s.nspname", &patterns[i].schema);
+        mr_text_string(sql, " AND ");
+        add_pattern(sql, "c.relname", &patterns[i].table);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+}
+
+/* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. */
+static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    if (options->pattern_count == 0) {
+        return;
+    }
+    mr_text_string(sql, " UNION SELECT c.oid, NULL FROM pg_class c JOIN pg_namespace s"
+                        " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+                        " AND c.relpersistence = 'p' AND s.nspname <> 'information_schema'"
+                        " AND s.nspname !~ '^pg_' AND ");
+    add_any_pattern(sql, options->patterns, options->pattern_count);
+    mr_text_string(sql, " AND NOT ");
+    add_any_pattern(sql, options->excluded, options->excluded_count);
+    /* A table twice would be one with two keys. */
+    mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = s.nspname"
+                        " AND w.name = c.relname)");
+}
+
+/* What pg_partition_tree would say; that waits for whoever has one of the partitions locked (src/backend/utils/adt/
+ * partitionfuncs.c). Down from our own tables only: every role may make temporary tables, and with a thousand of them, each a
+ * partition of the one before, the ancestors of all tables are half a million. */
+#define TREE                                                                                       \
+    ", tree AS MATERIALIZED (WITH RECURSIVE below(root, oid, isleaf) AS (SELECT c.oid, c.oid,"     \
+    " c.relkind <> 'p' FROM roots JOIN pg_class c ON c.oid = roots.oid WHERE c.relkind = 'p'"      \
+    " OR c.relispartition AND c.relkind IN ('r', 'f') UNION ALL SELECT b.root, c.oid,"             \
+    " c.relkind <> 'p' FROM below b JOIN pg_inherits i ON i.inhparent = b.oid"                     \
+    " JOIN pg_class c ON c.oid = i.inhrelid WHERE NOT b.isleaf AND NOT i.inhdetachpending"         \
+    " AND c.relispartition AND c.relkind IN ('r', 'p', 'f')) SELECT * FROM below)"
+
+/* Tables of the publication that others may be partitions of, and the caller's. Of a publication of all tables only those that
+ * it may send for their partitions matter, and what it leaves out. */
+static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
+{
+    mr_text_string(sql, ", roots AS MATERIALIZED (SELECT r.prrelid AS oid FROM meant m"
+                        " JOIN pg_publication_rel r ON r.prpubid = m.oid UNION SELECT c.oid"
+                        " FROM meant m JOIN pg_class c ON m.puballtables AND m.pubviaroot"
+                        " WHERE c.relkind = 'p' AND NOT c.relispartition");
+    if (has_schemas) {
+        mr_text_string(sql, " UNION SELECT c.oid FROM meant m JOIN pg_publication_namespace n"
+                            " ON n.pnpubid = m.oid JOIN pg_class c ON c.relnamespace = n.pnnspid"
+                            " WHERE c.relkind = 'p' OR c.relispartition");
+    }
+    if (more != NULL) {
+        mr_text_format(sql, " UNION SELECT oid FROM %s", more);
+    }
+    mr_text_string(sql, ")");
+}
+
+/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked
+ * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
+ * publication of all tables names (19) is left out. */
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version)
+{
+    bool has_schemas = version >= MR_PG_SHAPED_VERSION_MIN;
+    mr_text_string(sql, "meant AS MATERIALIZED (SELECT *, coalesce((to_jsonb(p)->>"
+                        "'pubgencols') = 's', false) AS generated FROM pg_publication p"
+                        " WHERE p.pubname = ");
+    mr_sql_add_literal(sql, publication);
+    mr_text_string(sql, ")");
+    add_roots(sql, more, has_schemas);
+    mr_text_string(sql, TREE
+                   ", chosen AS MATERIALIZED (SELECT r.prrelid AS oid, m.pubviaroot FROM meant m"
+                   " JOIN pg_publication_rel r ON r.prpubid = m.oid WHERE NOT m.puballtables");
+    if (has_schemas) {
+        mr_text_string(sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m"
+                            " JOIN pg_publication_namespace n ON n.pnpubid = m.oid"
+                            " JOIN pg_class c ON c.relnamespace = n.pnnspid"
+                            " WHERE c.relkind IN ('r', 'p') AND pg_relation_is_publishable(c.oid)");
+    }
+    mr_text_string(
+        sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m JOIN pg_class c ON m.puballtables"
+             " WHERE CASE WHEN m.pubviaroot THEN c.relkind IN ('r', 'p') AND NOT c.relispartition"
+             " ELSE c.relkind = 'r' END AND pg_relation_is_publishable(c.oid) AND NOT EXISTS"
+             " (SELECT FROM pg_publication_rel r WHERE r.prpubid = m.oid AND (r.prrelid = c.oid"
+             " OR r.prrelid IN (SELECT root FROM tree WHERE tree.oid = c.oid)))),"
+             " sent AS MATERIALIZED (SELECT x.oid, ");
+    mr_text_string(sql, has_schemas ? "r.prattrs::int2[] AS attrs, r.prqual AS qual"
+                                    : "NULL::int2[] AS attrs, NULL::text AS qual");
+    mr_text_string(
+        sql, ", m.generated FROM (SELECT c.oid FROM chosen c WHERE CASE WHEN c.pubviaroot"
+             " THEN c.oid NOT IN (SELECT t.oid FROM tree t JOIN chosen o ON o.oid = t.root"
+             " WHERE t.oid <> t.root) ELSE c.oid NOT IN (SELECT oid FROM tree WHERE NOT isleaf) END"
+             " UNION SELECT t.oid FROM chosen c JOIN tree t ON t.root = c.oid"
+             " WHERE t.isleaf AND NOT c.pubviaroot) x CROSS JOIN meant m"
+             " JOIN pg_class c ON c.oid = x.oid LEFT JOIN pg_publication_rel r ON r.prpubid = m.oid"
+             " AND r.prrelid = x.oid");
+    if (has_schemas) { /* of a table whose schema is published, too, neither list nor condition holds */
+        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication_namespace n"
+                            " WHERE n.pnpubid = m.oid AND n.pnnspid = c.relnamespace)");
+    }
+    mr_text_string(sql, ")");
+}
+
+/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; and those of mr_sql_add_sent.
+ * Names are compared as names: to_regclass would need rights on the schema. */
+static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+{
+    mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(sql, options->tables[i].schema);
+    }
+    mr_text_string(sql, "]::text[], ARRAY[");
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(sql, i == 0 ? "" : ",");
+        mr_sql_add_literal(sql, options->tables[i].table);
+    }
+    mr_text_string(sql, "]::text[]) WITH ORDINALITY w(schema, name, n)),"
+                        " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
+                        " JOIN pg_namespace s ON s.nspname = w.schema"
+                        " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
+    add_patterns(sql, options);
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, options->publication, "listed", version);
+}
+
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(
+        sql,
+        ", fitting AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
+        " OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i"
+        " WHERE i.indrelid = c.oid AND i.indisprimary) AS held"
+        " FROM listed l JOIN pg_class c ON c.oid = l.oid"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.n IS NULL)"
+        " SELECT count(*), array_to_string((array_agg(name ORDER BY name))[1:5], ', '),"
+        " count(*) FILTER (WHERE NOT held),"
+        " array_to_string((array_agg(name ORDER BY name) FILTER (WHERE NOT held))[1:5], ', ')"
+        " FROM fitting");
+}
+
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
+                             int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(
+        sql,
+        /* Which index is the identity: RelationGetIndexList, relcache.c. */
+        ", held AS MATERIALIZED (SELECT i.indrelid AS oid, (i.indkey::int2[])[0:i.indnkeyatts - 1]"
+        " AS columns FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisvalid"
+        " AND i.indimmediate AND CASE c.relreplident WHEN 'd' THEN i.indisprimary"
+        " WHEN 'i' THEN i.indisreplident ELSE false END),"
+        " leaf AS MATERIALIZED (SELECT c.oid AS root, t.oid, c.oid IN (SELECT oid FROM"
+        " sent) OR ");
+    mr_text_string(sql, options->via_root
+                            ? "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "
+                            : "false");
+    if (options->via_root) {
+        mr_sql_add_literal(sql, options->publication);
+        mr_text_string(sql, ")");
+    }
+    /* By the root, a leaf's identity must hold what the root's does; by itself, one is enough. */
+    mr_text_string(
+        sql,
+        " AS by_root FROM listed JOIN pg_class c ON c.oid = listed.oid AND c.relkind = 'p'"
+        " JOIN tree t ON t.root = c.oid WHERE t.isleaf"
+        " AND listed.n IS NOT NULL),"
+        " part AS MATERIALIZED (SELECT h.oid, a.attname FROM held h JOIN pg_attribute a"
+        " ON a.attrelid = h.oid AND a.attnum = ANY (h.columns) WHERE h.oid IN"
+        " (SELECT root FROM leaf UNION SELECT oid FROM leaf)),"
+        " lesser AS MATERIALIZED (SELECT x.root, count(*) AS count,"
+        " array_to_string((array_agg(format('ALTER TABLE %I.%I REPLICA IDENTITY FULL',"
+        " s.nspname, c.relname) ORDER BY s.nspname, c.relname))[1:5], '; ') AS cure"
+        " FROM leaf x JOIN pg_class r ON r.oid = x.root JOIN pg_class c ON c.oid = x.oid"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace"
+        " WHERE c.relkind = 'r' AND c.relreplident <> 'f'"
+        " AND (x.oid NOT IN (SELECT oid FROM held) OR x.by_root AND (r.relreplident = 'f'"
+        " OR EXISTS (SELECT attname FROM part WHERE oid = x.root"
+        " EXCEPT SELECT attname FROM part WHERE oid = x.oid))) GROUP BY x.root),"
+        /* From 18 on a publication may send generated columns, and FULL must have all of them (publicationcmds.c,
+         * pub_contains_invalid_column). */
+        " unsent AS MATERIALIZED (SELECT c.oid, min(a.attname::text) AS name FROM listed"
+        " JOIN pg_class c ON c.oid = listed.oid"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped"
+        " LEFT JOIN held h ON h.oid = c.oid CROSS JOIN (SELECT"
+        " current_setting('server_version_num')::int >= 180000 AS chooses) v"
+        " WHERE (a.attnum = ANY (h.columns) OR v.chooses AND c.relreplident = 'f')"
+        " AND NOT EXISTS (SELECT FROM sent s WHERE s.oid = c.oid AND " MR_SQL_IS_SENT
+        ") GROUP BY c.oid),"
+        /* From 18 on NOT NULL … NOT VALID sets attnotnull, too, and such a column may be in an identity
+         * (tablecmds.c, ATExecReplicaIdentity). */
+        " unproven AS MATERIALIZED (SELECT h.oid, min(a.attname::text) AS name FROM listed"
+        " JOIN held h ON h.oid = listed.oid JOIN pg_constraint k ON k.conrelid = h.oid"
+        " AND k.contype = 'n' AND NOT k.convalidated AND k.conkey[1] = ANY (h.columns)"
+        " JOIN pg_attribute a ON a.attrelid = h.oid AND a.attnum = k.conkey[1] GROUP BY h.oid),"
+        " published AS MATERIALIZED (SELECT oid FROM sent UNION"
+        " SELECT t.root FROM sent JOIN tree t ON t.oid = sent.oid),"
+        " keyed AS MATERIALIZED (SELECT DISTINCT indrelid AS oid FROM pg_index"
+        " WHERE indisprimary)"
+        " SELECT c.relkind, c.relpersistence, CASE WHEN c.relreplident IN ('d', 'i')"
+        " AND c.oid NOT IN (SELECT oid FROM held) THEN 'n' ELSE c.relreplident END,"
+        " k.oid IS NOT NULL, p.oid IS NOT NULL, coalesce(lesser.count, 0), lesser.cure,"
+        " u.name, o.name"
+        " FROM wanted w LEFT JOIN listed l ON l.n = w.n LEFT JOIN lesser ON lesser.root = l.oid"
+        " LEFT JOIN pg_class c ON c.oid = l.oid LEFT JOIN keyed k ON k.oid = c.oid"
+        " LEFT JOIN published p ON p.oid = c.oid LEFT JOIN unsent u ON u.oid = c.oid"
+        " LEFT JOIN unproven o ON o.oid = c.oid ORDER BY w.n");
+}
+
+static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,
+                           const char *column)
+{
+    mr_text_format(sql, "%s(%u, ", n == 0 ? "" : ", ", n);
+    mr_sql_add_literal(sql, table->schema);
+    mr_text_string(sql, ", ");
+    mr_sql_add_literal(sql, table->table);
+    mr_text_string(sql, ", ");
+    mr_sql_add_literal(sql, column);
+    mr_text_string(sql, ")");
+}
+
+void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    uint32_t n = 0;
+    mr_text_string(sql, "SELECT a.attnum IS NOT NULL,"
+                        " i.indexrelid IS NULL OR coalesce(a.attnum = ANY"
+                        " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
+                        " c.relkind IS NOT DISTINCT FROM 'p' FROM (VALUES ");
+    for (uint32_t i = 0; i < options->key_count + options->held_count; i++) {
+        const struct mr_table_key *key =
+            i < options->key_count ? &options->keys[i] : &options->held[i - options->key_count];
+        for (uint32_t k = 0; k < key->column_count; k++) {
+            add_key_column(sql, n++, &key->table, key->columns[k]);
+        }
+    }
+    for (uint32_t i = 0; i < options->named_count; i++) {
+        add_key_column(sql, n++, &options->named[i].table, options->named[i].column);
+    }
+    mr_text_string(sql,
+                   ") w(n, schema, name, part) LEFT JOIN pg_namespace s ON s.nspname = w.schema"
+                   " LEFT JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name"
+                   " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = w.part"
+                   " AND a.attnum > 0 AND NOT a.attisdropped"
+                   " LEFT JOIN pg_index i ON i.indrelid = c.oid AND CASE c.relreplident"
+                   " WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END"
+                   " ORDER BY w.n");
+}
+
+/* The configured tables and their partitions. */
+#define CAPTURED                                                                                   \
+    ", captured AS MATERIALIZED (SELECT oid FROM listed UNION"                                     \
+    " SELECT t.oid FROM listed JOIN tree t ON t.root = listed.oid)"
+
+static void add_fit(struct mr_text *sql, const struct mr_pattern_rule *rule, bool column)
+{
+    if (column && rule->column == NULL) {
+        mr_text_string(sql, "true");
+        return;
+    }
+    mr_text_format(sql, "EXISTS (SELECT FROM %s f WHERE ", rule->takes_away ? "every" : "shown");
+    add_pattern(sql, "f.schema", &rule->table.schema);
+    mr_text_string(sql, " AND ");
+    add_pattern(sql, "f.name", &rule->table.table);
+    if (column) {
+        mr_text_string(sql, " AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = f.oid"
+                            " AND a.attnum > 0 AND NOT a.attisdropped AND ");
+        add_pattern(sql, "a.attname", rule->column);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+}
+
+void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(sql, CAPTURED ", every AS MATERIALIZED (SELECT c.oid, s.nspname AS schema,"
+                                 " c.relname AS name, c.relkind FROM pg_class c JOIN pg_namespace s"
+                                 " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')),"
+                                 " shown AS MATERIALIZED (SELECT e.* FROM every e JOIN captured"
+                                 " USING (oid) WHERE e.oid IN (SELECT oid FROM sent)");
+    mr_text_string(sql, options->via_root ? " OR e.oid IN (SELECT oid FROM listed)"
+                                          : " OR e.relkind = 'r'");
+    if (!options->alter_publication) {
+        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+        mr_sql_add_literal(sql, options->publication);
+        mr_text_string(sql, ")");
+    }
+    mr_text_string(sql, ")");
+    for (uint32_t i = 0; i < options->rule_count; i++) {
+        mr_text_format(sql, "%s SELECT %u AS n, ", i == 0 ? " SELECT a, b FROM (" : " UNION ALL",
+                       i);
+        add_fit(sql, &options->rules[i], false);
+        mr_text_string(sql, " AS a, ");
+        add_fit(sql, &options->rules[i], true);
+        mr_text_string(sql, " AS b");
+    }
+    mr_text_string(sql, ") r ORDER BY n");
+}
+
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(sql, CAPTURED
+                   " SELECT a.oid::bigint,"
+                   " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END"
+                   " FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
+                   " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
+                   " ORDER BY 1");
+}
+
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(sql, CAPTURED " SELECT c.oid::bigint, n.nspname, c.relname FROM captured"
+                                 " JOIN sent USING (oid) JOIN pg_class c USING (oid)"
+                                 " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
+}
+
+/* RelationGetIndexExpressions and RelationGetIndexPredicate in utils/cache/relcache.c, get_relation_statistics in
+ * optimizer/util/plancat.c. What a superuser owns, or we, nobody else can replace. */
+void mr_sql_add_called(struct mr_text *sql, const char *tables)
+{
+    mr_text_format(
+        sql,
+        "(SELECT left(string_agg(DISTINCT format('%%I.%%I of role %%I', fn.nspname, f.proname,"
+        " fr.rolname), ', '), 300) FROM (SELECT 'pg_class'::regclass AS class, i.indexrelid AS oid"
+        " FROM pg_index i WHERE i.indrelid IN (%s) AND (i.indexprs IS NOT NULL OR i.indpred IS NOT"
+        " NULL) UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid FROM pg_statistic_ext e"
+        " WHERE e.stxrelid IN (%s)) h JOIN pg_depend d ON d.classid = h.class AND d.objid = h.oid"
+        " LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid"
+        " JOIN pg_proc f ON f.oid = CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid"
+        " ELSE o.oprcode END JOIN pg_namespace fn ON fn.oid = f.pronamespace"
+        " JOIN pg_roles fr ON fr.oid = f.proowner"
+        " WHERE NOT fr.rolsuper AND fr.rolname <> current_user)",
+        tables, tables);
+}
+
+/* What a function that only reads could use of it: the manual's chapters "Role Attributes" and "Predefined Roles". Amazon RDS gives
+ * the right to replicate by membership. */
+void mr_sql_add_may_more(struct mr_text *sql)
+{
+    mr_text_string(
+        sql,
+        "EXISTS (SELECT FROM pg_roles m WHERE pg_has_role(m.oid, 'MEMBER') AND (m.rolsuper OR"
+        " m.rolreplication OR m.rolcreaterole OR m.rolcreatedb OR m.rolname IN ('rds_superuser',"
+        " 'rds_replication', 'pg_write_all_data', 'pg_execute_server_program',"
+        " 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',"
+        " 'pg_create_subscription', 'pg_maintain', 'pg_checkpoint')))");
+}
+
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+{
+    add_tables(sql, options, version);
+    /* A publication that is missing will be made for what is configured. */
+    mr_text_string(sql,
+                   CAPTURED " SELECT ts.nspname, t.relname, n.nspname, l.relname,"
+                            " has_table_privilege(l.oid, 'SELECT'),"
+                            " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid), ");
+    mr_sql_add_called(sql, "l.oid");
+    mr_text_string(sql, ", ");
+    mr_sql_add_may_more(sql);
+    mr_text_string(sql, " FROM captured a JOIN pg_class t ON t.oid = a.oid"
+                        " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
+                        " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
+                        "  SELECT p.oid FROM tree p WHERE p.root = t.oid AND t.relkind = 'p'"
+                        "  AND p.isleaf) x(oid) JOIN pg_class l ON l.oid = x.oid"
+                        " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
+                        " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
+                        " listed) AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+    mr_sql_add_literal(sql, options->publication);
+    mr_text_string(sql, ") ORDER BY 3, 4");
+}
+
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(
+        sql, CAPTURED
+        ","
+        " unlisted AS MATERIALIZED (SELECT oid FROM sent EXCEPT SELECT oid FROM captured),"
+        " counted AS MATERIALIZED (SELECT sent.oid,"
+        " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
+        " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
+        " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent)"
+        " SELECT (SELECT count(*) FROM unlisted),"
+        " (SELECT string_agg(name, ', ') FROM (SELECT format('%I.%I', s.nspname, c.relname)"
+        " AS name FROM unlisted JOIN pg_class c USING (oid)"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace ORDER BY 1 LIMIT 5) AS few),"
+        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted JOIN unlisted USING (oid)),"
+        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted)");
+}
+
+void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(
+        sql,
+        "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
+        /* Whoever may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
+         * GetConfigOptionByNum and show_all_settings). */
+        " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
+        " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"
+        " s.active_pid, s.wal_status, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery()"
+        " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint,"
+        " s.two_phase, s.confirmed_flush_lsn,"
+        /* Columns that only PostgreSQL 17 and later have. */
+        " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
+        " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots WHERE slot_name ~ ");
+    struct mr_text copies = {0};
+    /* A slot's name has nothing that a regular expression would take for something else. */
+    mr_text_format(&copies, "^%s_snapshot_[0-9]+$", options->slot);
+    mr_sql_add_literal(sql, copies.data);
+    mr_text_done(&copies);
+    mr_text_string(sql, MR_SQL_SLOT_IS_USABLE
+                   "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
+                   " p.pubviaroot"
+                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
+    mr_sql_add_literal(sql, options->slot);
+    mr_text_string(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
+    mr_sql_add_literal(sql, options->publication);
+}

@@ -1,0 +1,161 @@
+/* SQL texts put together. */
+#ifndef MR_POSTGRES_PG_SQL_H
+#define MR_POSTGRES_PG_SQL_H
+
+#include "base/text.h"
+#include "postgres/server/pg_options.h"
+
+/* Quoted so that every server takes them as they are, whatever standard_conforming_strings is
+ * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */
+void mr_sql_add_literal(struct mr_text *sql, const char *value);
+void mr_sql_add_identifier(struct mr_text *sql, const char *name);
+
+/* "schema"."table" */
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
+
+enum {
+    MR_PG_SHAPED_VERSION_MIN = 150000
+}; /* publications have row filters, column lists and whole schemas */
+
+/* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual, generated)`: a row for each
+ * table that the publication sends, leaves or roots of partitioned ones as it says; which columns (NULL: all of them, and
+ * stored generated ones if `generated`) and which rows (NULL: all). `tree(root, oid, isleaf)`: what is below a partitioned
+ * table or a partition, itself included, of those that the publication or `more` names, a query before this with a column
+ * `oid`, or NULL. `version` is the server's. */
+void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version);
+
+/* Whether a row `s` of `sent` has the column `a` of pg_attribute: check_and_fetch_column_list in
+ * src/backend/catalog/pg_publication.c, logicalrep_should_publish_column in replication/logical/proto.c. */
+#define MR_SQL_IS_SENT                                                                             \
+    "CASE WHEN s.attrs IS NULL THEN a.attgenerated = '' OR s.generated AND a.attgenerated = 's'"   \
+    " ELSE a.attnum = ANY (s.attrs) END"
+
+/* One row about server, slot and publication; columns as enum mr_server_column. */
+/* Of a row of pg_replication_slots, behind another condition. The second column only PostgreSQL 17 and later have. */
+#define MR_SQL_SLOT_IS_USABLE                                                                      \
+    " AND wal_status IS DISTINCT FROM 'lost'"                                                      \
+    " AND to_jsonb(pg_replication_slots)->>'invalidation_reason' IS NULL"
+
+void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_server_column {
+    MR_SERVER_WAL_LEVEL,
+    MR_SERVER_ENCODING,
+    MR_SERVER_PLUGINS, /* output_plugin_libraries; NULL where the server takes every plugin, or does not tell the role */
+    MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL before 17 */
+    MR_SLOT_TYPE,            /* NULL when there is no slot */
+    MR_SLOT_PLUGIN,          /* NULL also of a physical slot */
+    MR_SLOT_DATABASE,
+    MR_SLOT_PID,
+    MR_SLOT_WAL_STATUS,
+    MR_SLOT_RETAINED_BYTES,
+    MR_SLOT_TWO_PHASE,
+    MR_SLOT_CONFIRMED,
+    MR_SLOT_FAILOVER, /* NULL where the server does not know it */
+    MR_SLOT_SYNCED,   /* likewise: a copy that a standby keeps (or kept, before it was promoted) */
+    MR_SLOT_COPIES,   /* slots of copies that are not done */
+    MR_SLOT_INVALIDATION,  /* why it is lost, where the server says it */
+    MR_PUBLICATION_UPDATE, /* NULL when there is no publication */
+    MR_PUBLICATION_DELETE,
+    MR_PUBLICATION_INSERT,
+    MR_PUBLICATION_VIA_ROOT,
+};
+#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSSBBBB"
+
+/* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
+ * joins, however many tables there are. */
+void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
+                             int version);
+
+enum mr_table_column {
+    MR_TABLE_KIND,        /* pg_class.relkind, NULL when the table does not exist */
+    MR_TABLE_PERSISTENCE, /* pg_class.relpersistence */
+    MR_TABLE_IDENTITY,    /* pg_class.relreplident; n where the index is none that can be one */
+    MR_TABLE_HAS_KEY,     /* a primary key */
+    MR_TABLE_PUBLISHED,   /* in the publication, or by its partitions */
+    MR_TABLE_LESSER,      /* how many of its partitions have less of an identity than it takes */
+    MR_TABLE_LESSER_CURE, /* statements that mend the first of them, or NULL */
+    MR_TABLE_UNSENT, /* a generated column of its identity that the stream does not have, or NULL */
+    MR_TABLE_UNPROVEN, /* a column of its identity that old rows may have null in, or NULL */
+};
+#define MR_TABLE_SHAPE "SSSbbnSSS"
+
+/* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
+void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
+                               int version);
+
+enum mr_meant_column {
+    MR_MEANT_COUNT,
+    MR_MEANT_NAMES,
+    MR_MEANT_UNHELD_COUNT,
+    MR_MEANT_UNHELD_NAMES,
+};
+#define MR_MEANT_SHAPE "nSnS"
+
+/* A row for each table whose existing rows would be copied; columns as enum mr_copied_column. */
+void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options,
+                       int version);
+
+enum mr_copied_column {
+    MR_COPIED_SCHEMA, /* as the stream names it, */
+    MR_COPIED_TABLE,
+    MR_COPIED_LEAF_SCHEMA, /* and whose rows are read */
+    MR_COPIED_LEAF,
+    MR_COPIED_READABLE,
+    MR_COPIED_SCHEMA_USABLE,
+    MR_COPIED_HIDES_ROWS, /* by policies, from this role */
+    MR_COPIED_CALLED,     /* mr_sql_add_called */
+    MR_COPIED_MAY_MORE,   /* mr_sql_add_may_more */
+};
+#define MR_COPIED_SHAPE "ssssbbbSb"
+
+/* A value: names of the functions of others that the planner may call with our rights where rows of `tables`, a query of OIDs, are
+ * read; NULL: none. */
+void mr_sql_add_called(struct mr_text *sql, const char *tables);
+
+/* A value: whether the role may do more than read, by itself or as another that it may become: replicate, write files, … */
+void mr_sql_add_may_more(struct mr_text *sql);
+
+/* One row a column that an option names (keys, held, named), in the order of configuration; columns as enum mr_key_column. */
+void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);
+
+enum mr_key_column {
+    MR_KEY_EXISTS,
+    MR_KEY_HELD,    /* by the replica identity, or that holds nothing at all */
+    MR_KEY_DIVIDED, /* its table has partitions */
+};
+#define MR_KEY_SHAPE "bbb"
+
+/* One row a pattern_rule, in their order, columns as enum mr_rule_column: what there is now under the names that rows have, or will have
+ * with the publication that is to be made or altered. */
+void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
+
+enum mr_rule_column {
+    MR_RULE_HAS_TABLE,
+    MR_RULE_HAS_COLUMN, /* in one of the tables; true where it is about tables alone */
+};
+#define MR_RULE_SHAPE "bb"
+
+/* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
+ * their names; row changes that the server has counted in them, and in all that is sent. */
+void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
+
+enum mr_unlisted_column {
+    MR_UNLISTED_COUNT,
+    MR_UNLISTED_NAMES,
+    MR_UNLISTED_CHANGES,
+    MR_SENT_CHANGES
+};
+#define MR_UNLISTED_SHAPE "nSnn"
+
+/* A row for each table that is streamed, by ascending OIDs: OID, schema, name. */
+void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
+
+/* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
+ * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
+void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         int version);
+
+#endif

@@ -1,0 +1,209 @@
+#include "postgres/catalog/pg_types.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "postgres/catalog/pg_sql.h"
+
+enum {
+    DOMAINS_MAX = 64, /* a domain over a domain over …: more than anybody has */
+    ASKED_MAX = 1000, /* types that one type comes from */
+    TYPES_MAX = 200 * 1000,
+};
+
+struct mr_pg_type {
+    uint32_t oid;
+    uint32_t base_oid;    /* of a domain, else 0 */
+    int32_t modifier;     /* that a domain puts on its base */
+    uint32_t element_oid; /* of an array, else 0 */
+    enum mr_type_kind kind;
+    bool is_gone; /* the catalog did not have it when it was asked for */
+};
+
+enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
+
+/* What a type has come from: a column, the base of a domain, the element of an array. */
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+{
+    mr_text_string(sql, "WITH RECURSIVE used(oid) AS (");
+    if (oid != 0) {
+        mr_text_format(sql, "SELECT %u::oid", oid);
+    } else {
+        mr_text_format(sql,
+                       "SELECT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
+                       " AND atttypid >= %u AND attrelid IN (WITH ",
+                       MR_FIRST_USER_OID);
+        mr_sql_add_sent(sql, publication, NULL, version);
+        mr_text_string(sql, " SELECT oid FROM sent)");
+    }
+    mr_text_format(
+        sql,
+        " UNION SELECT m.oid FROM used u JOIN pg_type t ON t.oid = u.oid CROSS JOIN LATERAL"
+        " (VALUES (t.typbasetype), (t.typelem)) m(oid) WHERE m.oid >= %u)"
+        " SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND t.typlen = -1"
+        " THEN t.typelem ELSE 0 END, t.typtype, t.typname FROM used u JOIN pg_type t ON"
+        " t.oid = u.oid ORDER BY t.oid",
+        MR_FIRST_USER_OID);
+}
+
+/* Types of extensions are known by their names, wherever they are installed. */
+static enum mr_type_kind kind_of(char letter, const char *name)
+{
+    static const struct {
+        const char *name;
+        enum mr_type_kind kind;
+    } known[] = {
+        {"citext", MR_TYPE_TEXT},     {"ltree", MR_TYPE_TEXT},
+        {"isbn", MR_TYPE_TEXT},       {"isbn13", MR_TYPE_TEXT},
+        {"issn", MR_TYPE_TEXT},       {"issn13", MR_TYPE_TEXT},
+        {"ismn", MR_TYPE_TEXT},       {"ismn13", MR_TYPE_TEXT},
+        {"ean13", MR_TYPE_TEXT},      {"upc", MR_TYPE_TEXT},
+        {"hstore", MR_TYPE_HSTORE},   {"geometry", MR_TYPE_GEOMETRY},
+        {"vector", MR_TYPE_VECTOR},   {"geography", MR_TYPE_GEOGRAPHY},
+        {"halfvec", MR_TYPE_HALFVEC}, {"sparsevec", MR_TYPE_SPARSEVEC},
+    };
+    for (size_t i = 0; letter == 'b' && i < MR_ARRAY_LEN(known); i++) {
+        if (strcmp(name, known[i].name) == 0) {
+            return known[i].kind;
+        }
+    }
+    return letter == 'e' ? MR_TYPE_TEXT : MR_TYPE_OPAQUE;
+}
+
+static uint32_t place_of(const struct mr_pg_types *types, uint32_t oid)
+{
+    uint32_t low = 0;
+    uint32_t high = types->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (types->types[middle].oid < oid) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static const struct mr_pg_type *type_of(const struct mr_pg_types *types, uint32_t oid)
+{
+    uint32_t place = place_of(types, oid);
+    return place < types->count && types->types[place].oid == oid ? &types->types[place] : NULL;
+}
+
+static void keep(struct mr_pg_types *types, struct mr_pg_type type)
+{
+    uint32_t place = place_of(types, type.oid);
+    if (place == types->count || types->types[place].oid != type.oid) {
+        types->types = MR_REALLOC(types->types, (types->count + 1) * sizeof(*types->types));
+        memmove(types->types + place + 1, types->types + place,
+                (types->count - place) * sizeof(*types->types));
+        types->count++;
+    }
+    types->types[place] = type;
+}
+
+static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                            const char *publication, uint32_t oid, struct mr_error *ret_error)
+{
+    const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
+                                      oid == 0 ? TYPES_MAX : ASKED_MAX};
+    struct mr_text sql = {0};
+    add_query(&sql, publication, mr_pg_server_version(conn), oid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    mr_status status = MR_OK;
+    uint32_t last = 0;
+    for (uint32_t row = 0; row < mr_pg_result_rows(result) && status == MR_OK; row++) {
+        uint32_t known = (uint32_t)mr_pg_result_number(result, row, TYPE_OID);
+        if (known < last || types->count == TYPES_MAX) {
+            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                             "the server was asked for the columns' types and answers in another "
+                             "order, or with more types than there can be");
+            break;
+        }
+        last = known;
+        const char *letter = mr_pg_result_value(result, row, TYPE_LETTER);
+        const char *name = mr_pg_result_value(result, row, TYPE_NAME);
+        const char *modifier = mr_pg_result_value(result, row, TYPE_MODIFIER);
+        keep(types, (struct mr_pg_type){
+                        .oid = known,
+                        .base_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_BASE),
+                        .modifier = modifier == NULL ? -1 : (int32_t)strtol(modifier, NULL, 10),
+                        .element_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_ELEMENT),
+                        .kind = kind_of(letter[0], name),
+                    });
+    }
+    mr_pg_result_free(result);
+    return status;
+}
+
+mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                           const char *publication, struct mr_error *ret_error)
+{
+    return read_types(types, conn, stop_fd, publication, 0, ret_error);
+}
+
+mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                          uint32_t oid, struct mr_error *ret_error)
+{
+    MR_TRY(read_types(types, conn, stop_fd, NULL, oid, ret_error));
+    if (type_of(types, oid) == NULL) {
+        keep(types, (struct mr_pg_type){
+                        .oid = oid, .modifier = -1, .kind = MR_TYPE_TEXT, .is_gone = true});
+    }
+    return MR_OK;
+}
+
+bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid)
+{
+    const struct mr_pg_type *known = type_of(types, oid);
+    return known != NULL && known->is_gone;
+}
+
+/* Domains followed to what they are over. False: something on the way was not read. */
+static bool follow_domains(const struct mr_pg_types *types, struct mr_type *type, bool *ret_domain)
+{
+    for (int i = 0; type->oid >= MR_FIRST_USER_OID && i < DOMAINS_MAX; i++) {
+        const struct mr_pg_type *known = type_of(types, type->oid);
+        if (known == NULL) {
+            return false;
+        }
+        if (known->base_oid == 0) {
+            break;
+        }
+        *ret_domain = true;
+        type->oid = known->base_oid;
+        type->modifier = known->modifier >= 0 ? known->modifier : type->modifier;
+    }
+    return true;
+}
+
+bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t modifier,
+                      struct mr_type *ret_type)
+{
+    struct mr_type type = {.oid = oid, .modifier = modifier, .kind = MR_TYPE_BUILT_IN};
+    bool is_domain = false;
+    if (!follow_domains(types, &type, &is_domain)) {
+        return false;
+    }
+    const struct mr_pg_type *known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+    if (known != NULL && known->element_oid != 0) {
+        type.oid = known->element_oid;
+        type.is_array = true;
+        if (!follow_domains(types, &type, &type.is_of_domain)) {
+            return false;
+        }
+        known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+    }
+    type.kind = known == NULL ? MR_TYPE_BUILT_IN : known->kind;
+    *ret_type = type;
+    return true;
+}
+
+void mr_pg_types_done(struct mr_pg_types *types)
+{
+    free(types->types);
+    *types = (struct mr_pg_types){0};
+}

@@ -1,0 +1,37 @@
+/* Types that are not built in, as the catalog has them: what a column of such a type is in the end.
+ *
+ * The types of all published columns are read once a connection; one that is not among them is asked for when a relation
+ * with it is announced. What is read of a type holds for good: its OID is never given to another that is alive, and what a
+ * domain is over or an array is of never changes (ALTER TYPE and ALTER DOMAIN have no form that would). Source thread.
+ */
+#ifndef MR_SOURCE_PG_TYPES_H
+#define MR_SOURCE_PG_TYPES_H
+
+#include "event/event.h"
+#include "postgres/conn/pg_conn.h"
+
+/* All zero is one that knows nothing. */
+struct mr_pg_types {
+    struct mr_pg_type *types; /* by OID */
+    uint32_t count;
+};
+
+/* Adds the types of all columns of the publication's tables. */
+mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                           const char *publication, struct mr_error *ret_error);
+
+/* Adds one type, and those it is made of. */
+mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+                          uint32_t oid, struct mr_error *ret_error);
+
+/* False: that type was not read. One that the catalog does not have (any more) is text: what it was nobody knows, most are enums,
+ * and a value that is left out would be lost. */
+bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t modifier,
+                      struct mr_type *ret_type);
+
+/* True when the catalog did not have the type. */
+bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid);
+
+void mr_pg_types_done(struct mr_pg_types *types);
+
+#endif

@@ -1,0 +1,253 @@
+#include "postgres/conn/pg_conn.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "event/lsn.h"
+#include "postgres/conn/pg_conn_internal.h"
+#include "postgres/conn/pg_errors.h"
+
+/* ---- waiting ---- */
+
+mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
+                            struct mr_error *ret_error)
+{
+    struct pollfd fds[2] = {
+        {.fd = PQsocket(libpq), .events = events},
+        {.fd = limit->stop_fd, .events = POLLIN},
+    };
+    for (;;) {
+        int timeout_ms = -1;
+        if (limit->deadline_ns != 0) {
+            int64_t left_ns = limit->deadline_ns - mr_monotonic_ns();
+            if (left_ns <= 0) {
+                return mr_fail(ret_error, MR_ERR_TRANSIENT, "PostgreSQL does not answer in time");
+            }
+            timeout_ms = (int)(left_ns / 1000000) + 1;
+        }
+        int ready = poll(fds, 2, timeout_ms);
+        if (ready < 0 && errno != EINTR) {
+            return mr_fail(ret_error, MR_ERR_SYSTEM, "poll: %s", strerror(errno));
+        }
+        if (ready > 0 && fds[1].revents != 0) {
+            return MR_AGAIN;
+        }
+        if (ready > 0) {
+            return MR_OK;
+        }
+    }
+}
+
+mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error)
+{
+    mr_pg_allow(limit->left == NULL ? SIZE_MAX : *limit->left);
+    bool works = PQconsumeInput(libpq);
+    size_t left = mr_pg_disallow();
+    if (!works) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    PGnotify *notification;
+    while ((notification = PQnotifies(libpq)) != NULL) {
+        PQfreemem(notification); /* libpq keeps them all until somebody takes them */
+    }
+    if (limit->left == NULL) {
+        return MR_OK;
+    }
+    *limit->left = left;
+    if (left == 0) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "PostgreSQL connection: the server sends more than any answer to what it "
+                       "was asked can be; this is no PostgreSQL, or not the one it should be");
+    }
+    return MR_OK;
+}
+
+/* ---- errors ---- */
+
+/* One line without libpq's or the server's decoration. */
+static void clean_text(const char *text, char *to, size_t size)
+{
+    size_t len = 0;
+    for (; *text != '\0' && len + 1 < size; text++) {
+        bool space = *text == '\n' || *text == '\r' || *text == '\t' || *text == ' ';
+        if (!space) {
+            to[len++] = *text;
+        } else if (len > 0 && to[len - 1] != ' ') {
+            to[len++] = ' ';
+        }
+    }
+    while (len > 0 && to[len - 1] == ' ') {
+        len--;
+    }
+    to[len] = '\0';
+}
+
+static mr_status fail_with(struct mr_error *ret_error, mr_status status, const char *subject,
+                           const char *text, const char *sqlstate, const char *remedy)
+{
+    return mr_fail(ret_error, status, "%s: %s%s%s%s%s%s", subject, text,
+                   sqlstate[0] == '\0' ? "" : " (", sqlstate, sqlstate[0] == '\0' ? "" : ")",
+                   remedy[0] == '\0' ? "" : "; ", remedy);
+}
+
+/* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out. Answers where the
+ * last one begins, at its code, or NULL: what libpq itself has to say has none. */
+static const char *find_refusal(const char *text)
+{
+    const char *found = NULL;
+    for (const char *at = strstr(text, ":  "); at != NULL; at = strstr(at, ":  ")) {
+        at += 3;
+        if (strspn(at, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == MR_SQLSTATE_SIZE - 1 &&
+            strncmp(at + MR_SQLSTATE_SIZE - 1, ": ", 2) == 0) {
+            found = at;
+        }
+    }
+    return found;
+}
+
+mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error)
+{
+    const char *whole = PQerrorMessage(libpq);
+    const char *refusal = find_refusal(whole);
+    char text[512];
+    const char *remedy;
+    if (refusal == NULL) {
+        clean_text(whole, text, sizeof(text));
+        mr_status status = mr_pg_connect_error_classify(text, &remedy);
+        return fail_with(ret_error, status, "PostgreSQL connection", text, "", remedy);
+    }
+    char sqlstate[MR_SQLSTATE_SIZE];
+    snprintf(sqlstate, sizeof(sqlstate), "%s", refusal);
+    if (ret_sqlstate != NULL) {
+        memcpy(ret_sqlstate, sqlstate, sizeof(sqlstate));
+    }
+    const char *message = refusal + MR_SQLSTATE_SIZE + 1;
+    char *line = MR_STRNDUP(message, strcspn(message, "\n"));
+    clean_text(line, text, sizeof(text));
+    free(line);
+    mr_status status = mr_pg_refusal_classify(sqlstate, text, &remedy);
+    char subject[300];
+    snprintf(subject, sizeof(subject), "PostgreSQL at \"%s\", port %s", PQhost(libpq),
+             PQport(libpq));
+    return fail_with(ret_error, status, subject, text, sqlstate, remedy);
+}
+
+mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
+{
+    char text[512];
+    clean_text(PQerrorMessage(libpq), text, sizeof(text));
+    return fail_with(ret_error, MR_ERR_TRANSIENT, "PostgreSQL connection",
+                     text[0] == '\0' ? "it was closed" : text, "", "");
+}
+
+/* A row that is copied, as text: one value is more than PostgreSQL takes at once (XX000, mcxt.c), or all of them are (54000,
+ * stringinfo.c). The names of files are the same in each language. */
+static bool is_too_large(const char *sqlstate, const char *file)
+{
+    return file != NULL && ((strcmp(sqlstate, "XX000") == 0 && strcmp(file, "mcxt.c") == 0) ||
+                            (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
+}
+
+/* Only the primary message: detail, hint and context quote values of rows. */
+mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
+                            struct mr_error *ret_error)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (sqlstate == NULL || message == NULL) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    char text[512];
+    clean_text(message, text, sizeof(text));
+    /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
+     * check_enable_rls; elog.c, send_message_to_frontend). */
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
+    const char *remedy;
+    mr_status status =
+        mr_pg_error_classify(sqlstate, by_policy ? MR_PG_BY_POLICY : message, &remedy);
+    if (is_too_large(sqlstate, PQresultErrorField(result, PG_DIAG_SOURCE_FILE))) {
+        status = mr_pg_stream_error_classify("54000", "", true, &remedy);
+    }
+    return fail_with(ret_error, status, subject,
+                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
+}
+
+/* The last line of the context is that of the callback: 'slot "s", output plugin "pgoutput", in the change callback, associated
+ * LSN 0/1934580' (logical.c, output_plugin_error_callback). In other languages the LSN is the same, and the names before it hold
+ * no slash. */
+static mr_lsn change_of_context(const char *context)
+{
+    mr_lsn found = 0;
+    for (const char *at = context; at != NULL && *at != '\0';) {
+        size_t digits = strspn(at, "0123456789ABCDEF");
+        const char *rest = at + (digits == 0 ? 1 : digits);
+        if (digits > 0) {
+            (void)mr_lsn_parse(at, &found, &rest);
+        }
+        at = rest;
+    }
+    return found;
+}
+
+/* What fails at a change may be about its row, and then the message quotes it. */
+mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
+                            struct mr_error *ret_error)
+{
+    static const char subject[] = "replication stream";
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (sqlstate == NULL || message == NULL) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    char text[512];
+    clean_text(message, text, sizeof(text));
+    *ret_change = change_of_context(PQresultErrorField(result, PG_DIAG_CONTEXT));
+    const char *remedy;
+    mr_status status = mr_pg_stream_error_classify(sqlstate, message, *ret_change != 0, &remedy);
+    return fail_with(ret_error, status, subject,
+                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
+}
+
+/* ---- what is known of a connection ---- */
+
+int mr_pg_library_version(void)
+{
+    return PQlibVersion();
+}
+
+int mr_pg_server_version(const struct mr_pg_conn *conn)
+{
+    return PQserverVersion(conn->libpq);
+}
+
+/* The release notes of 14.13, 15.8, 16.4 and 17 (CVE-2024-7348: what pg_dump reads by name). */
+const char *mr_pg_without_views(const struct mr_pg_conn *conn)
+{
+    static const int since[] = {140013, 150008, 160004};
+    int version = mr_pg_server_version(conn);
+    bool knows = version >= 170000;
+    for (size_t i = 0; i < MR_ARRAY_LEN(since); i++) {
+        knows |= version / 10000 == since[i] / 10000 && version >= since[i];
+    }
+    return knows ? "SET restrict_nonsystem_relation_kind = 'view'; " : "";
+}
+
+const char *mr_pg_database(const struct mr_pg_conn *conn)
+{
+    return PQdb(conn->libpq);
+}
+
+const char *mr_pg_user(const struct mr_pg_conn *conn)
+{
+    return PQuser(conn->libpq);
+}
+
+bool mr_pg_uses_tls(const struct mr_pg_conn *conn)
+{
+    return PQsslInUse(conn->libpq) == 1;
+}

@@ -1,0 +1,115 @@
+/* COPY … TO STDOUT on an ordinary connection. */
+#include <poll.h>
+#include <stdio.h>
+
+#include "postgres/conn/pg_conn_internal.h"
+
+static mr_status fail_answer(struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "the server was asked to copy rows and does something else; this is no "
+                   "PostgreSQL, or one that this version does not know");
+}
+
+static mr_status refused(struct mr_pg_conn *conn, const PGresult *result,
+                         struct mr_error *ret_error)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    struct mr_pg_refusal *refusal = &conn->refusal;
+    snprintf(refusal->sqlstate, sizeof(refusal->sqlstate), "%s", sqlstate == NULL ? "" : sqlstate);
+    refusal->has_place = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION) != NULL;
+    refusal->has_context = PQresultErrorField(result, PG_DIAG_CONTEXT) != NULL;
+    return mr_pg_fail_result(conn->libpq, result, "PostgreSQL", ret_error);
+}
+
+const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn)
+{
+    return &conn->refusal;
+}
+
+mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
+                           struct mr_error *ret_error)
+{
+    size_t left = MR_PG_BEGIN_BYTES_MAX;
+    struct mr_pg_limit limit = {.stop_fd = stop_fd, .left = &left};
+    PGresult *result;
+    conn->refusal = (struct mr_pg_refusal){0};
+    MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
+    mr_status status = MR_OK;
+    if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+        status = refused(conn, result, ret_error);
+    } else if (PQresultStatus(result) != PGRES_COPY_OUT) {
+        status = fail_answer(ret_error);
+    }
+    conn->broken = conn->broken || status != MR_OK;
+    PQclear(result);
+    return status;
+}
+
+/* What the server says next behind the rows; NULL: nothing, it is ready for another question. */
+static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+                             PGresult **ret_result, struct mr_error *ret_error)
+{
+    while (PQisBusy(conn->libpq)) {
+        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
+        MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
+    }
+    *ret_result = PQgetResult(conn->libpq);
+    return MR_OK;
+}
+
+/* The rows are at their end, or the server has broken off. One that says more than that (a copy within the copy, of which libpq
+ * tells again and again) is none that can be asked again. */
+static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+                          struct mr_error *ret_error)
+{
+    PGresult *result;
+    MR_TRY(next_result(conn, limit, &result, ret_error));
+    mr_status answer = MR_END;
+    if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR) {
+        answer = refused(conn, result, ret_error);
+    } else if (result != NULL && PQresultStatus(result) != PGRES_COMMAND_OK) {
+        answer = fail_answer(ret_error);
+    }
+    PQclear(result);
+    struct mr_error error = {0};
+    mr_status more = next_result(conn, limit, &result, &error);
+    if (more == MR_OK && result != NULL) {
+        more = fail_answer(&error);
+        PQclear(result);
+    }
+    conn->broken = conn->broken || more != MR_OK;
+    if (answer == MR_END && more != MR_OK) { /* what was said first counts */
+        *ret_error = error;
+        answer = more;
+    }
+    return answer;
+}
+
+mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,
+                          struct mr_error *ret_error)
+{
+    struct mr_pg_limit limit = {.stop_fd = stop_fd};
+    for (;;) {
+        char *row = NULL;
+        int len = PQgetCopyData(conn->libpq, &row, 1);
+        if (MR_LIKELY(len > 0)) {
+            *ret_row = (uint8_t *)row;
+            *ret_len = (size_t)len;
+            return MR_OK;
+        }
+        if (len == -2) {
+            return mr_pg_fail_broken(conn->libpq, ret_error);
+        }
+        if (len == -1) {
+            return copy_end(conn, &limit, ret_error);
+        }
+        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, &limit, ret_error));
+        MR_TRY(mr_pg_consume(conn->libpq, &limit, ret_error));
+    }
+}
+
+void mr_pg_copy_row_free(uint8_t *row)
+{
+    PQfreemem(row);
+}

@@ -1,0 +1,91 @@
+/* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
+ * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c), how much is read (pg_conn_read.c). */
+#ifndef MR_POSTGRES_PG_CONN_INTERNAL_H
+#define MR_POSTGRES_PG_CONN_INTERNAL_H
+
+#include <libpq-fe.h>
+
+#include "postgres/conn/pg_conn.h"
+
+struct mr_pg_conn {
+    PGconn *libpq;
+    char *received; /* the message handed out last; libpq's memory */
+    bool unsent;    /* output that the socket did not take yet */
+    bool broken;    /* a query was left in the middle: nothing more can be asked */
+    bool leaving;   /* the server was told that we want no more of its stream */
+    bool ended;     /* the stream; then so many bytes may come until the reason: */
+    size_t end_left;
+    size_t brought;           /* bytes of messages since the last read */
+    bool publication_skipped; /* the server warned that it streams without it */
+    mr_lsn failed_change;     /* at which the output plugin failed; 0: it did not */
+    struct mr_pg_refusal refusal;
+};
+
+/* Of what comes until COPY begins: a notice or two, and behind it as many rows as one read of the socket brings. */
+enum { MR_PG_BEGIN_BYTES_MAX = 256 << 20 };
+
+/* How long, and for how much, the server may be listened to. */
+struct mr_pg_limit {
+    int stop_fd;
+    int64_t deadline_ns; /* monotonic; 0: none */
+    size_t *left;        /* bytes that may still come; NULL: no limit */
+};
+
+/* Waits for poll()'s `events` on the connection's socket. MR_OK: the socket is ready; MR_AGAIN: asked to stop;
+ * MR_ERR_TRANSIENT: the deadline has passed, ready or not. */
+mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
+                            struct mr_error *ret_error);
+
+/* Reads what is there, but not more than may come, and drops what nobody asked for. */
+mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error);
+
+/* Until mr_pg_disallow, libpq reads at most so many bytes on this thread; that answers how many were not used. */
+void mr_pg_allow(size_t bytes);
+size_t mr_pg_disallow(void);
+
+/* Bytes that this thread has from the allocator; only the difference of two calls says something. 0 without jemalloc. */
+uint64_t mr_pg_held(void);
+
+enum mr_pg_form {
+    MR_PG_WHOLE,
+    MR_PG_BY_ROW, /* its rows come one by one */
+    /* The server refuses more than one statement (the manual, "Extended Query"): part of it is a user's. Not for a walsender. */
+    MR_PG_ONE_STATEMENT,
+};
+
+/* Sends a command and waits for its first result, which is the caller's. */
+mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,
+                    enum mr_pg_form form, PGresult **ret_result, struct mr_error *ret_error);
+
+/* The connection was not made. `ret_sqlstate` as for mr_pg_try_connect; may be NULL. */
+mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error);
+
+/* The connection broke: there is a text but no code. */
+mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error);
+
+/* The server refused. */
+mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
+                            struct mr_error *ret_error);
+
+/* The same in the stream. `*ret_change`: where the change begins at which the output plugin failed; 0: it did not. */
+mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
+                            struct mr_error *ret_error);
+
+/* What a connection is asked for so that nobody in between can pass for the server; see pg_conn_trust.c. NULL: as the
+ * user says. */
+struct mr_pg_trust {
+    const char *sslmode;
+    const char *sslrootcert;
+    const char *channel_binding;
+};
+
+/* `parsed`: the user's connection string; `host`, `hostaddr`: the one of its hosts that is at hand (NULL: none named).
+ * MR_ERR_CONFIG when what the user says lets anybody in between have the password. */
+mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, const char *hostaddr,
+                             bool insecure_tls, struct mr_pg_trust *ret_trust,
+                             struct mr_error *ret_error);
+
+/* What the user said of an option in the connection string, or NULL. */
+const char *mr_pg_conninfo_value(const PQconninfoOption *parsed, const char *name);
+
+#endif

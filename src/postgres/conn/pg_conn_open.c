@@ -1,0 +1,373 @@
+/* Connecting (hosts one after the other, each with what the user and we say of a connection) and closing. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "postgres/conn/pg_conn_internal.h"
+#include "postgres/conn/pg_hosts.h"
+
+enum {
+    CONNINFO_MAX = 72,          /* keywords we pass */
+    GREETING_MAX = 1024 * 1024, /* bytes of a server until it lets us in */
+    TRANSACTION_TIMEOUT_VERSION_MIN = 170000,
+};
+
+/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
+ * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
+ * we keep one without reading. The user's word counts more. */
+static const char default_settings[] =
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
+    "-c tcp_user_timeout=90000";
+
+/* Settings that change how values are written, that could end a session that only waits, or make a question wait for others'
+ * transactions (SERIALIZABLE, READ ONLY, DEFERRABLE: the manual's page of SET TRANSACTION), or have the planner call functions
+ * of a table's CHECK constraints in our name ("partition" does so for the partitions of a table that is read by its root:
+ * relation_excluded_by_constraints in optimizer/util/plancat.c), or plan or compile a question of a few milliseconds for seconds
+ * (join_collapse_limit at its maximum; jit, where a role's enable_… = off makes the planner's costs high). */
+static const char pinned_settings[] =
+    "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
+    "-c bytea_output=hex -c lc_monetary=C -c lc_numeric=C -c lc_time=C -c xmlbinary=base64 "
+    "-c quote_all_identifiers=off -c standard_conforming_strings=on -c search_path= "
+    "-c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off "
+    "-c constraint_exclusion=off -c jit=off -c geqo=off -c join_collapse_limit=8 "
+    "-c from_collapse_limit=8 "
+    "-c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0 "
+    "-c idle_in_transaction_session_timeout=0 -c client_min_messages=warning";
+
+struct keywords {
+    const char *names[CONNINFO_MAX];
+    const char *values[CONNINFO_MAX];
+    int count;
+};
+
+/* One host of the connection string. Its texts are ours; NULL: the string says nothing of it. */
+struct host {
+    char *name;
+    char *address;
+    char *port;
+    bool is_one_of_many;
+};
+
+static void keyword_add(struct keywords *keywords, const char *name, const char *value)
+{
+    MR_ASSERT(keywords->count < CONNINFO_MAX - 1);
+    keywords->names[keywords->count] = name;
+    keywords->values[keywords->count] = value;
+    keywords->count++;
+}
+
+static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, char *ret_sqlstate,
+                              struct mr_error *ret_error)
+{
+    struct mr_pg_limit limit = {
+        .stop_fd = stop_fd,
+        .deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000,
+    };
+    size_t left = GREETING_MAX;
+    PostgresPollingStatusType state = PGRES_POLLING_WRITING;
+    while (state != PGRES_POLLING_OK) {
+        if (state == PGRES_POLLING_FAILED) {
+            return mr_pg_fail_connect(libpq, ret_sqlstate, ret_error);
+        }
+        if (left == 0) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server at \"%s\", port %s, talks without end where it should ask "
+                           "for a password; this is no PostgreSQL",
+                           PQhost(libpq), PQport(libpq));
+        }
+        short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+        mr_status status = mr_pg_wait_socket(libpq, events, &limit, ret_error);
+        if (status == MR_ERR_TRANSIENT) {
+            return mr_fail(ret_error, status,
+                           "PostgreSQL at \"%s\", port %s, does not answer within %u ms",
+                           PQhost(libpq), PQport(libpq), timeout_ms);
+        }
+        MR_TRY(status);
+        mr_pg_allow(left);
+        state = PQconnectPoll(libpq);
+        left = mr_pg_disallow();
+    }
+    return MR_OK;
+}
+
+/* One for each host, with commas between them; an empty one is the default. */
+static bool are_ports(const char *text)
+{
+    while (*text != '\0') {
+        size_t digits = strspn(text, "0123456789");
+        unsigned long port = strtoul(digits == 0 ? "1" : text, NULL, 10);
+        text += digits;
+        size_t gap = strspn(text, ", ");
+        if (port < 1 || port > UINT16_MAX || digits + gap == 0) {
+            return false;
+        }
+        text += gap;
+    }
+    return true;
+}
+
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
+ * begins with @ is a socket without a file.) */
+static bool address_is_torn(const PQconninfoOption *parsed)
+{
+    const char *host = mr_pg_conninfo_value(parsed, "host");
+    const char *port = mr_pg_conninfo_value(parsed, "port");
+    return (host != NULL && host[0] != '\0' && strchr(host + 1, '@') != NULL) ||
+           (port != NULL && !are_ports(port));
+}
+
+static bool is_of_host(const char *name)
+{
+    return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
+}
+
+static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
+                          const PQconninfoOption *parsed, const struct host *host,
+                          const struct mr_pg_trust *trust, bool replication, const char *settings)
+{
+    /* Ours first where the user's word counts (the later wins), then the connection string … */
+    keyword_add(keywords, "gssencmode", "disable");
+    keyword_add(keywords, "keepalives_idle", "30");
+    keyword_add(keywords, "keepalives_interval", "10");
+    keyword_add(keywords, "keepalives_count", "3");
+    keyword_add(keywords, "tcp_user_timeout", "60000");
+    keyword_add(keywords, "fallback_application_name", "millrace");
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "target_session_attrs", "read-write"); /* not a standby among them */
+    }
+    if (options->application_name != NULL) {
+        keyword_add(keywords, "application_name", options->application_name);
+    }
+    for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
+        bool ours = host->is_one_of_many && is_of_host(option->keyword);
+        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 16) {
+            keyword_add(keywords, option->keyword, option->val);
+        }
+    }
+    /* … and last what must be so. */
+    if (host->is_one_of_many) {
+        keyword_add(keywords, "host", host->name);
+        keyword_add(keywords, "hostaddr", host->address);
+        keyword_add(keywords, "port", host->port);
+    }
+    if (trust->sslmode != NULL) {
+        keyword_add(keywords, "sslmode", trust->sslmode);
+    }
+    if (trust->sslrootcert != NULL) {
+        keyword_add(keywords, "sslrootcert", trust->sslrootcert);
+    }
+    if (trust->channel_binding != NULL) {
+        keyword_add(keywords, "channel_binding", trust->channel_binding);
+    }
+    if (options->password != NULL) {
+        keyword_add(keywords, "password", options->password);
+    }
+    keyword_add(keywords, "client_encoding", "UTF8");
+    keyword_add(keywords, "options", settings);
+    if (replication) {
+        keyword_add(keywords, "replication", "database");
+    }
+}
+
+/* Settings that depend on the server.
+ *
+ * A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
+ * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder.
+ * transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
+static void add_for_server(const struct mr_pg_conn *conn, struct mr_text *sql)
+{
+    const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
+    if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0) {
+        mr_text_string(sql, "SET client_encoding = 'SQL_ASCII'; ");
+    }
+    if (mr_pg_server_version(conn) >= TRANSACTION_TIMEOUT_VERSION_MIN) {
+        mr_text_string(sql, "SET transaction_timeout = 0; ");
+    }
+}
+
+static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    add_for_server(conn, &sql);
+    mr_status status =
+        sql.len == 0 ? MR_OK : mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *before,
+                             const char *settings, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, before);
+    mr_text_string(&sql, "RESET ALL; RESET ROLE; ");
+    add_for_server(conn, &sql);
+    mr_text_string(&sql, mr_pg_without_views(conn));
+    mr_text_string(&sql, settings);
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+/* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */
+static void drop_notice(void *context, const PGresult *result)
+{
+    (void)context;
+    (void)result;
+}
+
+/* One of them is about rows that are lost: PostgreSQL 18 streams on where a publication did not exist when a row was
+ * written, and leaves the row out with this warning (pgoutput.c, LoadPublications); before, that was an error. The name of
+ * the function is in no language, unlike the text. */
+static void take_notice(void *context, const PGresult *result)
+{
+    struct mr_pg_conn *conn = context;
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    conn->publication_skipped |= function != NULL && strcmp(function, "LoadPublications") == 0;
+}
+
+/* One host; the connection is the caller's when it is made. */
+static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                              const struct host *host, bool replication, int stop_fd,
+                              PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
+{
+    struct mr_pg_trust trust = {0};
+    MR_TRY(mr_pg_trust_choose(parsed, host->name, host->address, options->insecure_tls, &trust,
+                              ret_error));
+    const char *own = mr_pg_conninfo_value(parsed, "options");
+    size_t size =
+        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
+    char *settings = MR_ALLOC(size);
+    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
+    struct keywords keywords = {0};
+    keywords_fill(&keywords, options, parsed, host, &trust, replication, settings);
+    PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
+    free(settings);
+    if (libpq == NULL) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
+    }
+    PQsetNoticeReceiver(libpq, drop_notice, NULL);
+    /* For the SQLSTATE of a refusal: libpq gives it in its text only. */
+    PQsetErrorVerbosity(libpq, PQERRORS_VERBOSE);
+    mr_status status =
+        PQstatus(libpq) == CONNECTION_BAD
+            ? mr_pg_fail_connect(libpq, ret_sqlstate, ret_error)
+            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_sqlstate, ret_error);
+    if (status != MR_OK) {
+        PQfinish(libpq);
+        return status;
+    }
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
+    *ret_libpq = libpq;
+    return MR_OK;
+}
+
+static mr_status connect_nth(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             uint32_t n, uint32_t count, bool replication, int stop_fd,
+                             PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
+{
+    struct host host = {
+        .name = mr_pg_host_item(mr_pg_conninfo_value(parsed, "host"), n),
+        .address = mr_pg_host_item(mr_pg_conninfo_value(parsed, "hostaddr"), n),
+        .port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), n),
+        .is_one_of_many = count > 1,
+    };
+    mr_status status = connect_host(options, parsed, &host, replication, stop_fd, ret_libpq,
+                                    ret_sqlstate, ret_error);
+    free(host.name);
+    free(host.address);
+    free(host.port);
+    return status;
+}
+
+/* The hosts one after the other. The error says what each of them said; that one may come back outweighs what
+ * another refuses. */
+static mr_status connect_any(const struct mr_pg_options *options, const PQconninfoOption *parsed,
+                             bool replication, int stop_fd, PGconn **ret_libpq, char *ret_sqlstate,
+                             struct mr_error *ret_error)
+{
+    uint32_t count = mr_pg_host_count(mr_pg_conninfo_value(parsed, "host"),
+                                      mr_pg_conninfo_value(parsed, "hostaddr"));
+    struct mr_text said = {0};
+    mr_status answer = MR_ERR_TRANSIENT;
+    for (uint32_t n = 0; n < count; n++) {
+        struct mr_error error = {0};
+        mr_status status = connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq,
+                                       ret_sqlstate, &error);
+        if (status == MR_OK || status == MR_AGAIN) {
+            mr_text_done(&said);
+            return status;
+        }
+        if (n == 0 || status == MR_ERR_TRANSIENT) {
+            answer = status;
+        }
+        mr_text_string(&said, n == 0 ? "" : "; ");
+        mr_text_string(&said, error.text);
+    }
+    mr_error_set(ret_error, answer, "%s", said.data);
+    mr_text_done(&said);
+    return answer;
+}
+
+mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                        struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+{
+    return mr_pg_try_connect(options, replication, stop_fd, ret_conn, NULL, ret_error);
+}
+
+mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                            struct mr_pg_conn **ret_conn, char *ret_sqlstate,
+                            struct mr_error *ret_error)
+{
+    if (ret_sqlstate != NULL) {
+        ret_sqlstate[0] = '\0';
+    }
+    char *reason = NULL;
+    PQconninfoOption *parsed = PQconninfoParse(options->conninfo, &reason);
+    if (parsed == NULL) {
+        /* The reason may quote the string, and with it a password. */
+        PQfreemem(reason);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string is neither a URI nor a list of key=value pairs that libpq "
+            "knows; see libpq's connection strings");
+    }
+    if (address_is_torn(parsed)) {
+        PQconninfoFree(parsed);
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "the connection string's host holds @ or its port is not a number from 1 to 65535; in "
+            "a URI, what a user name or password holds of : / ? # [ ] @ %% is written as %%3A, "
+            "%%2F, %%40 and so on");
+    }
+    PGconn *libpq = NULL;
+    mr_status status =
+        connect_any(options, parsed, replication, stop_fd, &libpq, ret_sqlstate, ret_error);
+    PQconninfoFree(parsed);
+    MR_TRY(status);
+    PQsetnonblocking(libpq, 1);
+    struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
+    conn->libpq = libpq;
+    PQsetNoticeReceiver(libpq, take_notice, conn);
+    status = set_for_server(conn, stop_fd, ret_error);
+    if (status != MR_OK) {
+        mr_pg_close(conn);
+        return status;
+    }
+    *ret_conn = conn;
+    return MR_OK;
+}
+
+void mr_pg_close(struct mr_pg_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    PQfreemem(conn->received);
+    PQfinish(conn->libpq);
+    free(conn);
+}

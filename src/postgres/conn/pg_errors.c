@@ -1,0 +1,180 @@
+#include "postgres/conn/pg_errors.h"
+
+#include <string.h>
+
+#include "event/checkpoint.h"
+
+/* Where the slot or the publication is there, and of no use. */
+#define RECIPE                                                                                     \
+    "1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode = "               \
+    "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "   \
+    "are now"
+
+/* First match wins; a code of two characters stands for its class, a part of a message narrows it. Codes:
+ * PostgreSQL documentation, appendix A. */
+static const struct {
+    const char *sqlstate;
+    const char *part;
+    mr_status status;
+    const char *remedy;
+} by_code[] = {
+    {"28", NULL, MR_ERR_AUTH, "check user, password and pg_hba.conf"},
+    {"42501", "output plugin", MR_ERR_CONFIG,
+     "add pgoutput to output_plugin_libraries in postgresql.conf and reload the server"},
+    {"42501", MR_PG_BY_POLICY, MR_ERR_AUTH,
+     "its policies would hide rows: run ALTER ROLE with BYPASSRLS for the role of this connection"},
+    {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
+    {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {"57P01", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P02", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P03", NULL, MR_ERR_TRANSIENT, ""},
+    {"57P05", NULL, MR_ERR_TRANSIENT, ""},
+    {"08", NULL, MR_ERR_TRANSIENT, ""},
+    {"53", NULL, MR_ERR_TRANSIENT,
+     ""}, /* connections, slots, disk, memory: may be there again later */
+    {"55P03", NULL, MR_ERR_TRANSIENT, ""}, /* lock_timeout */
+    {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
+    {"40", NULL, MR_ERR_TRANSIENT, ""},
+    {"58P01", "has already been removed", MR_ERR_HISTORY,
+     "rows since the slot's position are gone; " RECIPE},
+    /* Of a copy's slot, which was lost a moment ago: the next attempt sees that (copy_replication_slot in slotfuncs.c). */
+    {"55000", "cannot copy a replication slot that doesn't reserve WAL", MR_ERR_TRANSIENT, ""},
+    {"55000", "cannot copy invalidated", MR_ERR_TRANSIENT, ""},
+    {"55000", "can no longer", MR_ERR_HISTORY,
+     "the slot is invalidated and rows since its position are gone; " RECIPE},
+    {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
+     "the slot is invalidated and rows since its position are gone; " RECIPE},
+    {"55000", "wal_level", MR_ERR_CONFIG,
+     "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
+    {"42704", "publication", MR_ERR_HISTORY,
+     "the publication is younger than the slot's position or was dropped, and the stream can't be "
+     "read "
+     "without it; " RECIPE},
+    {"42704", "replication slot", MR_ERR_HISTORY,
+     "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
+    {"22021", NULL, MR_ERR_POISON,
+     "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
+     "as "
+     "UTF-8"},
+    {"22P05", NULL, MR_ERR_POISON,
+     "a row holds a character that UTF-8 does not have in the database's encoding; correct it"},
+    {"XX", NULL, MR_ERR_TRANSIENT, ""},
+    {"58", NULL, MR_ERR_TRANSIENT, ""},
+};
+
+static mr_status classify(const char *sqlstate, const char *message, mr_status otherwise,
+                          const char **ret_remedy)
+{
+    *ret_remedy = "";
+    for (size_t i = 0; i < MR_ARRAY_LEN(by_code); i++) {
+        bool same = strncmp(sqlstate, by_code[i].sqlstate, strlen(by_code[i].sqlstate)) == 0;
+        bool part = by_code[i].part == NULL || strstr(message, by_code[i].part) != NULL;
+        if (same && part) {
+            *ret_remedy = by_code[i].remedy;
+            return by_code[i].status;
+        }
+    }
+    return otherwise;
+}
+
+mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+{
+    return classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
+}
+
+/* Of an error within a callback of the output plugin, which is about the change at hand and comes again there. */
+static const struct {
+    const char *sqlstate;
+    const char *remedy;
+} of_change[] = {
+    {"54", "as text it is more than the server can put together (1 GB)"},
+    {"XX", "as text it is more than the server can put together (1 GB), or the server has a fault "
+           "of its own, which its log describes"},
+};
+
+mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message, bool is_of_change,
+                                      const char **ret_remedy)
+{
+    *ret_remedy = "";
+    if (strncmp(sqlstate, "57", 2) == 0) {
+        return MR_ERR_TRANSIENT; /* an operator's: cancelled, terminated, shut down */
+    }
+    for (size_t i = 0; is_of_change && i < MR_ARRAY_LEN(of_change); i++) {
+        if (strncmp(sqlstate, of_change[i].sqlstate, 2) == 0) {
+            *ret_remedy = of_change[i].remedy;
+            return MR_ERR_POISON;
+        }
+    }
+    mr_status status =
+        classify(sqlstate, message, is_of_change ? MR_ERR_POISON : MR_ERR_CONFIG, ret_remedy);
+    return strncmp(sqlstate, "22", 2) == 0 ? MR_ERR_POISON : status;
+}
+
+static const struct {
+    const char *part;
+    mr_status status;
+    const char *remedy;
+} by_text[] = {
+    {"does not match host name", MR_ERR_AUTH,
+     "connect by a name that is in the server's certificate, or have one issued for this name"},
+    {"root certificate file", MR_ERR_CONFIG,
+     "sslrootcert must name a readable file with the CA of the server's certificate"},
+    {"certificate verify failed", MR_ERR_AUTH,
+     "check that sslrootcert holds the CA of the server's certificate, and that the certificate is "
+     "still valid"},
+    {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
+    {"the database system is starting up", MR_ERR_TRANSIENT, ""},
+    {"the database system is shutting down", MR_ERR_TRANSIENT, ""},
+    {"recovery", MR_ERR_TRANSIENT, ""},
+    {"password authentication failed", MR_ERR_AUTH, "check user and password"},
+    {"no password supplied", MR_ERR_AUTH,
+     "set password_env or password_file beside the connection, or a password in its variable"},
+    {"pg_hba.conf rejects", MR_ERR_AUTH,
+     "a line of pg_hba.conf with reject stands before one that would let the role in"},
+    {"no pg_hba.conf entry", MR_ERR_AUTH,
+     "allow the role in pg_hba.conf; logical replication uses the line of the database"},
+    {"authentication failed", MR_ERR_AUTH, "check user and password"},
+    {"permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {"must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {"is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
+    {"does not support SSL", MR_ERR_CONFIG,
+     "switch TLS on in the server, or choose a weaker sslmode on purpose"},
+    {"SSL error", MR_ERR_TRANSIENT, ""},
+    {"channel binding", MR_ERR_AUTH,
+     "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
+     "password_encryption = scram-sha-256 and the password anew, or sslmode=verify-full with the "
+     "server's CA in sslrootcert"},
+    {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
+    {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"invalid URI", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"invalid sslmode", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {"missing \"=\"", MR_ERR_CONFIG, "see libpq's connection strings"},
+};
+
+static bool text_classify(const char *message, mr_status *ret_status, const char **ret_remedy)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(by_text); i++) {
+        if (strstr(message, by_text[i].part) != NULL) {
+            *ret_remedy = by_text[i].remedy;
+            *ret_status = by_text[i].status;
+            return true;
+        }
+    }
+    return false;
+}
+
+mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy)
+{
+    mr_status status = MR_ERR_TRANSIENT;
+    *ret_remedy = "";
+    (void)text_classify(message, &status, ret_remedy);
+    return status;
+}
+
+mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message, const char **ret_remedy)
+{
+    mr_status status = classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
+    (void)text_classify(message, &status, ret_remedy);
+    return status;
+}

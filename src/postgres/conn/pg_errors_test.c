@@ -1,0 +1,149 @@
+#include "postgres/conn/pg_errors.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+struct sample {
+    const char *sqlstate; /* NULL: a connection attempt */
+    const char *message;
+    mr_status status;
+    const char *remedy; /* a part of it; "": there is none */
+};
+
+static void check_samples(const struct sample *samples, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct sample *sample = &samples[i];
+        const char *remedy;
+        mr_status status = sample->sqlstate != NULL
+                               ? mr_pg_error_classify(sample->sqlstate, sample->message, &remedy)
+                               : mr_pg_connect_error_classify(sample->message, &remedy);
+        if (status != sample->status || strstr(remedy, sample->remedy) == NULL ||
+            (sample->remedy[0] == '\0') != (remedy[0] == '\0')) {
+            fail_msg("\"%s\": %s, \"%s\"", sample->message, mr_status_name(status), remedy);
+        }
+    }
+}
+
+static void test_classify_by_code(void **state)
+{
+    (void)state;
+    static const struct sample samples[] = {
+        {"28P01", "password authentication failed for user \"u\"", MR_ERR_AUTH, "pg_hba.conf"},
+        {"42501", "output plugin \"pgoutput\" is not allowed", MR_ERR_CONFIG,
+         "output_plugin_libraries"},
+        {"42501", "permission denied for table t", MR_ERR_AUTH, "grant"},
+        {"42501", "query would be affected by row-level security policy for table \"t\"",
+         MR_ERR_AUTH, "BYPASSRLS"},
+        {"57P01", "terminating connection due to administrator command", MR_ERR_TRANSIENT, ""},
+        {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
+        {"55006", "replication slot \"s\" is active for PID 1", MR_ERR_TRANSIENT, ""},
+        {"58P01", "requested WAL segment 0001 has already been removed", MR_ERR_HISTORY,
+         "drop the slot"},
+        {"55000", "can no longer get changes from replication slot \"s\"", MR_ERR_HISTORY,
+         "drop the slot"},
+        {"55000", "logical decoding requires wal_level >= logical", MR_ERR_CONFIG, "wal_level"},
+        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "it makes what is missing"},
+        {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
+        {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
+        {"22P05", "character has no equivalent", MR_ERR_POISON, "correct it"},
+        {"XX000", "something", MR_ERR_TRANSIENT, ""},
+        {"42601", "syntax error", MR_ERR_CONFIG, ""},
+    };
+    check_samples(samples, MR_ARRAY_LEN(samples));
+}
+
+static void test_stream_error_classify(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sqlstate;
+        bool is_of_change;
+        mr_status status;
+    } samples[] = {
+        {"XX000", true, MR_ERR_POISON},    {"XX000", false, MR_ERR_TRANSIENT},
+        {"54000", true, MR_ERR_POISON},    {"54000", false, MR_ERR_CONFIG},
+        {"22012", true, MR_ERR_POISON},    {"22012", false, MR_ERR_POISON},
+        {"42883", true, MR_ERR_POISON},    {"42883", false, MR_ERR_CONFIG},
+        {"57014", true, MR_ERR_TRANSIENT}, {"57P01", false, MR_ERR_TRANSIENT},
+        {"53200", true, MR_ERR_TRANSIENT}, {"40001", true, MR_ERR_TRANSIENT},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        const char *remedy;
+        assert_int_equal(mr_pg_stream_error_classify(samples[i].sqlstate, "something",
+                                                     samples[i].is_of_change, &remedy),
+                         samples[i].status);
+    }
+    const char *remedy;
+    assert_int_equal(
+        mr_pg_stream_error_classify("42704", "publication \"p\" does not exist", true, &remedy),
+        MR_ERR_HISTORY);
+}
+
+/* Texts of libpq 15 to 18 and of the server. */
+static void test_classify_connection(void **state)
+{
+    (void)state;
+    static const struct sample samples[] = {
+        {NULL, "connection to server at \"h\", port 1 failed: Connection refused", MR_ERR_TRANSIENT,
+         ""},
+        {NULL, "FATAL: the database system is starting up", MR_ERR_TRANSIENT, ""},
+        {NULL, "FATAL: password authentication failed for user \"u\"", MR_ERR_AUTH,
+         "user and password"},
+        {NULL, "fe_sendauth: no password supplied", MR_ERR_AUTH, "password_env"},
+        {NULL, "SSL error: certificate verify failed", MR_ERR_AUTH, "still valid"},
+        {NULL, "server certificate for \"a\" does not match host name \"b\"", MR_ERR_AUTH,
+         "connect by a name"},
+        {NULL, "root certificate file \"/x\" does not exist", MR_ERR_CONFIG, "sslrootcert"},
+        {NULL, "FATAL: certificate authentication failed for user \"u\"", MR_ERR_AUTH, "sslcert"},
+        {NULL, "server does not support SSL, but SSL was required", MR_ERR_CONFIG, "switch TLS on"},
+        {NULL, "SSL error: unexpected eof while reading", MR_ERR_TRANSIENT, ""},
+        {NULL, "FATAL: database \"x\" does not exist", MR_ERR_CONFIG, "database name"},
+        {NULL,
+         "FATAL: pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\", no "
+         "encryption",
+         MR_ERR_AUTH, "reject stands before"},
+        {NULL, "FATAL: role \"x\" does not exist", MR_ERR_AUTH, "CREATE ROLE"},
+    };
+    check_samples(samples, MR_ARRAY_LEN(samples));
+}
+
+/* The code decides where the text is not English. */
+static void test_classify_refusal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sqlstate;
+        const char *message;
+        mr_status status;
+        const char *remedy;
+    } samples[] = {
+        {"28P01", "Passwort-Authentifizierung fehlgeschlagen", MR_ERR_AUTH, "pg_hba.conf"},
+        {"57P03", "das Datenbanksystem wird heruntergefahren", MR_ERR_TRANSIENT, ""},
+        {"3D000", "Datenbank »x« existiert nicht", MR_ERR_CONFIG, "database name"},
+        {"28000", "pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\"",
+         MR_ERR_AUTH, "reject stands before"},
+        {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
+        {"42501", "must be superuser or replication role to start walsender", MR_ERR_AUTH,
+         "REPLICATION"},
+        {"ZZZZZ", "something new", MR_ERR_TRANSIENT, ""},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        const char *remedy;
+        assert_int_equal(mr_pg_refusal_classify(samples[i].sqlstate, samples[i].message, &remedy),
+                         samples[i].status);
+        assert_non_null(strstr(remedy, samples[i].remedy));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classify_by_code),
+        cmocka_unit_test(test_stream_error_classify),
+        cmocka_unit_test(test_classify_connection),
+        cmocka_unit_test(test_classify_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

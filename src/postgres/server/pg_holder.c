@@ -1,0 +1,117 @@
+#include "postgres/server/pg_holder.h"
+
+#include <stdio.h>
+
+#include "postgres/catalog/pg_sql.h"
+
+enum holder_column {
+    HOLDER_PID,
+    HOLDER_ROLE,
+    HOLDER_DATABASE,
+    HOLDER_SINCE,
+    HOLDER_GID,
+    HOLDER_END
+};
+
+static const char *or_unknown(const char *name)
+{
+    return name == NULL ? "(unknown)" : name;
+}
+
+void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
+                       struct mr_pg_holder *ret_holder)
+{
+    const char *gid = mr_pg_result_value(result, row, HOLDER_GID);
+    const char *role = or_unknown(mr_pg_result_value(result, row, HOLDER_ROLE));
+    const char *database = or_unknown(mr_pg_result_value(result, row, HOLDER_DATABASE));
+    const char *since = mr_pg_result_value(result, row, HOLDER_SINCE);
+    bool has_pid = mr_pg_result_value(result, row, HOLDER_PID) != NULL;
+    long long pid = (long long)mr_pg_result_number(result, row, HOLDER_PID);
+    struct mr_pg_holder holder = {0};
+    struct mr_text remedy = {0};
+    if (gid != NULL) {
+        snprintf(holder.who, sizeof(holder.who),
+                 "a prepared transaction of role %s in database %s (pg_prepared_xacts)", role,
+                 database);
+        mr_text_string(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED ");
+        mr_sql_add_literal(&remedy, gid);
+        mr_text_format(&remedy, " in database %s", database);
+    } else if (has_pid) {
+        snprintf(holder.who, sizeof(holder.who),
+                 "the transaction of role %s in database %s, process %lld", role, database, pid);
+        mr_text_format(&remedy, "have it end, or SELECT pg_terminate_backend(%lld)", pid);
+    }
+    snprintf(holder.since, sizeof(holder.since), "%s", since == NULL ? "" : since);
+    snprintf(holder.remedy, sizeof(holder.remedy), "%s", remedy.data == NULL ? "" : remedy.data);
+    mr_text_done(&remedy);
+    *ret_holder = holder;
+}
+
+/* ShareUpdateExclusiveLock is what a publication takes of a table (OpenTableList in commands/publicationcmds.c); what that waits
+ * for: the manual, "Conflicting Lock Modes". A prepared transaction's locks are of no process, and all of one
+ * virtual transaction, that of its number too (MarkAsPreparingGuts in access/transam/twophase.c). */
+mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
+                                 const struct mr_pg_source_options *options, int stop_fd,
+                                 struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
+                                 struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"who has a table", MR_PG_HOLDER_SHAPE "s", 0, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH RECURSIVE wanted(schema, name) AS (VALUES ");
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(&sql, i == 0 ? "(" : ", (");
+        mr_sql_add_literal(&sql, options->tables[i].schema);
+        mr_text_string(&sql, ", ");
+        mr_sql_add_literal(&sql, options->tables[i].table);
+        mr_text_string(&sql, ")");
+    }
+    mr_text_string(&sql, options->table_count == 0 ? "(NULL::text, NULL::text)" : "");
+    mr_text_string(
+        &sql,
+        "), below(oid) AS (SELECT c.oid FROM wanted w JOIN pg_namespace n ON n.nspname::text = "
+        "w.schema"
+        " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname::text = w.name"
+        " UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid)"
+        " SELECT " MR_PG_HOLDER_COLUMNS ", n.nspname || '.' || c.relname FROM below b"
+        " JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = b.oid"
+        " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        " AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode IN ('ShareUpdateExclusiveLock',"
+        " 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
+        " JOIN pg_class c ON c.oid = b.oid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_locks x"
+        " ON x.locktype = 'transactionid' AND x.granted AND l.pid IS NULL AND x.pid IS NULL"
+        " AND x.virtualtransaction = l.virtualtransaction"
+        " LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid"
+        " ORDER BY l.granted DESC, a.xact_start LIMIT 1");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_holder = (struct mr_pg_holder){0};
+    if (mr_pg_result_rows(result) == 1) {
+        mr_pg_holder_take(result, 0, ret_holder);
+        mr_text_string(ret_table, mr_pg_result_value(result, 0, HOLDER_END));
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* The number is everybody's to see, other than the rest of pg_stat_activity (pg_stat_get_activity in utils/adt/pgstatfuncs.c). */
+mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop_fd,
+                                 struct mr_pg_holder *ret_holder, char **ret_snapshot,
+                                 struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"whose a transaction is", MR_PG_HOLDER_SHAPE "s", 1,
+                                             1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT " MR_PG_HOLDER_COLUMNS
+                   ", pg_current_snapshot()::text FROM (VALUES (1)) x"
+                   " LEFT JOIN pg_stat_activity a ON a.backend_xid = '%u'::xid"
+                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = '%u'::xid LIMIT 1",
+                   xid, xid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    mr_pg_holder_take(result, 0, ret_holder);
+    *ret_snapshot = MR_STRDUP(mr_pg_result_value(result, 0, HOLDER_END));
+    mr_pg_result_free(result);
+    return MR_OK;
+}

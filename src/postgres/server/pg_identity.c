@@ -1,0 +1,304 @@
+#include "postgres/server/pg_identity.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "event/lsn.h"
+#include "postgres/catalog/pg_sql.h"
+
+/* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock would hold back its
+ * vacuum for as long. */
+enum {
+    CLAIM_RETRY_MS = 100,
+    STRANGER_TRIES = 20, /* between two looks at who it is */
+    INTRUDER_LOOKS = 30, /* and between two lines about it: a minute */
+};
+
+/* The key of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
+static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options *options,
+                         bool of_pipeline)
+{
+    struct mr_text name = {0};
+    mr_text_format(&name, "millrace/%s%s%s", options->slot, of_pipeline ? "/" : "",
+                   of_pipeline ? options->pipeline : "");
+    mr_text_string(sql, "hashtextextended(");
+    mr_sql_add_literal(sql, name.data);
+    mr_text_string(sql, ", 0)");
+    mr_text_done(&name);
+}
+
+static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                          bool of_pipeline, int stop_fd, bool *ret_ours, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SELECT pg_try_advisory_lock%s(", of_pipeline ? "_shared" : "");
+    add_lock_key(&sql, options, of_pipeline);
+    mr_text_string(&sql, ")");
+    static const struct mr_pg_shape shape = {"the lock", "b", 1, 1};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_ours = mr_pg_result_true(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* Whether the session `s` of pg_stat_activity may stream: by the attribute of its role, or at Amazon RDS by membership. The role is
+ * shown to everybody (pgstatfuncs.c, pg_stat_get_activity); of a session that has just ended nothing is known. */
+#define MAY_REPLICATE                                                                              \
+    "coalesce((SELECT r.rolsuper OR r.rolreplication OR EXISTS (SELECT FROM pg_roles m"            \
+    " WHERE m.rolname = 'rds_replication' AND pg_has_role(r.oid, m.oid, 'MEMBER'))"                \
+    " FROM pg_roles r WHERE r.oid = s.usesysid), true)"
+
+/* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
+static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
+                             " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
+
+mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                            int stop_fd, bool *ret_standby, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a LEFT JOIN pg_stat_activity s"
+                         " ON s.pid = a.pid WHERE " MAY_REPLICATE " AND a.database ="
+                         " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a");
+    mr_text_format(&sql, key_of, "a", "a", "a", "a");
+    add_lock_key(&sql, options, true);
+    static const struct mr_pg_shape shape = {"the lock's holders", "b", 1, 1};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_standby = mr_pg_result_true(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
+                         " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND b");
+    mr_text_format(&sql, key_of, "b", "b", "b", "b");
+    add_lock_key(&sql, options, true);
+    mr_text_string(&sql, "), " MAY_REPLICATE ", coalesce(s.usename::text, '')"
+                         " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE"
+                         " a.database = (SELECT oid FROM pg_database WHERE datname ="
+                         " current_database()) AND a.mode = 'ExclusiveLock' AND a");
+    mr_text_format(&sql, key_of, "a", "a", "a", "a");
+    add_lock_key(&sql, options, false);
+    static const struct mr_pg_shape shape = {"the lock's owner", "nsSbbs", 0, 1};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    struct mr_pg_owner owner = {0};
+    if (mr_pg_result_rows(result) == 1) {
+        const char *address = mr_pg_result_value(result, 0, 2);
+        owner.exists = true;
+        owner.may_replicate = mr_pg_result_true(result, 0, 4);
+        owner.is_same_pipeline = owner.may_replicate && mr_pg_result_true(result, 0, 3);
+        owner.pid = (uint32_t)mr_pg_result_number(result, 0, 0);
+        snprintf(owner.role, sizeof(owner.role), "%s", mr_pg_result_value(result, 0, 5));
+        snprintf(owner.who, sizeof(owner.who), "%s%s%s, process %lld of the server",
+                 mr_pg_result_value(result, 0, 1), address == NULL ? "" : " at ",
+                 address == NULL ? "" : address, (long long)mr_pg_result_number(result, 0, 0));
+    }
+    mr_pg_result_free(result);
+    *ret_owner = owner;
+    return MR_OK;
+}
+
+/* The lock can't be had past whoever has it; but it must not end us either, nor hold us up without a word. */
+static void tell_intruder(const struct mr_pg_source_options *options,
+                          const struct mr_pg_owner *owner)
+{
+    char remedy[96];
+    snprintf(remedy, sizeof(remedy), "SELECT pg_terminate_backend(%u), and ask whose it is",
+             (unsigned)owner->pid);
+    mr_log(MR_LOG_WARN, "claim_held_up",
+           "the advisory lock that says who streams from the slot is held by a role that may not "
+           "replicate, so by nobody who streams; waiting for it",
+           MR_LOG_STR("slot", options->slot), MR_LOG_STR("role", owner->role),
+           MR_LOG_INT("pid", owner->pid), MR_LOG_STR("remedy", remedy));
+}
+
+/* A session of our own that just ended under another configuration may be there for a moment. */
+static mr_status refuse_stranger(struct mr_pg_conn *conn,
+                                 const struct mr_pg_source_options *options, uint32_t tries,
+                                 int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
+{
+    if (tries % STRANGER_TRIES != STRANGER_TRIES - 1) {
+        return MR_OK;
+    }
+    struct mr_pg_owner owner;
+    MR_TRY(mr_pg_find_owner(conn, options, stop_fd, &owner, ret_error));
+    bool is_intruder = owner.exists && !owner.may_replicate;
+    atomic_store_explicit(stands_by, !is_intruder, memory_order_relaxed);
+    if (is_intruder) {
+        if (tries / STRANGER_TRIES % INTRUDER_LOOKS == 0) {
+            tell_intruder(options, &owner);
+        }
+        return MR_OK;
+    }
+    if (!owner.exists || owner.is_same_pipeline) {
+        return MR_OK;
+    }
+    return mr_fail(
+        ret_error, MR_ERR_CONFIG,
+        "slot \"%s\" is in use by another pipeline (%s), which differs in topic_prefix, "
+        "tables, sink, state_name or publication_name; choose another slot_name, or, for "
+        "a standby, configure both alike",
+        options->slot, owner.who);
+}
+
+static void tell_standby(const struct mr_pg_source_options *options, _Atomic bool *stands_by)
+{
+    mr_log(MR_LOG_INFO, "standby",
+           "another instance streams from this slot; standing by to take over",
+           MR_LOG_STR("slot", options->slot));
+    atomic_store_explicit(stands_by, true, memory_order_relaxed);
+}
+
+mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                      int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
+{
+    bool ours;
+    /* First what we are, then the stream: nobody sees an owner that has not said it. */
+    MR_TRY(try_lock(conn, options, true, stop_fd, &ours, ret_error));
+    for (uint32_t tries = 0;; tries++) {
+        MR_TRY(try_lock(conn, options, false, stop_fd, &ours, ret_error));
+        if (ours && tries > 0) {
+            mr_log(MR_LOG_INFO, "takeover", "the stream is free; taking it over",
+                   MR_LOG_STR("slot", options->slot));
+        }
+        if (ours) {
+            return MR_OK;
+        }
+        if (tries == 0) {
+            tell_standby(options, stands_by);
+        }
+        MR_TRY(refuse_stranger(conn, options, tries, stop_fd, stands_by, ret_error));
+        struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+        if (poll(&stop, 1, CLAIM_RETRY_MS) == 1) {
+            return MR_AGAIN;
+        }
+    }
+}
+
+mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
+{
+    for (const char *line = history; *line != '\0';) {
+        unsigned number;
+        char lsn[24];
+        mr_lsn end;
+        if (sscanf(line, "%u\t%23s", &number, lsn) == 2 && number == timeline &&
+            mr_lsn_parse(lsn, &end, NULL)) {
+            return end;
+        }
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    return 0;
+}
+
+/* Where the server left `timeline`; 0 when it never was on it. */
+static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t timeline,
+                             int stop_fd, mr_lsn *ret_lsn, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
+    static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
+                             struct mr_server_position *server, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"its identity", "snlS", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "IDENTIFY_SYSTEM");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    struct mr_identity *identity = &server->identity;
+    snprintf(identity->system_id, sizeof(identity->system_id), "%s",
+             mr_pg_result_value(result, 0, 0));
+    identity->timeline = (uint32_t)mr_pg_result_number(result, 0, 1);
+    server->flushed = mr_pg_result_lsn(result, 0, 2);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* The slot, and that of a copy which was broken off. */
+static mr_status read_slots(struct mr_pg_conn *conn, const char *slot, int stop_fd,
+                            struct mr_server_position *server, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the slot", "SLS", 1, 1};
+    struct mr_text sql = {0};
+    /* A slot's name has nothing that a regular expression would take for something else. */
+    mr_text_format(&sql,
+                   "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
+                   " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$')"
+                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = ",
+                   slot);
+    mr_sql_add_literal(&sql, slot);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    const char *copy = mr_pg_result_value(result, 0, 2);
+    server->slot_exists = mr_pg_result_value(result, 0, 0) != NULL;
+    server->slot_confirmed = mr_pg_result_lsn(result, 0, 1);
+    snprintf(server->copy_slot, sizeof(server->copy_slot), "%s", copy == NULL ? "" : copy);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                               int stop_fd, struct mr_server_position *server,
+                               struct mr_error *ret_error)
+{
+    struct mr_identity *identity = &server->identity;
+    MR_TRY(read_system(conn, stop_fd, server, ret_error));
+    snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
+    snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
+    identity->tables = mr_pg_tables_mark(options);
+    return MR_OK;
+}
+
+mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error)
+{
+    struct mr_server_position server = {0};
+    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
+    *ret_identity = server.identity;
+    return MR_OK;
+}
+
+mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
+                         struct mr_identity *ret_identity, struct mr_error *ret_error)
+{
+    struct mr_server_position server = {0};
+    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
+    MR_TRY(read_slots(conn, options->slot, stop_fd, &server, ret_error));
+    uint32_t timeline = server.identity.timeline;
+    if (stored != NULL && stored->identity.timeline < timeline) {
+        MR_TRY(read_switch(conn, timeline, stored->identity.timeline, stop_fd, &server.switched_at,
+                           ret_error));
+    }
+    /* Where nothing is stored, the slot itself says how far we are, behind the offset or not. */
+    bool goes_by_slot = !options->position_is_stored && server.slot_exists;
+    MR_TRY(mr_checkpoint_verify(stored, &server, goes_by_slot ? 0 : start, ret_error));
+    /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */
+    if (start > server.flushed) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "the stream is to begin at " MR_LSN_FORMAT
+                       ", but the server's WAL ends at " MR_LSN_FORMAT
+                       ": it is another server, or was restored to an earlier point",
+                       MR_LSN_ARGS(start), MR_LSN_ARGS(server.flushed));
+    }
+    *ret_identity = server.identity;
+    return MR_OK;
+}

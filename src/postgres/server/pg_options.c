@@ -1,0 +1,50 @@
+#include "postgres/server/pg_options.h"
+
+#include "base/hash.h"
+
+bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table)
+{
+    const struct mr_table_name *signal = options->signal_table;
+    return signal != NULL && mr_slice_equal(mr_slice_of(signal->table), table) &&
+           mr_slice_equal(mr_slice_of(signal->schema), schema);
+}
+
+uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table)
+{
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        if (mr_slice_equal(mr_slice_of(options->tables[i].table), table) &&
+            mr_slice_equal(mr_slice_of(options->tables[i].schema), schema)) {
+            return i;
+        }
+    }
+    for (uint32_t i = 0; i < options->pattern_count; i++) {
+        if (mr_table_pattern_matches(&options->patterns[i], schema, table)) {
+            return options->table_count + i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema, mr_slice table)
+{
+    if (options->signal_is_hidden && mr_pg_table_is_signal(options, schema, table)) {
+        return false;
+    }
+    uint32_t place = mr_pg_table_place(options, schema, table);
+    return place < options->table_count ||
+           (place != UINT32_MAX &&
+            !mr_table_patterns_match(options->excluded, options->excluded_count, schema, table));
+}
+
+uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)
+{
+    uint64_t mark = options->table_count;
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        const struct mr_table_name *name = &options->tables[i];
+        uint64_t hash = mr_hash_add(MR_HASH_BEGIN, name->schema, strlen(name->schema) + 1);
+        mark += mr_hash_add(hash, name->table, strlen(name->table));
+    }
+    return mark == 0 ? 1 : mark;
+}

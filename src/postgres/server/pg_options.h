@@ -1,0 +1,147 @@
+/* Which stream is wanted of which server. */
+#ifndef MR_POSTGRES_PG_OPTIONS_H
+#define MR_POSTGRES_PG_OPTIONS_H
+
+#include <string.h>
+
+#include "base/pattern.h"
+#include "postgres/conn/pg_conn.h"
+
+struct mr_table_name {
+    const char *schema;
+    const char *table;
+};
+
+static inline bool mr_table_name_equal(const struct mr_table_name *a, const struct mr_table_name *b)
+{
+    return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
+}
+
+/* What tells a table's rows apart, as the user says. */
+struct mr_table_key {
+    const char *option; /* where that is said */
+    struct mr_table_name table;
+    const char *const *columns;
+    uint32_t column_count;
+};
+
+/* Of a key's columns. */
+enum mr_key_order {
+    MR_KEY_ORDER_AUTO, /* the table's, for want of a reason */
+    MR_KEY_ORDER_TABLE,
+    MR_KEY_ORDER_INDEX,
+};
+
+/* A column that an option names, of a table that is there by this name if at all. Its name is empty where the option names
+ * columns by a pattern, or the table alone. */
+struct mr_named_column {
+    const char *option;
+    struct mr_table_name table;
+    const char *column;
+    bool must_fit; /* else values go out that nobody is to see, or no rows at all */
+};
+
+/* What an option says of tables and columns by patterns; nobody notices where a mistyped one fits none. */
+struct mr_pattern_rule {
+    const char *option;
+    const char *text; /* as it is written */
+    struct mr_table_pattern table;
+    const struct mr_pattern *column; /* NULL: it is about tables alone */
+    bool takes_away;                 /* tables from those that are streamed */
+};
+
+/* What the publication is to send of a table. */
+struct mr_published {
+    struct mr_table_name table;
+    const char *where;          /* condition on its rows, in SQL; NULL: all */
+    const char *const *columns; /* none: all */
+    uint32_t column_count;
+};
+
+/* Which existing rows are copied before the stream begins (docs/snapshots.md). */
+enum mr_pg_copies {
+    MR_COPIES_NOTHING,
+    MR_COPIES_INITIALLY, /* when the slot is made */
+    MR_COPIES_ONLY,      /* and no stream behind them */
+    MR_COPIES_ALWAYS,    /* at each start */
+    /* When the slot is made, and when the stream can't go on where it has come to. */
+    MR_COPIES_WHEN_NEEDED,
+};
+
+/* A slot that is there may give way to a new one. */
+static inline bool mr_pg_replaces_slot(enum mr_pg_copies copies)
+{
+    return copies == MR_COPIES_ALWAYS || copies == MR_COPIES_WHEN_NEEDED;
+}
+
+/* Of a table's rows those are copied for which the condition, in SQL, is true. */
+struct mr_copy_where {
+    struct mr_table_pattern table; /* as the stream names it, or a partition whose rows are read */
+    const char *condition;
+};
+
+/* All strings are the caller's and outlive the source. */
+struct mr_pg_source_options {
+    struct mr_pg_options connection;
+    struct mr_pg_options copying; /* for existing rows; conninfo NULL: the same (pg_copying.h) */
+    const char *slot;
+    const char
+        *pipeline; /* what this pipeline is, in hexadecimal: equal for the instances of a pair */
+    const char *publication;
+    const struct mr_table_name *tables; /* the publication is made for these only */
+    uint32_t table_count;
+    const struct mr_table_pattern *patterns; /* and those that one of these fits, …  */
+    uint32_t pattern_count;
+    const struct mr_table_pattern *excluded; /* … but none of these */
+    uint32_t excluded_count;
+    /* The one among them, or that the patterns fit, whose rows ask for something; NULL: none. */
+    const struct mr_table_name *signal_table;
+    bool signal_is_hidden; /* it is among them for that alone, and not passed on */
+    const struct mr_table_key *keys;
+    uint32_t key_count;
+    enum mr_key_order key_order; /* of the columns of other keys */
+    const struct mr_table_key
+        *held; /* a column each that the identity must hold to tell what it was */
+    uint32_t held_count;
+    const struct mr_named_column *named; /* in vain, where the table has none of that name */
+    uint32_t named_count;
+    const struct mr_pattern_rule *rules;
+    uint32_t rule_count;
+    size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
+    const struct mr_published *published;
+    uint32_t published_count;
+    bool via_root;          /* the publication names partitioned tables, not their partitions */
+    bool alter_publication; /* to have the tables, as published says */
+    bool create_slot;
+    bool slot_must_exist; /* another program has delivered what is before its position */
+    bool create_publication;
+    bool messages;           /* logical messages are asked for, too */
+    bool failover;           /* FAILOVER slot on 17 and later */
+    bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
+    bool adopt_slot;         /* and read on from nevertheless */
+    enum mr_pg_copies copies;
+    const struct mr_copy_where *wheres; /* of a table the first that fits */
+    uint32_t where_count;
+};
+
+/* True when it is the table of signals. */
+bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* Where the configuration has it: names first, then patterns; UINT32_MAX: nowhere. */
+uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* True when a table of that name is configured, and passed on. */
+bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
+                        mr_slice table);
+
+/* Tells the names of tables from others, in whatever order. */
+uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options);
+
+/* The condition on a table's rows, by the name that the stream has for it or by the partition's; NULL: there is none. */
+const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
+                                           mr_slice schema, mr_slice table, mr_slice leaf_schema,
+                                           mr_slice leaf);
+
+#endif

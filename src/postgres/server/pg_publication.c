@@ -1,0 +1,700 @@
+#include "postgres/server/pg_publication.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <poll.h>
+
+#include "base/log.h"
+#include "postgres/server/pg_holder.h"
+
+enum {
+    SUBJECT_MAX = 600,
+    HELD_PAUSE_MS = 2000,
+    HELD_TOLD_TRIES = 4, /* about 10 s */
+};
+
+/* ---- what it is made of ---- */
+
+static const struct mr_published *published_of(const struct mr_pg_source_options *options,
+                                               const char *schema, const char *table)
+{
+    for (uint32_t i = 0; i < options->published_count; i++) {
+        const struct mr_published *one = &options->published[i];
+        if (strcmp(one->table.table, table) == 0 && strcmp(one->table.schema, schema) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* TABLE "s"."t" ("a", "b") WHERE (condition) */
+static void add_table(struct mr_text *sql, const struct mr_pg_source_options *options,
+                      const struct mr_table_name *table)
+{
+    const struct mr_published *published = published_of(options, table->schema, table->table);
+    mr_text_string(sql, "TABLE ");
+    mr_sql_add_table(sql, table);
+    if (published == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < published->column_count; i++) {
+        mr_text_string(sql, i == 0 ? " (" : ", ");
+        mr_sql_add_identifier(sql, published->columns[i]);
+    }
+    mr_text_string(sql, published->column_count > 0 ? ")" : "");
+    if (published->where != NULL) { /* a comment at its end ends there, too */
+        mr_text_format(sql, " WHERE (%s\n)", published->where);
+    }
+}
+
+/* Whole schemas can be published (PostgreSQL 15 and later), and each pattern names its schema. */
+static bool names_schemas(const struct mr_pg_source_options *options, int version)
+{
+    for (uint32_t i = 0; i < options->pattern_count; i++) {
+        if (!mr_pattern_is_name(&options->patterns[i].schema)) {
+            return false;
+        }
+    }
+    return version >= MR_PG_SHAPED_VERSION_MIN;
+}
+
+/* With patterns it is schemas, or all: tables that come later are then in it from their first row on, and what no pattern fits
+ * is not passed on. */
+static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
+                          int version)
+{
+    if (options->pattern_count > 0 && !names_schemas(options, version)) {
+        mr_text_string(sql, " FOR ALL TABLES");
+        return;
+    }
+    const char *separator = " FOR ";
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        mr_text_string(sql, separator);
+        add_table(sql, options, &options->tables[i]);
+        separator = ", ";
+    }
+    for (uint32_t i = 0; i < options->pattern_count; i++) {
+        const char *schema = options->patterns[i].schema.text;
+        bool again = false; /* a schema may stand there once */
+        for (uint32_t k = 0; k < i; k++) {
+            again |= strcmp(options->patterns[k].schema.text, schema) == 0;
+        }
+        if (!again) {
+            mr_text_format(sql, "%sTABLES IN SCHEMA ", separator);
+            mr_sql_add_identifier(sql, schema);
+            separator = ", ";
+        }
+    }
+}
+
+/* Whoever vacuums a table by hand holds the lock that a publication wants of it. */
+static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
+static const char via_root[] = "publish_via_partition_root = true";
+
+/* ---- tables that are locked ---- */
+
+static bool is_locked(mr_status status, const struct mr_error *error)
+{
+    return status == MR_ERR_TRANSIENT && strstr(error->text, "(55P03)") != NULL;
+}
+
+/* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has it. */
+static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                       int stop_fd, struct mr_error *error)
+{
+    struct mr_pg_holder holder;
+    struct mr_text table = {0};
+    if (mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, NULL) == MR_OK &&
+        holder.who[0] != '\0') {
+        struct mr_error reason = *error;
+        mr_error_set(error, reason.status, "%s; table %s is locked by %s, since %s: %s",
+                     reason.text, table.data, holder.who,
+                     holder.since[0] == '\0' ? "an unknown time" : holder.since, holder.remedy);
+    }
+    mr_text_done(&table);
+}
+
+/* Once for each holder, and every few tries. `told`: what was logged last. */
+static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              uint32_t tries, struct mr_pg_holder *told, int stop_fd,
+                              struct mr_error *ret_error)
+{
+    struct mr_pg_holder holder;
+    struct mr_text table = {0};
+    MR_TRY(mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, ret_error));
+    if (tries % HELD_TOLD_TRIES == 0 || strcmp(holder.who, told->who) != 0) {
+        mr_log(MR_LOG_WARN, "publication_held_up",
+               "the publication can't be made while one of its tables is locked; it is tried "
+               "again, and nothing is locked meanwhile",
+               MR_LOG_STR("publication", options->publication), MR_LOG_STR("table", table.data),
+               MR_LOG_STR("holder", holder.who), MR_LOG_STR("since", holder.since),
+               MR_LOG_STR("remedy", holder.remedy));
+    }
+    mr_text_done(&table);
+    *told = holder;
+    return MR_OK;
+}
+
+/* Milliseconds that a try may wait for a lock. Whoever waits for an autovacuum ends it once deadlock_timeout is over, unless its own
+ * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
+static mr_status read_patience(struct mr_pg_conn *conn, int stop_fd, int64_t *ret_ms,
+                               struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"deadlock_timeout", "n", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
+                         " WHERE name = 'deadlock_timeout'"); /* in ms there */
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_ms = mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
+ * the tables before the locked one for that long. */
+static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
+                             int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "SET LOCAL lock_timeout = %lld; %s", (long long)patience_ms, command);
+    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_text_done(&sql);
+    return status;
+}
+
+static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                        const char *command, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_error error = {0};
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    struct mr_pg_holder told = {0};
+    int64_t patience_ms;
+    MR_TRY(read_patience(conn, stop_fd, &patience_ms, ret_error));
+    mr_status status;
+    for (uint32_t tries = 0;
+         is_locked(status = create_once(conn, command, patience_ms, stop_fd, &error), &error);
+         tries++) {
+        MR_TRY(tell_held_up(conn, options, tries, &told, stop_fd, ret_error));
+        if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
+            return MR_AGAIN;
+        }
+    }
+    if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
+mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
+                                   const struct mr_pg_source_options *options, int version,
+                                   int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "CREATE PUBLICATION ");
+    mr_sql_add_identifier(&sql, options->publication);
+    add_published(&sql, options, version);
+    if (options->via_root) {
+        mr_text_format(&sql, " WITH (%s)", via_root);
+    }
+    mr_status status = create(conn, options, sql.data, stop_fd, ret_error);
+    mr_text_done(&sql);
+    MR_TRY(status);
+    mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
+           MR_LOG_STR("publication", options->publication),
+           MR_LOG_INT("tables", options->table_count));
+    return MR_OK;
+}
+
+/* ---- the draft ---- */
+
+struct follow {
+    struct mr_pg_conn *conn;
+    const struct mr_pg_source_options *options;
+    const struct mr_pg_facts *facts;
+    struct mr_pg_reporter to;
+    int stop_fd;
+    char subject[300];
+    bool exists;
+    bool goes_on;
+    uint32_t errors;
+    struct mr_text changes; /* statements, a semicolon behind each */
+    struct mr_text altered; /* tables, "a, b" */
+    struct mr_error *ret_error;
+};
+
+/* Only one session sees it, so its name may be anything that is not taken. */
+static void add_draft(struct mr_text *sql, const struct follow *follow)
+{
+    mr_text_format(sql, "\"millrace_draft_%s\"", follow->options->slot);
+}
+
+static mr_status run(struct follow *follow, struct mr_text *sql, struct mr_error *ret_error)
+{
+    mr_status status =
+        mr_pg_command(follow->conn, follow->stop_fd, sql->data, MR_PG_ANSWER_MS, ret_error);
+    mr_text_done(sql);
+    return status;
+}
+
+static mr_status run_text(struct follow *follow, const char *text, struct mr_error *ret_error)
+{
+    return mr_pg_command(follow->conn, follow->stop_fd, text, MR_PG_ANSWER_MS, ret_error);
+}
+
+static void found_error(struct follow *follow, mr_status status, const char *subject,
+                        const char *remedy, const char *reason)
+{
+    MR_FOUND_ERROR(&follow->to, status, subject, remedy, "%s", reason);
+    follow->errors++;
+}
+
+/* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes on, all may be as it should; but a
+ * reload may be about a table that is locked. */
+static mr_status report_refusal(struct follow *follow, const char *subject, mr_status status,
+                                const struct mr_error *error)
+{
+    if (status == MR_AGAIN ||
+        (status == MR_ERR_TRANSIENT && (!follow->goes_on || follow->facts->is_reload))) {
+        *follow->ret_error = *error;
+        return status;
+    }
+    if (status == MR_ERR_CONFIG || !follow->goes_on) {
+        struct mr_text reason = {0};
+        mr_text_format(&reason, "can't be published so: %s", error->text);
+        found_error(follow, status, subject,
+                    status == MR_ERR_CONFIG
+                        ? "correct publication.where (of PostgreSQL's own functions immutable "
+                          "ones, no subqueries, no system columns; of a partitioned table only "
+                          "with publication.via_partition_root) or publication.columns (no "
+                          "generated ones before 18)"
+                        : NULL,
+                    reason.data);
+        mr_text_done(&reason);
+    } else {
+        MR_FOUND_WARNING(&follow->to, subject,
+                         "let the role own table and publication, or take publication.where and "
+                         "publication.columns out: what the publication has holds all the same",
+                         "can't be compared with publication.where and publication.columns: %s",
+                         error->text);
+    }
+    return MR_OK;
+}
+
+/* As it can be published at all; the rules of tables tell what is wrong with others. */
+static bool is_publishable(const struct follow *follow, uint32_t table)
+{
+    const char *kind = mr_pg_result_value(follow->facts->tables, table, MR_TABLE_KIND);
+    const char *persistence =
+        mr_pg_result_value(follow->facts->tables, table, MR_TABLE_PERSISTENCE);
+    return kind != NULL && (kind[0] == 'r' || kind[0] == 'p') && persistence != NULL &&
+           persistence[0] == 'p';
+}
+
+/* MR_END: it is no part of the draft, and that is reported. */
+static mr_status draft_table(struct follow *follow, const struct mr_table_name *table)
+{
+    struct mr_error error;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "ALTER PUBLICATION ");
+    add_draft(&sql, follow);
+    mr_text_string(&sql, " ADD ");
+    add_table(&sql, follow->options, table);
+    mr_status status = run(follow, &sql, &error);
+    if (status == MR_OK) {
+        return MR_OK;
+    }
+    struct mr_text name = {0};
+    char subject[SUBJECT_MAX];
+    mr_sql_add_table(&name, table);
+    snprintf(subject, sizeof(subject), "table %s", name.data);
+    mr_text_done(&name);
+    MR_TRY(report_refusal(follow, subject, status, &error));
+    return MR_END; /* the transaction is over */
+}
+
+/* MR_END: it could not be made, and that is reported. */
+static mr_status draft(struct follow *follow)
+{
+    const struct mr_pg_source_options *options = follow->options;
+    struct mr_error error;
+    struct mr_text sql = {0};
+    MR_TRY(run_text(follow, lock_timeout, follow->ret_error));
+    mr_text_string(&sql, "CREATE PUBLICATION ");
+    add_draft(&sql, follow);
+    if (options->via_root ||
+        (follow->exists && mr_pg_result_true(follow->facts->server, 0, MR_PUBLICATION_VIA_ROOT))) {
+        mr_text_format(&sql, " WITH (%s)", via_root);
+    }
+    mr_status status = run(follow, &sql, &error);
+    if (status != MR_OK) {
+        MR_TRY(report_refusal(follow, follow->subject, status, &error));
+        return MR_END;
+    }
+    for (uint32_t i = 0; status == MR_OK && i < options->table_count; i++) {
+        const struct mr_table_name *table = &options->tables[i];
+        if (is_publishable(follow, i) &&
+            (options->alter_publication ||
+             published_of(options, table->schema, table->table) != NULL)) {
+            status = draft_table(follow, table);
+        }
+    }
+    return status;
+}
+
+/* ---- what differs ---- */
+
+enum draft_column {
+    DRAFT_SCHEMA,
+    DRAFT_TABLE,
+    DRAFT_FILTER,
+    DRAFT_COLUMNS,
+    DRAFT_IDENTITY,
+    DRAFT_LACKS,  /* columns of the identity that the list does not have */
+    DRAFT_BEYOND, /* columns of the filter that the identity does not have */
+    DRAFT_NAMED,  /* the publication has the table by its name, */
+    DRAFT_SENT,   /* or at all; */
+    DRAFT_SAME,   /* and with these: */
+    DRAFT_OLD_FILTER,
+    DRAFT_OLD_COLUMNS,
+};
+static const struct mr_pg_shape draft_shape = {"its draft", "ssSSsSSbbbSS", 0, UINT32_MAX};
+
+/* `rel`: tables of the publications named by what follows. */
+static void add_rel(struct mr_text *sql, int version)
+{
+    mr_text_format(sql,
+                   "rel AS MATERIALIZED (SELECT p.pubname, r.prrelid AS oid, %s, (SELECT"
+                   " string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a"
+                   " WHERE a.attrelid = r.prrelid AND a.attnum = ANY (%s)) AS columns"
+                   " FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid"
+                   " WHERE p.pubname IN (",
+                   version >= MR_PG_SHAPED_VERSION_MIN
+                       ? "pg_get_expr(r.prqual, r.prrelid) AS filter,"
+                         " r.prqual::text AS tree, r.prattrs::int2[] AS attrs"
+                       : "NULL::text AS filter, NULL::text AS tree,"
+                         " NULL::int2[] AS attrs",
+                   version >= MR_PG_SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
+}
+
+/* What UPDATE and DELETE of a published table need: pub_rf_contains_invalid_column and pub_collist_contains_invalid_column in
+ * src/backend/commands/publicationcmds.c. Of a partitioned table it is the identity of its leaves, whose columns have other
+ * numbers. A filter's columns are the Vars of its tree (src/backend/nodes/outfuncs.c); it has one table. */
+static void add_comparison(struct mr_text *sql, const struct follow *follow)
+{
+    struct mr_text name = {0};
+    mr_text_format(&name, "millrace_draft_%s", follow->options->slot);
+    mr_text_string(sql, "WITH ");
+    add_rel(sql, follow->facts->version);
+    mr_sql_add_literal(sql, name.data);
+    mr_text_string(sql, ", ");
+    mr_sql_add_literal(sql, follow->options->publication);
+    mr_text_string(sql, ")), draft AS (SELECT * FROM rel WHERE pubname = ");
+    mr_sql_add_literal(sql, name.data);
+    mr_text_done(&name);
+    mr_text_string(sql, "), ");
+    mr_sql_add_sent(sql, follow->options->publication, "draft", follow->facts->version);
+    mr_text_string(
+        sql,
+        ", published AS MATERIALIZED (SELECT oid FROM sent UNION"
+        " SELECT t.root FROM sent JOIN tree t ON t.oid = sent.oid),"
+        " listed AS (SELECT d.oid, a.attname FROM draft d JOIN pg_attribute a"
+        " ON a.attrelid = d.oid AND a.attnum = ANY (d.attrs)),"
+        " used AS (SELECT d.oid, a.attname FROM draft d CROSS JOIN LATERAL"
+        " regexp_matches(d.tree, ':varattno (\\d+)', 'g') v(number) JOIN pg_attribute a"
+        " ON a.attrelid = d.oid AND a.attnum = v.number[1]::int2),"
+        " leaf AS MATERIALIZED (SELECT d.oid AS root, a.attname, c.relreplident = 'f' OR"
+        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) AS identifies"
+        " FROM draft d JOIN pg_class r ON r.oid = d.oid CROSS JOIN LATERAL"
+        " (SELECT d.oid WHERE r.relkind <> 'p' UNION ALL SELECT t.oid"
+        "  FROM tree t WHERE t.root = d.oid AND r.relkind = 'p' AND t.isleaf) l(oid)"
+        " JOIN pg_class c ON c.oid = l.oid JOIN pg_attribute a ON a.attrelid = l.oid"
+        " AND a.attnum > 0 AND NOT a.attisdropped"
+        " LEFT JOIN pg_index i ON i.indrelid = l.oid AND CASE c.relreplident"
+        " WHEN 'd' THEN i.indisprimary AND i.indimmediate WHEN 'i' THEN i.indisreplident"
+        " ELSE false END WHERE d.filter IS NOT NULL OR d.attrs IS NOT NULL)"
+        " SELECT n.nspname, c.relname, d.filter, d.columns,"
+        /* Of any leaf: of FULL any list is too short. */
+        " CASE WHEN EXISTS (SELECT FROM tree t JOIN pg_class x"
+        "  ON x.oid = t.oid WHERE t.root = d.oid AND t.isleaf AND x.relreplident = 'f') THEN 'f'"
+        " ELSE c.relreplident END,"
+        " (SELECT string_agg(DISTINCT quote_ident(l.attname), ', ') FROM leaf l"
+        "  WHERE l.root = d.oid AND l.identifies AND d.attrs IS NOT NULL AND l.attname NOT IN"
+        "  (SELECT attname FROM listed WHERE listed.oid = d.oid)),"
+        " (SELECT string_agg(DISTINCT quote_ident(l.attname), ', ') FROM leaf l"
+        "  WHERE l.root = d.oid AND NOT l.identifies AND l.attname IN"
+        "  (SELECT attname FROM used WHERE used.oid = d.oid)),"
+        " e.oid IS NOT NULL, p.oid IS NOT NULL, e.oid IS NOT NULL AND (d.filter, d.columns)"
+        " IS NOT DISTINCT FROM (e.filter, e.columns), e.filter, e.columns"
+        " FROM draft d JOIN pg_class c ON c.oid = d.oid JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace LEFT JOIN published p ON p.oid = d.oid"
+        " LEFT JOIN rel e ON e.oid = d.oid AND e.pubname = ");
+    mr_sql_add_literal(sql, follow->options->publication);
+    mr_text_string(sql, " ORDER BY 1, 2");
+}
+
+/* The application's own UPDATE and DELETE fail. Where they do already, a start that refuses mends nothing. */
+static void rule_identity(struct follow *follow, const struct mr_pg_result *rows, uint32_t row,
+                          const char *name, const char *subject)
+{
+    const struct mr_pg_result *server = follow->facts->server;
+    const char *lacks = mr_pg_result_value(rows, row, DRAFT_LACKS);
+    const char *beyond = mr_pg_result_value(rows, row, DRAFT_BEYOND);
+    bool full_list = mr_pg_result_value(rows, row, DRAFT_IDENTITY)[0] == 'f' &&
+                     mr_pg_result_value(rows, row, DRAFT_COLUMNS) != NULL;
+    if ((lacks == NULL && beyond == NULL && !full_list) ||
+        (follow->exists && !mr_pg_result_true(server, 0, MR_PUBLICATION_UPDATE) &&
+         !mr_pg_result_true(server, 0, MR_PUBLICATION_DELETE))) {
+        return;
+    }
+    bool is_so = mr_pg_result_true(rows, row, DRAFT_SAME) && follow->goes_on;
+    char remedy[SUBJECT_MAX + 200];
+    if (full_list) {
+        snprintf(remedy, sizeof(remedy),
+                 "take its list out of publication.columns (columns.include and columns.exclude "
+                 "work with FULL), or give it a key as its identity");
+    } else if (lacks != NULL) {
+        snprintf(remedy, sizeof(remedy), "add these to publication.columns");
+    } else {
+        snprintf(remedy, sizeof(remedy),
+                 "run ALTER TABLE %s REPLICA IDENTITY FULL, or filter by columns of the identity",
+                 name);
+    }
+    const char *fails = is_so ? "fail" : "would fail";
+    enum mr_finding_level level = is_so ? MR_FINDING_WARNING : MR_FINDING_ERROR;
+    follow->errors += !is_so;
+    if (full_list) {
+        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+                    "has REPLICA IDENTITY FULL and a list in publication.columns, so the "
+                    "application's own UPDATE and DELETE %s",
+                    fails);
+    } else if (lacks != NULL) {
+        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+                    "has a list in publication.columns without columns of its replica identity "
+                    "(%s), so the application's own UPDATE and DELETE %s",
+                    lacks, fails);
+    } else {
+        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+                    "has a condition in publication.where on columns that are not in its replica "
+                    "identity (%s), so the application's own UPDATE and DELETE %s",
+                    beyond, fails);
+    }
+}
+
+static void add_form(struct mr_text *text, const char *filter, const char *columns)
+{
+    mr_text_string(text, filter == NULL ? "all rows" : "only rows with ");
+    mr_text_string(text, filter == NULL ? "" : filter);
+    mr_text_format(text, columns == NULL ? " and all columns" : " and only the columns %s",
+                   columns);
+}
+
+/* Adds the statements that make the table what it is to be. */
+static void add_change(struct mr_text *sql, const struct follow *follow,
+                       const struct mr_table_name *table, bool is_named)
+{
+    if (is_named) {
+        mr_text_string(sql, "ALTER PUBLICATION ");
+        mr_sql_add_identifier(sql, follow->options->publication);
+        mr_text_string(sql, " DROP TABLE ");
+        mr_sql_add_table(sql, table);
+        mr_text_string(sql, "; ");
+    }
+    mr_text_string(sql, "ALTER PUBLICATION ");
+    mr_sql_add_identifier(sql, follow->options->publication);
+    mr_text_string(sql, " ADD ");
+    add_table(sql, follow->options, table);
+    mr_text_string(sql, "; ");
+}
+
+static void rule_difference(struct follow *follow, const struct mr_pg_result *rows, uint32_t row,
+                            const struct mr_table_name *table, const char *subject)
+{
+    bool is_named = mr_pg_result_true(rows, row, DRAFT_NAMED);
+    const char *filter = mr_pg_result_value(rows, row, DRAFT_FILTER);
+    const char *columns = mr_pg_result_value(rows, row, DRAFT_COLUMNS);
+    /* Sent with a schema or all tables, as all of it is wanted. */
+    bool whole =
+        mr_pg_result_true(rows, row, DRAFT_SENT) && !is_named && filter == NULL && columns == NULL;
+    if (mr_pg_result_true(rows, row, DRAFT_SAME) || whole) {
+        return;
+    }
+    struct mr_text wanted = {0};
+    struct mr_text is = {0};
+    struct mr_text change = {0};
+    add_form(&wanted, filter, columns);
+    add_form(&is, mr_pg_result_value(rows, row, DRAFT_OLD_FILTER),
+             mr_pg_result_value(rows, row, DRAFT_OLD_COLUMNS));
+    add_change(&change, follow, table, is_named);
+    bool sent = mr_pg_result_true(rows, row, DRAFT_SENT);
+    if (follow->options->alter_publication) {
+        mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
+                       table->schema, table->table);
+        mr_text_string(&follow->changes, change.data);
+        MR_FOUND_OK(&follow->to, subject, "will be published with %s%s%s%s", wanted.data,
+                    sent ? " (now: " : "", sent ? is.data : "", sent ? ")" : "");
+    } else {
+        struct mr_text reason = {0};
+        mr_text_format(&reason, "is to be published with %s, but publication \"%s\" sends %s of it",
+                       wanted.data, follow->options->publication, sent ? is.data : "nothing");
+        mr_text_string(&change, "in one transaction, or set publication.alter = true");
+        found_error(follow, MR_ERR_CONFIG, subject, change.data, reason.data);
+        mr_text_done(&reason);
+    }
+    mr_text_done(&wanted);
+    mr_text_done(&is);
+    mr_text_done(&change);
+}
+
+static void compare_tables(struct follow *follow, const struct mr_pg_result *rows)
+{
+    for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
+        const struct mr_table_name table = {.schema = mr_pg_result_value(rows, row, DRAFT_SCHEMA),
+                                            .table = mr_pg_result_value(rows, row, DRAFT_TABLE)};
+        struct mr_text name = {0};
+        char subject[SUBJECT_MAX];
+        mr_sql_add_table(&name, &table);
+        snprintf(subject, sizeof(subject), "table %s", name.data);
+        rule_identity(follow, rows, row, name.data, subject);
+        if (follow->exists) {
+            rule_difference(follow, rows, row, &table, subject);
+        }
+        mr_text_done(&name);
+    }
+}
+
+static void compare_root(struct follow *follow)
+{
+    const struct mr_pg_result *server = follow->facts->server;
+    if (!follow->exists || !follow->options->via_root ||
+        mr_pg_result_true(server, 0, MR_PUBLICATION_VIA_ROOT)) {
+        return;
+    }
+    struct mr_text change = {0};
+    mr_text_string(&change, "ALTER PUBLICATION ");
+    mr_sql_add_identifier(&change, follow->options->publication);
+    mr_text_format(&change, " SET (%s); ", via_root);
+    if (follow->options->alter_publication) {
+        mr_text_string(&follow->changes, change.data);
+        MR_FOUND_OK(&follow->to, follow->subject, "will send partitions by their root");
+    } else {
+        mr_text_string(&change, "or set publication.alter = true");
+        found_error(follow, MR_ERR_CONFIG, follow->subject, change.data,
+                    "sends partitions by their own names, but publication.via_partition_root is "
+                    "set");
+    }
+    mr_text_done(&change);
+}
+
+static mr_status compare(struct follow *follow)
+{
+    MR_TRY(draft(follow));
+    struct mr_text sql = {0};
+    struct mr_pg_result *rows;
+    add_comparison(&sql, follow);
+    MR_TRY(
+        mr_pg_query(follow->conn, follow->stop_fd, &sql, &draft_shape, &rows, follow->ret_error));
+    compare_tables(follow, rows);
+    mr_pg_result_free(rows);
+    return MR_OK;
+}
+
+static mr_status in_draft(struct follow *follow)
+{
+    MR_TRY(run_text(follow, "BEGIN", follow->ret_error));
+    mr_status status = compare(follow);
+    bool good = status == MR_OK || status == MR_END;
+    mr_status ended = run_text(follow, "ROLLBACK", good ? follow->ret_error : NULL);
+    if (ended == MR_OK && !good && is_locked(status, follow->ret_error)) {
+        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
+    }
+    return good ? ended : status;
+}
+
+/* Of the stream's transactions those that commit later are sent as it is then: pgoutput reads the catalog of each place in the
+ * WAL. */
+static mr_status alter(struct follow *follow)
+{
+    struct mr_text sql = {0};
+    mr_text_format(&sql, "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
+    mr_status status =
+        mr_pg_command(follow->conn, follow->stop_fd, sql.data, MR_PG_CHANGE_MS, follow->ret_error);
+    mr_text_done(&sql);
+    if (status == MR_OK) {
+        mr_log(MR_LOG_INFO, "publication_altered", "the publication was altered as configured",
+               MR_LOG_STR("publication", follow->options->publication),
+               MR_LOG_STR("tables", follow->altered.data == NULL ? "" : follow->altered.data));
+    } else if (is_locked(status, follow->ret_error)) {
+        (void)run_text(follow, "ROLLBACK", NULL);
+        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
+    } else if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
+        (void)run_text(follow, "ROLLBACK", NULL);
+    }
+    return status;
+}
+
+mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                   bool change, int stop_fd, mr_finding_fn report, void *context,
+                                   struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = facts->options;
+    struct follow follow = {.conn = conn,
+                            .options = options,
+                            .facts = facts,
+                            .to = {.report = report, .context = context},
+                            .stop_fd = stop_fd,
+                            .exists = mr_pg_publication_exists(facts),
+                            .goes_on = mr_pg_slot_exists(facts),
+                            .ret_error = ret_error};
+    snprintf(follow.subject, sizeof(follow.subject), "publication \"%s\"", options->publication);
+    if (options->published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
+        found_error(&follow, MR_ERR_CONFIG, follow.subject,
+                    "upgrade the server, or take publication.where and publication.columns out",
+                    "can't have row filters and column lists before PostgreSQL 15");
+        return MR_OK;
+    }
+    compare_root(&follow);
+    mr_status status = MR_OK;
+    if (options->published_count > 0 || (options->alter_publication && follow.exists)) {
+        status = in_draft(&follow);
+    }
+    if (status == MR_OK && change && follow.errors == 0 && follow.changes.len > 0) {
+        status = alter(&follow);
+    }
+    mr_text_done(&follow.changes);
+    mr_text_done(&follow.altered);
+    return status;
+}
+
+mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                     mr_finding_fn report, void *context,
+                                     struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"filters of the publication", "ssSS", 0, UINT32_MAX};
+    const struct mr_pg_reporter to = {.report = report, .context = context};
+    if (facts->version < MR_PG_SHAPED_VERSION_MIN) {
+        return MR_OK;
+    }
+    struct mr_text sql = {0};
+    struct mr_pg_result *rows;
+    mr_text_string(&sql, "WITH ");
+    add_rel(&sql, facts->version);
+    mr_sql_add_literal(&sql, facts->options->publication);
+    mr_text_string(&sql, ")) SELECT n.nspname, c.relname, rel.filter, rel.columns FROM rel"
+                         " JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid ="
+                         " c.relnamespace WHERE rel.filter IS NOT NULL OR rel.attrs IS NOT NULL"
+                         " ORDER BY 1, 2");
+    MR_TRY(mr_pg_query(conn, -1, &sql, &shape, &rows, ret_error));
+    for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
+        char subject[SUBJECT_MAX];
+        struct mr_text form = {0};
+        snprintf(subject, sizeof(subject), "table \"%s\".\"%s\"", mr_pg_result_value(rows, row, 0),
+                 mr_pg_result_value(rows, row, 1));
+        add_form(&form, mr_pg_result_value(rows, row, 2), mr_pg_result_value(rows, row, 3));
+        MR_FOUND_OK(&to, subject, "is published with %s", form.data);
+        mr_text_done(&form);
+    }
+    mr_pg_result_free(rows);
+    return MR_OK;
+}

@@ -1,0 +1,102 @@
+/* Publication, slot and server: what must be true before the stream starts, verified or made.
+ *
+ * The rules are in pg_rules.c. The start of the daemon stops at the first that is broken and makes what is missing;
+ * `millrace check` lists every finding, looks at more, and changes nothing.
+ */
+#ifndef MR_POSTGRES_PG_SETUP_H
+#define MR_POSTGRES_PG_SETUP_H
+
+#include "base/finding.h"
+#include "event/checkpoint.h"
+#include "postgres/server/pg_options.h"
+
+/* What is known of the stream, by what is stored or by this process. */
+struct mr_pg_stream_state {
+    bool is_known;         /* where it goes on, */
+    bool tables_are_known; /* and that it had these tables */
+    mr_lsn
+        delivered;   /* all that ends before is with the sink, and nothing above it; 0: not known */
+    const char *gap; /* why it can't go on there; NULL: nothing is known against it */
+};
+struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
+                                                const struct mr_pg_source_options *options);
+
+/* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
+ * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is the
+ * replication connection on which the stream is to run, and `desk` another one, for questions about tables: the server keeps what
+ * it looked up for one in the session's cache, and would read a backlog by it (docs/protocol.md).
+ * Where `state` does not know the stream, a slot that exists is adopted, which
+ * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
+mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                      const struct mr_pg_source_options *options,
+                      const struct mr_pg_stream_state *state, int stop_fd, bool *ret_adopted,
+                      struct mr_error *ret_error);
+
+/* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
+ * that whoever starts next sees whether they are, and no two attempts have one number. */
+struct mr_pg_copy_slot {
+    char name[96];
+    uint32_t attempt; /* 1, 2, 3 …; 0: nothing is to be copied */
+    bool replaces;    /* a slot that is there, which mr_pg_drop_replaced drops */
+    mr_lsn lsn;       /* what commits from here on is in the stream */
+    char snapshot
+        [64]; /* of that moment, until the connection's next command; "": the slot is older */
+};
+
+struct mr_pg_facts;
+
+/* Whether existing rows are copied at a start that finds this; `was_begun`: the slot of a copy is there that was broken off. */
+bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
+                      bool was_begun);
+
+/* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. When something is to be
+ * copied, options->copies says, beside what the server has:
+ *
+ *   MR_COPIES_INITIALLY    no slot is there, and it is not known where a stream goes on
+ *   MR_COPIES_ONLY, MR_COPIES_ALWAYS   in any case
+ *   MR_COPIES_WHEN_NEEDED  as the first, and where the slot is lost, or state->gap; also where the sink stores positions, a slot
+ *                          is there, and no position
+ *
+ * Where all before the slot of a copy is delivered, only its name was missing. MR_ERR_HISTORY: copied rows would lie below
+ * what is delivered. */
+mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                           const struct mr_pg_source_options *options,
+                           const struct mr_pg_stream_state *state, int stop_fd,
+                           struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
+
+/* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, whoever comes
+ * next does it. */
+mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_pg_copy_slot *slot, int stop_fd,
+                              struct mr_error *ret_error);
+
+/* Whether the copy's slot still has what has changed since. MR_ERR_HISTORY: not, or MR_ERR_TRANSIENT where the copy is to begin
+ * again by itself. */
+mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             const struct mr_pg_copy_slot *slot, int stop_fd,
+                             struct mr_error *ret_error);
+
+/* All is copied and safe: the slot gets its name, or, with MR_COPIES_ONLY, goes. */
+mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_pg_copy_slot *slot, int stop_fd,
+                         struct mr_error *ret_error);
+
+/* Asks PostgreSQL, by a connection of its own, whether a stream may go on as `options` say, which have tables that it does not have
+ * yet, `added`. Reports what the rules find of those, as for a new stream, and what would end the stream when it goes on. MR_AGAIN:
+ * not while another instance stands by; other errors: it could not be asked. Any thread. */
+mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
+                             const struct mr_table_name *added, uint32_t added_count, int stop_fd,
+                             mr_finding_fn report, void *context, struct mr_error *ret_error);
+
+/* What mr_pg_publication_follow says of tables that are to be `options`', by a connection of its own; with `change` the
+ * publication is altered, where it may be. Any thread. */
+mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, bool change,
+                                   int stop_fd, mr_finding_fn report, void *context,
+                                   struct mr_error *ret_error);
+
+/* Looks at everything that could keep the stream from starting or from being complete, also from going on at `stored` (NULL: nothing
+ * is stored), and reports each finding; connects by itself (ordinary and replication connection) and changes nothing. */
+void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
+                 mr_finding_fn report, void *context);
+
+#endif

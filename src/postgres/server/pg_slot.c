@@ -1,0 +1,449 @@
+#include "postgres/server/pg_slot.h"
+
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "postgres/catalog/pg_sql.h"
+
+enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
+#define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
+#define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
+/* A slot that is lost so soon is looked at each second: much may have changed since the last look. */
+#define FORECAST_SOON_S 60
+
+struct mr_pg_slot {
+    struct mr_pg_slot_options options;
+    pthread_t thread;
+    bool started;
+    int stop_fd;
+
+    /* The thread's own. */
+    uint32_t failed;   /* looks in a row */
+    int64_t making_ns; /* since when it is being made; 0: it is not */
+    bool told_held_up;
+
+    pthread_mutex_t lock; /* over all that follows */
+    struct mr_slot_view view;
+    struct mr_forecast forecast;
+    int64_t looked_ns;
+};
+
+static const char *const status_names[] = {
+    [MR_WAL_UNKNOWN] = "unknown",   [MR_WAL_RESERVED] = "reserved",
+    [MR_WAL_EXTENDED] = "extended", [MR_WAL_UNRESERVED] = "unreserved",
+    [MR_WAL_LOST] = "lost",
+};
+
+const char *mr_wal_status_name(enum mr_wal_status status)
+{
+    return status_names[status];
+}
+
+static enum mr_wal_status status_of(const char *name)
+{
+    for (uint32_t i = 0; name != NULL && i < MR_WAL_STATUS_COUNT; i++) {
+        if (strcmp(status_names[i], name) == 0) {
+            return (enum mr_wal_status)i;
+        }
+    }
+    return MR_WAL_UNKNOWN;
+}
+
+static const char *const invalidation_names[] = {
+    [MR_INVALIDATION_NONE] = "none",
+    [MR_INVALIDATION_WAL_REMOVED] = "wal_removed",
+    [MR_INVALIDATION_ROWS_REMOVED] = "rows_removed",
+    [MR_INVALIDATION_WAL_LEVEL] = "wal_level_insufficient",
+    [MR_INVALIDATION_IDLE_TIMEOUT] = "idle_timeout",
+    [MR_INVALIDATION_OTHER] = "other",
+};
+
+const char *mr_invalidation_name(enum mr_invalidation invalidation)
+{
+    return invalidation_names[invalidation];
+}
+
+static enum mr_invalidation invalidation_of(const char *name)
+{
+    if (name == NULL) {
+        return MR_INVALIDATION_NONE;
+    }
+    for (uint32_t i = 0; i < MR_INVALIDATION_OTHER; i++) {
+        if (strcmp(invalidation_names[i], name) == 0) {
+            return (enum mr_invalidation)i;
+        }
+    }
+    return MR_INVALIDATION_OTHER;
+}
+
+/* ---- the forecast ---- */
+
+void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample)
+{
+    forecast->samples[forecast->count++ % MR_FORECAST_SAMPLES] = *sample;
+}
+
+/* `back` looks before the newest one; NULL: not in the window. */
+static const struct mr_forecast_sample *sample_at(const struct mr_forecast *forecast, uint32_t back)
+{
+    uint32_t kept = forecast->count < MR_FORECAST_SAMPLES ? forecast->count : MR_FORECAST_SAMPLES;
+    if (back >= kept) {
+        return NULL;
+    }
+    const struct mr_forecast_sample *newest =
+        &forecast->samples[(forecast->count - 1) % MR_FORECAST_SAMPLES];
+    const struct mr_forecast_sample *found =
+        &forecast->samples[(forecast->count - 1 - back) % MR_FORECAST_SAMPLES];
+    return newest->time_ns - found->time_ns > FORECAST_WINDOW_NS ? NULL : found;
+}
+
+static int64_t unconfirmed(const struct mr_forecast_sample *sample)
+{
+    return (int64_t)(sample->server_lsn - sample->confirmed_lsn);
+}
+
+static int64_t restart_of(const struct mr_forecast_sample *sample)
+{
+    return (int64_t)sample->server_lsn - sample->retained_bytes;
+}
+
+/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. */
+static int64_t used_bytes(const struct mr_forecast *forecast,
+                          const struct mr_forecast_sample *newest,
+                          const struct mr_forecast_sample *oldest)
+{
+    bool moved = false;
+    bool grew = true;
+    const struct mr_forecast_sample *sample;
+    for (uint32_t back = 1; (sample = sample_at(forecast, back)) != NULL; back++) {
+        moved = moved || restart_of(sample) != restart_of(newest);
+        grew = grew && unconfirmed(sample) < unconfirmed(newest);
+    }
+    int64_t lag_bytes = grew ? unconfirmed(newest) - unconfirmed(oldest) : 0;
+    /* A burst that is over shrinks nothing more. */
+    bool shrinks = sample_at(forecast, 1)->safe_bytes > newest->safe_bytes;
+    bool is_held = !moved && shrinks && newest->time_ns - oldest->time_ns >= FORECAST_HELD_NS;
+    int64_t held_bytes = is_held ? oldest->safe_bytes - newest->safe_bytes : 0;
+    return lag_bytes > held_bytes ? lag_bytes : held_bytes;
+}
+
+double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
+{
+    if (forecast->count == 0) {
+        return INFINITY;
+    }
+    const struct mr_forecast_sample *newest = sample_at(forecast, 0);
+    if (newest->safe_bytes <= 0) {
+        return 0;
+    }
+    const struct mr_forecast_sample *oldest = newest;
+    const struct mr_forecast_sample *sample;
+    for (uint32_t back = 1; (sample = sample_at(forecast, back)) != NULL; back++) {
+        oldest = sample;
+    }
+    int64_t span_ns = newest->time_ns - oldest->time_ns;
+    int64_t used = span_ns <= 0 ? 0 : used_bytes(forecast, newest, oldest);
+    if (used <= 0) {
+        return INFINITY;
+    }
+    double seconds = (double)newest->safe_bytes * ((double)span_ns / 1e9) / (double)used;
+    double since = (double)(now_ns - newest->time_ns) / 1e9;
+    return seconds > since ? seconds - since : 0;
+}
+
+/* ---- looking ---- */
+
+/* The slot of a formatted name; while existing rows are copied it has another one (pg_setup.h). */
+#define IS_THE_SLOT "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
+
+enum column {
+    LSN,
+    WAL_STATUS,
+    SAFE_BYTES,
+    RETAINED_BYTES,
+    CONFIRMED,
+    ACTIVE,
+    NAME,
+    FAILOVER,
+    SYNCED,
+    INVALIDATION,
+};
+
+/* A standby has no position to write at; it replays. */
+static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBS", 1, 1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT lsn, s.wal_status, s.safe_wal_size, "
+                   "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
+                   "s.confirmed_flush_lsn, s.active, s.slot_name, "
+                   /* Columns that only PostgreSQL 17 and later have. */
+                   "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
+                   "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
+                   "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
+                   "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
+                   "THEN pg_catalog.pg_last_wal_replay_lsn() "
+                   "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
+                   "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
+                   "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
+                   "WHERE " IS_THE_SLOT " "
+                   "ORDER BY length(slot_name), slot_name LIMIT 1)",
+                   slot->options.slot);
+    return mr_pg_query(conn, slot->stop_fd, &sql, &shape, ret_result, ret_error);
+}
+
+static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+{
+    int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&slot->lock);
+    struct mr_slot_view *view = &slot->view;
+    view->known = true;
+    view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
+    view->active = mr_pg_result_true(result, 0, ACTIVE);
+    view->wal_status = status_of(mr_pg_result_value(result, 0, WAL_STATUS));
+    view->failover = mr_pg_result_true(result, 0, FAILOVER);
+    view->synced = mr_pg_result_true(result, 0, SYNCED);
+    view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
+    view->server_lsn = mr_pg_result_lsn(result, 0, LSN);
+    view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
+    view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
+    view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
+    view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
+    if (view->has_limit) {
+        mr_forecast_add(&slot->forecast,
+                        &(struct mr_forecast_sample){.time_ns = now_ns,
+                                                     .safe_bytes = view->safe_bytes,
+                                                     .retained_bytes = retained,
+                                                     .server_lsn = view->server_lsn,
+                                                     .confirmed_lsn = view->confirmed_lsn});
+    } else {
+        slot->forecast = (struct mr_forecast){0};
+    }
+    slot->looked_ns = now_ns;
+    pthread_mutex_unlock(&slot->lock);
+}
+
+/* ---- a slot that is being made ---- */
+
+static void keep_holder(struct mr_pg_slot *slot, const char *text)
+{
+    pthread_mutex_lock(&slot->lock);
+    snprintf(slot->view.held_by, sizeof(slot->view.held_by), "%s", text);
+    pthread_mutex_unlock(&slot->lock);
+}
+
+enum holder_column { HOLDER_PID, HOLDER_ROLE, HOLDER_GID };
+
+static void tell_holder(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+{
+    const char *role = mr_pg_result_value(result, 0, HOLDER_ROLE);
+    const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
+    long long pid = (long long)mr_pg_result_number(result, 0, HOLDER_PID);
+    char holder[MR_SLOT_HOLDER_MAX];
+    struct mr_text remedy = {0};
+    if (gid != NULL) {
+        snprintf(holder, sizeof(holder), "a prepared transaction (pg_prepared_xacts)");
+        mr_text_string(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED ");
+        mr_sql_add_literal(&remedy, gid);
+    } else {
+        snprintf(holder, sizeof(holder), "the transaction of role %s, process %lld",
+                 role == NULL ? "(unknown)" : role, pid);
+        mr_text_format(&remedy, "have it end, or SELECT pg_terminate_backend(%lld)", pid);
+    }
+    keep_holder(slot, holder);
+    if (!slot->told_held_up) {
+        slot->told_held_up = true;
+        mr_log(MR_LOG_WARN, "slot_held_up",
+               "the slot is being made, which PostgreSQL can end only after every transaction that "
+               "was open then; waiting for it",
+               MR_LOG_STR("slot", slot->options.slot), MR_LOG_STR("holder", holder),
+               MR_LOG_STR("remedy", remedy.data));
+    }
+    mr_text_done(&remedy);
+}
+
+/* Whoever makes the slot waits for one transaction after the other (SnapBuildWaitSnapshot in replication/logical/snapbuild.c, by
+ * XactLockTableWait). One that is prepared is no process's. */
+static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                            struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what the slot waits for", "NSS", 0, 1};
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT h.pid::bigint, a.usename::text, p.gid FROM pg_replication_slots s"
+                   " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
+                   " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
+                   " AND h.transactionid = w.transactionid AND h.granted"
+                   " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
+                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
+                   " WHERE s." IS_THE_SLOT " LIMIT 1",
+                   slot->options.slot);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, slot->stop_fd, &sql, &shape, &result, ret_error));
+    if (mr_pg_result_rows(result) == 1) {
+        tell_holder(slot, result);
+    } else {
+        keep_holder(slot, "");
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+/* Until it can be read from, a slot has confirmed nothing (DecodingContextFindStartpoint in replication/logical/logical.c). */
+static bool is_being_made(const struct mr_pg_slot *slot)
+{
+    return slot->view.exists && slot->view.active && slot->view.confirmed_lsn == 0;
+}
+
+static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                                 struct mr_error *ret_error)
+{
+    if (!is_being_made(slot)) {
+        slot->making_ns = 0;
+        slot->told_held_up = false;
+        keep_holder(slot, "");
+        return MR_OK;
+    }
+    int64_t now_ns = mr_monotonic_ns();
+    slot->making_ns = slot->making_ns == 0 ? now_ns : slot->making_ns;
+    bool is_long = now_ns - slot->making_ns >= (int64_t)HELD_UP_MS * 1000000;
+    return is_long ? ask_holder(slot, conn, ret_error) : MR_OK;
+}
+
+/* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
+static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn;
+    MR_TRY(mr_pg_try_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_sqlstate,
+                             ret_error));
+    struct mr_pg_result *result;
+    mr_status status = query(slot, conn, &result, ret_error);
+    if (status == MR_OK) {
+        take_result(slot, result);
+        mr_pg_result_free(result);
+        status = look_for_holder(slot, conn, ret_error);
+    }
+    mr_pg_close(conn);
+    return status;
+}
+
+/* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in
+ * src/backend/tcop). While a stream runs it can only be the latter; the source forgets it as it connects. */
+static void note_shutdown(const struct mr_pg_slot *slot, const char *sqlstate)
+{
+    if (slot->options.server_stops != NULL && strcmp(sqlstate, "57P03") == 0) {
+        slot->options.server_stops(slot->options.context);
+    }
+}
+
+static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const struct mr_error *error)
+{
+    note_shutdown(slot, sqlstate);
+    pthread_mutex_lock(&slot->lock);
+    slot->view.errors++;
+    pthread_mutex_unlock(&slot->lock);
+    /* One look that fails is no news of its own: whoever opens the stream says why at the same time. */
+    if (++slot->failed == 2) {
+        mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
+    }
+}
+
+/* At the start the source may be about to make the slot. */
+static int pause_ms(const struct mr_pg_slot *slot)
+{
+    bool changes = !slot->view.exists || is_being_made(slot) ||
+                   mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
+    return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
+               ? MISSING_INTERVAL_MS
+               : (int)slot->options.interval_ms;
+}
+
+static void *slot_main(void *context)
+{
+    struct mr_pg_slot *slot = context;
+    prctl(PR_SET_NAME, "mr-slot");
+    mr_alloc_leave_out();
+    struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
+    do {
+        struct mr_error error = {0};
+        char sqlstate[MR_SQLSTATE_SIZE] = "";
+        mr_status status = look(slot, sqlstate, &error);
+        if (status == MR_OK) {
+            slot->failed = 0;
+        } else if (status != MR_AGAIN) {
+            look_failed(slot, sqlstate, &error);
+        }
+    } while (poll(&stop, 1, pause_ms(slot)) <= 0);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
+{
+    struct mr_pg_slot *slot = MR_NEW(struct mr_pg_slot);
+    slot->options = *options;
+    slot->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&slot->lock, NULL);
+    return slot;
+}
+
+void mr_pg_slot_free(struct mr_pg_slot *slot)
+{
+    if (slot == NULL) {
+        return;
+    }
+    MR_ASSERT(!slot->started);
+    close(slot->stop_fd);
+    pthread_mutex_destroy(&slot->lock);
+    free(slot);
+}
+
+mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error)
+{
+    if (slot->options.interval_ms == 0) {
+        return MR_OK;
+    }
+    int failed = mr_thread_create(&slot->thread, slot_main, slot);
+    if (failed != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
+    }
+    slot->started = true;
+    return MR_OK;
+}
+
+void mr_pg_slot_stop(struct mr_pg_slot *slot)
+{
+    if (!slot->started) {
+        return;
+    }
+    uint64_t one = 1;
+    ssize_t written = write(slot->stop_fd, &one, sizeof(one));
+    (void)written;
+    pthread_join(slot->thread, NULL);
+    slot->started = false;
+}
+
+void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    pthread_mutex_lock(&slot->lock);
+    *ret_view = slot->view;
+    ret_view->forecast_seconds =
+        slot->view.wal_status == MR_WAL_LOST ? 0 : mr_forecast_seconds(&slot->forecast, now_ns);
+    ret_view->age_seconds = slot->view.known ? (double)(now_ns - slot->looked_ns) / 1e9 : NAN;
+    pthread_mutex_unlock(&slot->lock);
+}

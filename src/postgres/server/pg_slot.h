@@ -1,0 +1,104 @@
+/* The slot as the server sees it, looked at now and then on ordinary connections of its own.
+ *
+ * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
+ * Where the reason is that the server shuts down, whoever wants to know is told: a stream with a backlog does not say so.
+ */
+#ifndef MR_POSTGRES_PG_SLOT_H
+#define MR_POSTGRES_PG_SLOT_H
+
+#include "postgres/conn/pg_conn.h"
+
+enum mr_wal_status {
+    MR_WAL_UNKNOWN, /* no look succeeded yet */
+    MR_WAL_RESERVED,
+    MR_WAL_EXTENDED,
+    MR_WAL_UNRESERVED,
+    MR_WAL_LOST,
+    MR_WAL_STATUS_COUNT
+};
+const char *mr_wal_status_name(enum mr_wal_status status); /* "reserved", … */
+
+/* Why a slot can't be read any more, as PostgreSQL 17 and later say it. */
+enum mr_invalidation {
+    MR_INVALIDATION_NONE,
+    MR_INVALIDATION_WAL_REMOVED,
+    MR_INVALIDATION_ROWS_REMOVED,
+    MR_INVALIDATION_WAL_LEVEL,
+    MR_INVALIDATION_IDLE_TIMEOUT,
+    MR_INVALIDATION_OTHER, /* of a later version */
+    MR_INVALIDATION_COUNT
+};
+const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
+
+enum { MR_SLOT_HOLDER_MAX = 160 };
+
+struct mr_slot_view {
+    bool known; /* at least one look succeeded */
+    bool exists;
+    bool active;    /* somebody streams from it */
+    bool has_limit; /* max_slot_wal_keep_size is set: safe_bytes and forecast mean something */
+    enum mr_wal_status wal_status;
+    bool failover; /* made for standbys to copy (PostgreSQL 17 and later) */
+    bool synced;   /* is, or was before a promotion, such a copy */
+    enum mr_invalidation invalidation;
+    char held_by[MR_SLOT_HOLDER_MAX]; /* what the making of the slot waits for; "": nothing */
+    mr_lsn server_lsn;                /* 0: not known */
+    mr_lsn confirmed_lsn;
+    uint64_t retained_bytes;
+    int64_t safe_bytes;
+    double forecast_seconds; /* until it is lost; infinite: not at the current rate */
+    double age_seconds;      /* since the last good look; NaN: none yet */
+    uint64_t errors;
+};
+
+struct mr_pg_slot_options {
+    const struct mr_pg_options *connection;
+    const char *slot;
+    uint32_t interval_ms; /* 0: never look */
+    /* Told on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
+    void (*server_stops)(void *context);
+    void *context;
+};
+
+struct mr_pg_slot;
+
+struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options);
+void mr_pg_slot_free(struct mr_pg_slot *slot); /* after stop; NULL is fine */
+
+mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error);
+void mr_pg_slot_stop(struct mr_pg_slot *slot);
+
+/* Any thread. */
+void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
+
+/* ---- the forecast, by itself ---- */
+
+enum { MR_FORECAST_SAMPLES = 64 };
+
+/* One look at the slot. */
+struct mr_forecast_sample {
+    int64_t time_ns;
+    int64_t safe_bytes;
+    int64_t retained_bytes; /* behind the server's position, back to restart_lsn */
+    mr_lsn server_lsn;
+    mr_lsn confirmed_lsn;
+};
+
+/* The last minute. */
+struct mr_forecast {
+    struct mr_forecast_sample samples[MR_FORECAST_SAMPLES];
+    uint32_t count; /* ever added */
+};
+
+void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample);
+
+/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when nothing keeps the slot back or
+ * fewer than two samples are there; 0 when they are used up.
+ *
+ * Safe bytes alone do not tell: restart_lsn moves only when the stream meets a record of running transactions, which the server
+ * writes every 15 s at most and not while it is idle (bgwriter.c, LOG_SNAPSHOT_INTERVAL_MS), so after a burst that is delivered
+ * they stay low for a while. What counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
+ * that the slot has not moved for most of a minute while WAL was written, which is an old transaction that holds it. */
+double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
+
+#endif

@@ -1,0 +1,194 @@
+#include "sink/kafka/kafka_asked.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* As many as a double counts one by one. */
+#define NUMBER_MAX ((double)(UINT64_C(1) << 53))
+
+/* ---- writing ---- */
+
+static void add_number(cJSON *json, const char *name, uint64_t number)
+{
+    cJSON_AddNumberToObject(json, name, (double)number);
+}
+
+static void add_table(cJSON *tables, const struct mr_asked_table *table)
+{
+    const struct mr_asked_place *place = &table->place;
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddItemToArray(tables, json);
+    add_number(json, "id", table->id);
+    cJSON_AddStringToObject(json, "schema", table->schema);
+    cJSON_AddStringToObject(json, "table", table->table);
+    if (table->where != NULL) {
+        cJSON_AddStringToObject(json, "where", table->where);
+    }
+    if (table->key != NULL) {
+        cJSON_AddStringToObject(json, "key", table->key);
+    }
+    if (place->oid == 0) {
+        return;
+    }
+    add_number(json, "oid", place->oid);
+    add_number(json, "rows", place->rows);
+    add_number(json, "passed_over", place->passed_over);
+    if (place->after != NULL) {
+        char form[24];
+        snprintf(form, sizeof(form), "%" PRIx64, place->form);
+        cJSON_AddStringToObject(json, "form", form);
+        cJSON *after = cJSON_AddArrayToObject(json, "after");
+        for (uint32_t i = 0; i < place->after_count; i++) {
+            cJSON_AddItemToArray(after, cJSON_CreateString(place->after[i]));
+        }
+    }
+}
+
+/* Each as what it is above the one before, in hexadecimal: "4021,6,6,1f". */
+static void add_known(cJSON *json, const struct mr_asked_stored *state)
+{
+    struct mr_text text = {0};
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < state->known_count; i++) {
+        mr_text_format(&text, "%s%" PRIx32, i == 0 ? "" : ",", state->known[i] - before);
+        before = state->known[i];
+    }
+    cJSON_AddStringToObject(json, "known", text.data == NULL ? "" : text.data);
+    mr_text_done(&text);
+}
+
+cJSON *mr_asked_to_json(const struct mr_asked_stored *state)
+{
+    cJSON *json = cJSON_CreateObject();
+    add_number(json, "step", state->step);
+    add_number(json, "last_id", state->last_id);
+    cJSON_AddBoolToObject(json, "paused", state->paused);
+    cJSON *tables = cJSON_AddArrayToObject(json, "tables");
+    for (uint32_t i = 0; i < state->count; i++) {
+        add_table(tables, &state->tables[i]);
+    }
+    if (state->has_known) {
+        add_known(json, state);
+    }
+    return json;
+}
+
+/* ---- reading ---- */
+
+/* A number that is none of ours must not be converted: C leaves open what comes of it. */
+static bool take_number(const cJSON *json, const char *name, double most, uint64_t *ret)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
+    bool good = cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= most;
+    *ret = good ? (uint64_t)item->valuedouble : 0;
+    return good;
+}
+
+/* NULL: there is none. */
+static char *take_text(const cJSON *json, const char *name)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    return text == NULL ? NULL : MR_STRDUP(text);
+}
+
+static bool take_after(const cJSON *json, struct mr_asked_place *place)
+{
+    const cJSON *after = cJSON_GetObjectItemCaseSensitive(json, "after");
+    if (after == NULL) {
+        return true;
+    }
+    const char *form = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "form"));
+    int used = 0;
+    if (!cJSON_IsArray(after) || cJSON_GetArraySize(after) == 0 || form == NULL ||
+        sscanf(form, "%16" SCNx64 "%n", &place->form, &used) != 1 || form[used] != '\0') {
+        return false;
+    }
+    place->after = MR_NEW_ARRAY(char *, (uint32_t)cJSON_GetArraySize(after));
+    const cJSON *value;
+    cJSON_ArrayForEach(value, after)
+    {
+        if (!cJSON_IsString(value)) {
+            return false;
+        }
+        place->after[place->after_count++] = MR_STRDUP(value->valuestring);
+    }
+    return true;
+}
+
+static bool take_table(const cJSON *json, struct mr_asked_table *table)
+{
+    uint64_t oid;
+    table->schema = take_text(json, "schema");
+    table->table = take_text(json, "table");
+    table->where = take_text(json, "where");
+    table->key = take_text(json, "key");
+    if (table->schema == NULL || table->table == NULL ||
+        !take_number(json, "id", NUMBER_MAX, &table->id)) {
+        return false;
+    }
+    if (cJSON_GetObjectItemCaseSensitive(json, "oid") == NULL) {
+        return true;
+    }
+    bool good = take_number(json, "oid", UINT32_MAX, &oid) &&
+                take_number(json, "rows", NUMBER_MAX, &table->place.rows) &&
+                take_number(json, "passed_over", NUMBER_MAX, &table->place.passed_over);
+    table->place.oid = (uint32_t)oid;
+    return good && take_after(json, &table->place);
+}
+
+static bool take_known(const cJSON *json, struct mr_asked_stored *state)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "known");
+    const char *at = cJSON_GetStringValue(item);
+    state->has_known = item != NULL;
+    if (item == NULL || at == NULL) {
+        return item == NULL;
+    }
+    state->known = MR_NEW_ARRAY(uint32_t, strlen(at) / 2 + 1);
+    uint64_t oid = 0;
+    for (bool more = *at != '\0'; more; at++) {
+        uint32_t step;
+        int used = 0;
+        size_t digits = strspn(at, "0123456789abcdef");
+        if (digits == 0 || digits > 8 || sscanf(at, "%8" SCNx32 "%n", &step, &used) != 1 ||
+            step == 0 || oid + step > UINT32_MAX) {
+            return false;
+        }
+        oid += step;
+        state->known[state->known_count++] = (uint32_t)oid;
+        at += used;
+        more = *at == ',';
+        if (!more && *at != '\0') {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct mr_asked_stored *mr_asked_from_json(const cJSON *json)
+{
+    struct mr_asked_stored *state = MR_NEW(struct mr_asked_stored);
+    const cJSON *tables = cJSON_GetObjectItemCaseSensitive(json, "tables");
+    const cJSON *paused = cJSON_GetObjectItemCaseSensitive(json, "paused");
+    bool good = take_number(json, "step", NUMBER_MAX, &state->step) &&
+                take_number(json, "last_id", NUMBER_MAX, &state->last_id) && cJSON_IsBool(paused) &&
+                cJSON_IsArray(tables) && take_known(json, state);
+    state->paused = cJSON_IsTrue(paused);
+    if (good) {
+        state->tables = MR_NEW_ARRAY(struct mr_asked_table, (uint32_t)cJSON_GetArraySize(tables));
+        const cJSON *one;
+        cJSON_ArrayForEach(one, tables)
+        {
+            good = good && take_table(one, &state->tables[state->count++]);
+        }
+    }
+    if (!good) {
+        mr_asked_stored_free(state);
+        return NULL;
+    }
+    return state;
+}

@@ -1,0 +1,320 @@
+#include "sink/kafka/kafka_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sink/kafka/kafka_conf.h"
+#include "sink/kafka/kafka_errors.h"
+#include "sink/kafka/kafka_state.h"
+
+enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
+
+/* A transaction of whoever streams lasts a third of a second. */
+#define STORED_NS (INT64_C(5) * 1000000000)
+
+struct kafka_check {
+    const struct mr_kafka_options *options;
+    mr_finding_fn report;
+    void *context;
+    int64_t asked_ns; /* since when the position is being read */
+    int brokers;
+    rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
+    char last_error[TEXT_MAX];
+    _Atomic bool hung_up; /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
+};
+
+/* librdkafka's errors come while it tries; the last one says why there is no answer. */
+static void remember_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
+{
+    (void)client;
+    struct kafka_check *check = opaque;
+    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        check->last_code = (rd_kafka_resp_err_t)code;
+        snprintf(check->last_error, sizeof(check->last_error), "%s", reason);
+    }
+}
+
+static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)level;
+    struct kafka_check *check = rd_kafka_opaque(client);
+    if (mr_kafka_is_hung_up(facility, text)) {
+        check->hung_up = true;
+    }
+}
+
+static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_error)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_opaque(conf, check);
+    rd_kafka_conf_set_error_cb(conf, remember_error);
+    rd_kafka_conf_set_log_cb(conf, on_log);
+    char reason[256];
+    if (mr_kafka_conf_fill(conf, check->options, ret_error) != MR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return NULL;
+    }
+    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
+    if (client == NULL) {
+        rd_kafka_conf_destroy(conf);
+        mr_error_set(ret_error, MR_ERR_CONFIG, "%s", reason);
+    }
+    return client;
+}
+
+static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_metadata *metadata,
+                                                        const char *name)
+{
+    for (int i = 0; i < metadata->topic_cnt; i++) {
+        if (strcmp(metadata->topics[i].topic, name) == 0 &&
+            metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return &metadata->topics[i];
+        }
+    }
+    return NULL;
+}
+
+/* True: a topic can be made with as many copies as are wanted. */
+static bool check_copies(struct kafka_check *check, const char *subject)
+{
+    char text[TEXT_MAX];
+    if (check->options->replication <= check->brokers) {
+        return true;
+    }
+    snprintf(text, sizeof(text), "can't be made with %d replicas on %d %s",
+             check->options->replication, check->brokers,
+             check->brokers == 1 ? "broker" : "brokers");
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text,
+                  "lower sink.kafka.replication_factor; -1 is the brokers' default");
+    return false;
+}
+
+static void check_missing_topic(struct kafka_check *check, const char *subject, const char *name)
+{
+    char text[TEXT_MAX];
+    if (check->options->create_topics && !check_copies(check, subject)) {
+        return;
+    }
+    if (check->options->create_topics) {
+        snprintf(text, sizeof(text), "does not exist; will be created with %d partition%s",
+                 check->options->partitions, check->options->partitions == 1 ? "" : "s");
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d",
+             check->options->brokers, name, check->options->partitions);
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject,
+                  "does not exist, and create_topics is false", text);
+}
+
+static void check_topic(struct kafka_check *check, const struct rd_kafka_metadata *metadata,
+                        const char *name)
+{
+    char subject[300];
+    char text[TEXT_MAX];
+    snprintf(subject, sizeof(subject), "topic %s", name);
+    const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+    if (topic == NULL) {
+        check_missing_topic(check, subject, name);
+        return;
+    }
+    int replicas = topic->partition_cnt > 0 ? topic->partitions[0].replica_cnt : 0;
+    snprintf(text, sizeof(text), "%d partition%s, %d replica%s", topic->partition_cnt,
+             topic->partition_cnt == 1 ? "" : "s", replicas, replicas == 1 ? "" : "s");
+    if (replicas < 2) {
+        check->report(
+            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
+            "with one replica, the loss of a broker's disk loses acknowledged rows; use three");
+    } else {
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+    }
+}
+
+/* ---- the topic that keeps the position ---- */
+
+/* The topic's `cleanup.policy`, empty with `ret_reason` filled when the broker does not say. */
+static void ask_policy(struct kafka_check *check, rd_kafka_t *client, char *ret_policy, size_t size,
+                       char *ret_reason, size_t reason_size)
+{
+    ret_policy[0] = '\0';
+    snprintf(ret_reason, reason_size, "no answer");
+    rd_kafka_ConfigResource_t *topic =
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, check->options->state_topic);
+    rd_kafka_queue_t *answers = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_TIMEOUT_MS, NULL, 0);
+    rd_kafka_DescribeConfigs(client, &topic, 1, options, answers);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, ANSWER_TIMEOUT_MS);
+    if (event != NULL && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        snprintf(ret_reason, reason_size, "%s", rd_kafka_event_error_string(event));
+    } else if (event != NULL) {
+        size_t count;
+        const rd_kafka_ConfigResource_t **found = rd_kafka_DescribeConfigs_result_resources(
+            rd_kafka_event_DescribeConfigs_result(event), &count);
+        const rd_kafka_ConfigEntry_t **entries = NULL;
+        size_t entry_count = 0;
+        if (count == 1) {
+            entries = rd_kafka_ConfigResource_configs(found[0], &entry_count);
+            snprintf(ret_reason, reason_size, "%s",
+                     rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+        }
+        for (size_t i = 0; i < entry_count; i++) {
+            const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+            if (value != NULL &&
+                strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0) {
+                snprintf(ret_policy, size, "%s", value);
+            }
+        }
+    }
+    if (event != NULL) {
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(answers);
+    rd_kafka_ConfigResource_destroy(topic);
+}
+
+static void check_policy(struct kafka_check *check, rd_kafka_t *client, const char *subject)
+{
+    const char *name = check->options->state_topic;
+    char policy[64];
+    char reason[256];
+    char text[TEXT_MAX];
+    ask_policy(check, client, policy, sizeof(policy), reason, sizeof(reason));
+    if (policy[0] == '\0') {
+        snprintf(text, sizeof(text), "exists; whether it is compacted can't be seen: %s", reason);
+        check->report(
+            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
+            "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
+            "compact");
+        return;
+    }
+    if (strcmp(policy, "compact") == 0) {
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, "exists, compacted", NULL);
+        return;
+    }
+    char remedy[TEXT_MAX];
+    snprintf(text, sizeof(text),
+             "its cleanup.policy is %s: Kafka would delete the position of a quiet stream", policy);
+    snprintf(remedy, sizeof(remedy),
+             "kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s "
+             "--add-config cleanup.policy=compact",
+             check->options->brokers, name);
+    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text, remedy);
+}
+
+/* mr_kafka_serve_fn */
+static mr_status is_in_time(void *context, struct mr_error *ret_error)
+{
+    const struct kafka_check *check = context;
+    return mr_monotonic_ns() - check->asked_ns < STORED_NS
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT, "no answer within 5 s");
+}
+
+/* Whether the stream can go on there, who asks PostgreSQL says. */
+static void check_stored(struct kafka_check *check, rd_kafka_t *client, const char *subject,
+                         struct mr_kafka_stored *ret_stored)
+{
+    struct mr_error error = {0};
+    bool hangs;
+    check->asked_ns = mr_monotonic_ns();
+    mr_status status = mr_kafka_state_load(client, check->options, is_in_time, check,
+                                           &ret_stored->found, &ret_stored->state, &hangs, &error);
+    if (status == MR_OK) {
+        return;
+    }
+    bool will_fail = status == MR_ERR_AUTH || status == MR_ERR_HISTORY;
+    char text[MR_ERROR_TEXT_MAX + 64];
+    snprintf(text, sizeof(text), "the position that is stored can't be read: %s", error.text);
+    check->report(check->context, will_fail ? MR_FINDING_ERROR : MR_FINDING_WARNING, status,
+                  subject, text, NULL);
+}
+
+static void check_state(struct kafka_check *check, rd_kafka_t *client,
+                        const struct rd_kafka_metadata *metadata,
+                        struct mr_kafka_stored *ret_stored)
+{
+    const struct mr_kafka_options *options = check->options;
+    if (options->state_topic == NULL) {
+        check->report(check->context, MR_FINDING_WARNING, MR_OK, "position",
+                      "is kept by the slot alone; a slot that is made anew goes unnoticed",
+                      "set sink.kafka.state_topic");
+        return;
+    }
+    char subject[300];
+    char text[TEXT_MAX];
+    snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
+    if (find_topic(metadata, options->state_topic) == NULL) {
+        if (check_copies(check, subject)) {
+            check->report(check->context, MR_FINDING_OK, MR_OK, subject,
+                          "does not exist; will be created, compacted", NULL);
+        }
+    } else {
+        check_policy(check, client, subject);
+        check_stored(check, client, subject, ret_stored);
+    }
+    if (options->exactly_once) {
+        /* Whoever initialises an id fences who uses it. */
+        snprintf(text, sizeof(text),
+                 "is not tried, which would end the transaction of whoever streams now; the user "
+                 "needs Describe and Write on it where Kafka has ACLs");
+        snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
+        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+    }
+}
+
+static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
+                              rd_kafka_resp_err_t err)
+{
+    rd_kafka_poll(client, 0); /* calls remember_error */
+    if (check->last_error[0] == '\0') {
+        check->last_code = check->hung_up ? RD_KAFKA_RESP_ERR__TRANSPORT : err;
+        snprintf(check->last_error, sizeof(check->last_error), "%s",
+                 check->hung_up ? MR_KAFKA_HUNG_UP : rd_kafka_err2str(err));
+    }
+    char text[TEXT_MAX + 64];
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    mr_status status =
+        mr_kafka_error_classify(check->last_code, check->last_error, check->options, remedy);
+    snprintf(text, sizeof(text), "%s %s: %s", check->options->brokers,
+             status == MR_ERR_AUTH ? "refused" : "does not answer", check->last_error);
+    check->report(
+        check->context, MR_FINDING_ERROR, status, "Kafka", text,
+        remedy[0] != '\0'
+            ? remedy
+            : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides");
+}
+
+void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
+                    uint32_t topic_count, mr_finding_fn report, void *context,
+                    struct mr_kafka_stored *ret_stored)
+{
+    struct kafka_check check = {.options = options, .report = report, .context = context};
+    struct mr_error error;
+    rd_kafka_t *client = client_new(&check, &error);
+    if (client == NULL) {
+        report(context, MR_FINDING_ERROR, error.status, "Kafka", error.text, NULL);
+        return;
+    }
+    const struct rd_kafka_metadata *metadata;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(client, 1, NULL, &metadata, ANSWER_TIMEOUT_MS);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        check_unreachable(&check, client, err);
+    } else {
+        char text[TEXT_MAX];
+        check.brokers = metadata->broker_cnt;
+        snprintf(text, sizeof(text), "%d %s, answered by %s", metadata->broker_cnt,
+                 metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
+        report(context, MR_FINDING_OK, MR_OK, "Kafka", text, NULL);
+        for (uint32_t i = 0; i < topic_count; i++) {
+            check_topic(&check, metadata, topics[i]);
+        }
+        check_state(&check, client, metadata, ret_stored);
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_destroy(client);
+}

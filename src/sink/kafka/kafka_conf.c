@@ -1,0 +1,87 @@
+#include "sink/kafka/kafka_conf.h"
+
+#include <stdio.h>
+
+static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
+                          struct mr_error *ret_error)
+{
+    char reason[256];
+    if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK) {
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "Kafka property \"%s\" is not accepted: %s; see librdkafka's configuration page", name,
+            reason);
+    }
+    return MR_OK;
+}
+
+static mr_status conf_set_u64(rd_kafka_conf_t *conf, const char *name, uint64_t value,
+                              struct mr_error *ret_error)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return conf_set(conf, name, text, ret_error);
+}
+
+mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_kafka_property fixed[] = {
+        {"client.id", "millrace"},
+        {"acks", "all"},
+        {"enable.idempotence", "true"},
+        /* A permanent error of one batch is then fatal, so no later batch fills the log past a hole. */
+        {"enable.gapless.guarantee", "true"},
+        /* No local time-out: a record waits until its session ends. */
+        {"message.timeout.ms", "0"},
+        /* As Java's clients place keys; a null key has one place, not a random one. */
+        {"partitioner", "murmur2"},
+        /* Else a null key would not be asked for: it would change its partition now and then. */
+        {"sticky.partitioning.linger.ms", "0"},
+        /* The pool bounds what is in flight; librdkafka's own bound comes first only if the user wants it to. */
+        {"queue.buffering.max.messages", "10000000"},
+        {"queue.buffering.max.kbytes", "2097151"},
+        {"allow.auto.create.topics", "false"},
+        /* Of the ends of a partition that are asked for (sink/kafka/kafka_state); nothing is read by a producer. */
+        {"isolation.level", "read_uncommitted"},
+        /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
+        {"linger.ms", "5"},
+        {"batch.num.messages", "10000"}, /* MR_KAFKA_REQUEST_RECORDS */
+        /* A response is in memory as a whole, and librdkafka would take one of 100 MB. This is the metadata of more than
+         * a hundred thousand partitions. */
+        {"receive.message.max.bytes", "16777216"},
+        {"reconnect.backoff.ms", "100"},
+        {"reconnect.backoff.max.ms", "2000"},
+        {"topic.metadata.refresh.fast.interval.ms", "100"},
+        {"socket.nagle.disable", "true"},
+        {"socket.keepalive.enable", "true"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(fixed); i++) {
+        MR_TRY(conf_set(conf, fixed[i].name, fixed[i].value, ret_error));
+    }
+    if (options->exactly_once) {
+        static const struct mr_kafka_property transactional[] = {
+            {"transaction.timeout.ms", "60000"},
+            /* Must end before the transaction does. */
+            {"message.timeout.ms", "55000"},
+            /* The first records of a transaction wait until the broker knows that they come; by then they have waited
+             * enough. */
+            {"linger.ms", "2"},
+        };
+        for (size_t i = 0; i < MR_ARRAY_LEN(transactional); i++) {
+            MR_TRY(conf_set(conf, transactional[i].name, transactional[i].value, ret_error));
+        }
+        MR_TRY(conf_set(conf, "transactional.id", options->state_name, ret_error));
+    }
+    MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
+    MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
+    MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
+    MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
+    MR_TRY(
+        conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
+    for (uint32_t i = 0; i < options->property_count; i++) {
+        MR_TRY(
+            conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));
+    }
+    return MR_OK;
+}

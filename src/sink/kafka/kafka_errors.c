@@ -1,0 +1,100 @@
+#include "sink/kafka/kafka_errors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Whatever says so last counts, as for librdkafka. */
+static bool speaks_tls(const struct mr_kafka_options *options)
+{
+    const char *protocol = "";
+    for (uint32_t i = 0; i < options->property_count; i++) {
+        if (strcmp(options->properties[i].name, "security.protocol") == 0) {
+            protocol = options->properties[i].value;
+        }
+    }
+    return strcasestr(protocol, "SSL") != NULL;
+}
+
+/* Not every failure of TLS is a refusal: a broker that restarts breaks handshakes off, too. */
+static mr_status classify_tls(const char *text, const struct mr_kafka_options *options,
+                              char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    if (strstr(text, "certificate verify failed") != NULL) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "check that sink.kafka.tls_ca_location holds the CA of the broker's certificate, "
+                 "and that "
+                 "this certificate names the host of sink.kafka.brokers and is still valid");
+        return MR_ERR_AUTH;
+    }
+    if (strstr(text, "certificate") != NULL) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "the broker wants another client certificate: check "
+                 "sink.kafka.tls_certificate_location and tls_key_location");
+        return MR_ERR_AUTH;
+    }
+    if (!speaks_tls(options)) {
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "this port of the broker seems to speak TLS: set sink.kafka.tls = true");
+        return MR_ERR_TRANSIENT;
+    }
+    snprintf(
+        ret_remedy, MR_KAFKA_REMEDY_MAX,
+        "check that this port of the broker speaks TLS; set sink.kafka.tls = false if it does not");
+    return MR_ERR_TRANSIENT;
+}
+
+bool mr_kafka_is_hung_up(const char *facility, const char *text)
+{
+    return strcmp(facility, "FAIL") == 0 && strstr(text, "Disconnected: ") != NULL &&
+           strstr(text, "in state APIVERSION_QUERY") != NULL;
+}
+
+mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
+                                  const struct mr_kafka_options *options,
+                                  char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    ret_remedy[0] = '\0';
+    switch (err) {
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+    case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "check user, password and mechanism in sink.kafka.sasl");
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "grant the user Describe, Write and Create on the topic");
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "grant the user IdempotentWrite on the cluster");
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "grant the user Describe and Write on transactional id \"%s\"",
+                 options->state_name);
+        return MR_ERR_AUTH;
+    case RD_KAFKA_RESP_ERR__TRANSPORT: /* also a handshake that failed while it was being read */
+        if (strstr(text, "SSL") == NULL &&
+            (strcmp(text, MR_KAFKA_HUNG_UP) != 0 || speaks_tls(options))) {
+            return MR_ERR_TRANSIENT;
+        }
+        return classify_tls(text, options, ret_remedy);
+    case RD_KAFKA_RESP_ERR__SSL:
+        return classify_tls(text, options, ret_remedy);
+    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
+                 "max.message.bytes");
+        return MR_ERR_POISON;
+    case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "records carry the time of their commit, the stored position that of this "
+                 "machine: set the clock that is wrong, or raise the topic's "
+                 "message.timestamp.after.max.ms (an hour by default)");
+        return MR_ERR_TRANSIENT;
+    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
+    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+        return MR_ERR_POISON;
+    default:
+        return MR_ERR_TRANSIENT;
+    }
+}

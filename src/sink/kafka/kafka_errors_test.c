@@ -1,0 +1,86 @@
+#include "sink/kafka/kafka_errors.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};
+
+static mr_status classify(rd_kafka_resp_err_t err, const char *text,
+                          const struct mr_kafka_property *property, char *ret_remedy)
+{
+    struct mr_kafka_options options = {.properties = property, .property_count = 1};
+    return mr_kafka_error_classify(err, text, &options, ret_remedy);
+}
+
+static void test_classify_each_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        rd_kafka_resp_err_t err;
+        const char *text;
+        mr_status status;
+        const char *remedy; /* a part of it */
+    } samples[] = {
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION, "SASL authentication error", MR_ERR_AUTH,
+         "sink.kafka.sasl"},
+        {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "Write"},
+        {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "IdempotentWrite"},
+        {RD_KAFKA_RESP_ERR__SSL, "certificate verify failed: …", MR_ERR_AUTH, "tls_ca_location"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, "SSL routines::certificate verify failed", MR_ERR_AUTH,
+         "tls_ca_location"},
+        {RD_KAFKA_RESP_ERR__SSL, "alert bad certificate", MR_ERR_AUTH, "tls_certificate_location"},
+        {RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", MR_ERR_TRANSIENT, "tls = true"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, MR_ERR_TRANSIENT, "tls = true"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT, "Connection refused", MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, "Invalid timestamp", MR_ERR_TRANSIENT,
+         "message.timestamp.after.max.ms"},
+        {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, "too large", MR_ERR_POISON,
+         "sink.kafka.message_max"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        char remedy[MR_KAFKA_REMEDY_MAX];
+        mr_status status = classify(samples[i].err, samples[i].text, plain, remedy);
+        if (status != samples[i].status || strstr(remedy, samples[i].remedy) == NULL ||
+            (samples[i].remedy[0] == '\0') != (remedy[0] == '\0')) {
+            fail_msg("\"%s\": %s, \"%s\"", samples[i].text, mr_status_name(status), remedy);
+        }
+    }
+}
+
+/* A client that speaks TLS already is told to look at the other end. */
+static void test_classify_tls_on_both_sides(void **state)
+{
+    (void)state;
+    static const struct mr_kafka_property encrypted[] = {{"security.protocol", "sasl_ssl"}};
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    classify(RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", encrypted, remedy);
+    assert_non_null(strstr(remedy, "speaks TLS; set sink.kafka.tls = false if it does not"));
+    classify(RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, encrypted, remedy);
+    assert_string_equal(remedy, "");
+}
+
+/* Lines of librdkafka 2.15.1. */
+static void test_is_hung_up(void **state)
+{
+    (void)state;
+    assert_true(mr_kafka_is_hung_up(
+        "FAIL", "[thrd:localhost:9093/bootstrap]: localhost:9093/bootstrap: Disconnected: "
+                "connection closed by peer: receive 0 after POLLIN (after 3ms in state "
+                "APIVERSION_QUERY, 1 identical error(s) suppressed)"));
+    assert_false(mr_kafka_is_hung_up(
+        "FAIL", "[thrd:localhost:9093/1]: localhost:9093/1: Disconnected: connection closed by "
+                "peer: receive 0 after POLLIN (after 3ms in state UP)"));
+    assert_false(mr_kafka_is_hung_up("STATE", "Disconnected: in state APIVERSION_QUERY"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classify_each_kind),
+        cmocka_unit_test(test_classify_tls_on_both_sides),
+        cmocka_unit_test(test_is_hung_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

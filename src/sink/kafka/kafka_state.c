@@ -1,0 +1,513 @@
+#include "sink/kafka/kafka_state.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "event/lsn.h"
+#include "sink/kafka/kafka_asked.h"
+#include "sink/kafka/kafka_conf.h"
+#include "sink/kafka/kafka_threads.h"
+#include "sink/kafka/kafka_topics.h"
+
+enum {
+    STATE_VERSION = 1,
+    COPY_VERSION = 2,  /* rows are being copied: who does not know that must not go on from it */
+    ASKED_VERSION = 3, /* the same of tables that are copied while the stream runs */
+    ANSWER_TIMEOUT_MS = 1000,
+    POLL_MS = 50,
+    TAIL_FIRST = 64,  /* records from the end that are looked through first, */
+    TAIL_FACTOR = 32, /* and by how much more each time */
+};
+
+/* A client that is not told the topic's ends for so long may never be: another session begins with a new one. */
+#define ENDS_NS (INT64_C(60) * 1000000000)
+/* A transaction of millrace's lasts a minute at most. */
+#define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
+
+/* ---- the record ---- */
+
+/* What nobody has to know does not keep an older version from going on. */
+static int version_of(const struct mr_checkpoint *state)
+{
+    bool is_asked = state->asked != NULL && (state->asked->count > 0 || state->asked->paused);
+    return is_asked ? ASKED_VERSION : state->copy != NULL ? COPY_VERSION : STATE_VERSION;
+}
+
+char *mr_state_format(const struct mr_checkpoint *state)
+{
+    cJSON *json = cJSON_CreateObject();
+    char lsn[32];
+    char position[64];
+    cJSON_AddNumberToObject(json, "version", version_of(state));
+    cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
+    cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
+    cJSON_AddStringToObject(json, "slot", state->identity.slot);
+    cJSON_AddStringToObject(json, "publication", state->identity.publication);
+    snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
+    cJSON_AddStringToObject(json, "tables", lsn);
+    snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT, MR_LSN_ARGS(state->end_lsn));
+    cJSON_AddStringToObject(json, "end_lsn", lsn);
+    if (state->position.commit_lsn != 0) {
+        snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
+                 MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
+        cJSON_AddStringToObject(json, "position", position);
+    }
+    if (state->copy != NULL) {
+        char *copy = mr_copy_stored_format(state->copy);
+        cJSON_AddStringToObject(json, "copy", copy);
+        free(copy);
+    }
+    if (state->copy_only) {
+        cJSON_AddBoolToObject(json, "copy_only", true);
+    }
+    if (state->asked != NULL) {
+        cJSON_AddItemToObject(json, "asked", mr_asked_to_json(state->asked));
+    }
+    char *text = cJSON_PrintUnformatted(json);
+    MR_ASSERT(text != NULL);
+    cJSON_Delete(json);
+    return text;
+}
+
+static bool take_text(const cJSON *json, const char *name, char *out, size_t size)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    return text != NULL && snprintf(out, size, "%s", text) < (int)size;
+}
+
+static bool take_position(const char *text, struct mr_position *ret_position)
+{
+    const char *rest;
+    int used = 0;
+    return mr_lsn_parse(text, &ret_position->commit_lsn, &rest) &&
+           sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
+}
+
+/* Older versions do not say it. */
+static uint64_t take_tables(const cJSON *json)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "tables"));
+    return text == NULL ? 0 : strtoull(text, NULL, 16);
+}
+
+/* A number that is none of them must not be converted to one: C leaves open what comes of it. */
+static bool is_timeline(const cJSON *json)
+{
+    return cJSON_IsNumber(json) && json->valuedouble >= 0 && json->valuedouble <= UINT32_MAX;
+}
+
+static bool take_copies(const cJSON *json, int version, struct mr_checkpoint *state)
+{
+    const cJSON *copy = cJSON_GetObjectItemCaseSensitive(json, "copy");
+    const cJSON *asked = cJSON_GetObjectItemCaseSensitive(json, "asked");
+    state->copy = cJSON_IsString(copy) ? mr_copy_stored_parse(copy->valuestring) : NULL;
+    state->copy_only = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "copy_only"));
+    state->asked = asked == NULL ? NULL : mr_asked_from_json(asked);
+    bool has_copy = copy != NULL || version == COPY_VERSION;
+    bool has_asked = asked != NULL || version == ASKED_VERSION;
+    return (state->copy != NULL || !has_copy) && (state->asked != NULL || !has_asked);
+}
+
+static bool take_state(const cJSON *json, struct mr_checkpoint *state)
+{
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
+    const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
+    const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
+    const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
+    if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||
+        version->valueint > ASKED_VERSION || !is_timeline(timeline) ||
+        !mr_lsn_parse(end, &state->end_lsn, NULL)) {
+        return false;
+    }
+    state->identity.timeline = (uint32_t)timeline->valuedouble;
+    state->identity.tables = take_tables(json);
+    struct mr_identity *identity = &state->identity;
+    return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
+           take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
+           take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
+           (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
+           take_copies(json, version->valueint, state);
+}
+
+bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state)
+{
+    cJSON *json = cJSON_ParseWithLength(text, len);
+    struct mr_checkpoint state = {0};
+    bool good = json != NULL && take_state(json, &state);
+    cJSON_Delete(json);
+    if (good) {
+        *ret_state = state;
+    } else {
+        mr_checkpoint_done(&state);
+    }
+    return good;
+}
+
+/* ---- reading it back ---- */
+
+struct loader {
+    const struct mr_kafka_options *options;
+    rd_kafka_t *producer;
+    rd_kafka_t *consumer;
+    mr_kafka_serve_fn serve;
+    void *context;
+    bool found;
+    int64_t waiting_ns; /* monotonic; since when an open transaction is waited for, 0: none is */
+    int64_t looked_at;  /* where the one begins of which it was found out whose it is */
+    bool unreadable;    /* the newest record is of a form that is not known */
+    bool hangs;         /* one of this pipeline is open although it has ended */
+    struct mr_checkpoint state;
+};
+
+static mr_status consumer_new(const struct loader *loader, const char *isolation,
+                              rd_kafka_t **ret_consumer, struct mr_error *ret_error)
+{
+    const struct mr_kafka_property fixed[] = {
+        {"group.id", "millrace-state"}, /* asked for by the library; nothing is joined or stored */
+        {"enable.auto.commit", "false"},
+        {"isolation.level", isolation},
+        {"enable.partition.eof", "true"},
+        {"check.crcs", "true"}, /* one turned bit may move the position */
+        {"auto.offset.reset", "error"},
+        {"fetch.wait.max.ms", "10"},
+        {"queued.max.messages.kbytes", "1024"},
+        {"fetch.message.max.bytes", "65536"},
+        {"message.max.bytes", "1000000"}, /* what is fetched may be as large */
+    };
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    struct mr_kafka_options plain = *loader->options;
+    plain.exactly_once = false;
+    mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
+    char reason[256] = "";
+    for (size_t i = 0; status == MR_OK && i < MR_ARRAY_LEN(fixed); i++) {
+        rd_kafka_conf_res_t set =
+            rd_kafka_conf_set(conf, fixed[i].name, fixed[i].value, reason, sizeof(reason));
+        MR_ASSERT(set == RD_KAFKA_CONF_OK);
+    }
+    if (status != MR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return status;
+    }
+    rd_kafka_conf_set_log_cb(conf, NULL);
+    *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
+    if (*ret_consumer == NULL) {
+        rd_kafka_conf_destroy(conf);
+        return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
+    }
+    rd_kafka_poll_set_consumer(*ret_consumer);
+    return MR_OK;
+}
+
+static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t offset)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = offset;
+    rd_kafka_resp_err_t err = rd_kafka_assign(consumer, part);
+    rd_kafka_topic_partition_list_destroy(part);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+static bool is_refusal(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+static mr_status refused(const struct loader *loader, const char *reason,
+                         struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_AUTH,
+                   "Kafka topic \"%s\", which keeps the position: %s; grant the user Describe, "
+                   "Read, Write and Create on it",
+                   loader->options->state_topic, reason);
+}
+
+/* MR_OK: it may be there now. A broker that is only slow to answer is asked again; whatever else it says ends the
+ * session, so that it is told, and told again with a growing pause while it stays. */
+static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
+{
+    const char *name = loader->options->state_topic;
+    char reason[256];
+    rd_kafka_NewTopic_t *topic =
+        rd_kafka_NewTopic_new(name, 1, loader->options->replication, reason, sizeof(reason));
+    /* Small segments: compaction never touches the one that is being written. */
+    rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
+    rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
+    /* Else Kafka 4 refuses what a machine writes whose clock is an hour ahead. */
+    rd_kafka_NewTopic_set_config(topic, "message.timestamp.type", "LogAppendTime");
+    /* The broker then expands what comes, and refuses a record that is small only as long as it is compressed. librdkafka
+     * would take memory for all of it (rd_gz_decompress). */
+    rd_kafka_NewTopic_set_config(topic, "compression.type", "uncompressed");
+    rd_kafka_queue_t *answer = mr_kafka_create_topics(loader->producer, &topic, 1);
+    rd_kafka_event_t *event;
+    mr_status status = MR_OK;
+    while ((event = rd_kafka_queue_poll(answer, 0)) == NULL && status == MR_OK) {
+        status = loader->serve(loader->context, ret_error);
+    }
+    if (event != NULL) {
+        rd_kafka_resp_err_t err = mr_kafka_create_result(event, name, 1, reason, sizeof(reason));
+        rd_kafka_event_destroy(event);
+        if (is_refusal(err)) {
+            status = refused(loader, reason, ret_error);
+        } else if (err != RD_KAFKA_RESP_ERR_NO_ERROR && err != RD_KAFKA_RESP_ERR__TIMED_OUT) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\", which keeps the position, can't be created: %s; "
+                             "set sink.kafka.replication_factor, or create it (one partition, "
+                             "cleanup.policy=compact)",
+                             name, reason);
+        }
+    }
+    rd_kafka_queue_destroy(answer);
+    return status;
+}
+
+rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafka_options *options)
+{
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(client, options->state_topic, NULL);
+    if (topic == NULL) {
+        return rd_kafka_last_error();
+    }
+    const struct rd_kafka_metadata *found;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(client, 0, topic, &found, ANSWER_TIMEOUT_MS);
+    rd_kafka_topic_destroy(topic);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err =
+            found->topic_cnt == 1 ? found->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        rd_kafka_metadata_destroy(found);
+    }
+    return err;
+}
+
+/* One end of the topic; an error is what stands in the way now. The producer asks, because it is told the real end: a
+ * reader of committed records is told where the oldest open transaction begins, and our newest record may lie behind that
+ * of another pipeline. (rd_kafka_query_watermark_offsets would wait for a silent broker beyond its limit.) */
+static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t *ret_offset)
+{
+    rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = which;
+    rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(loader->producer, part, ANSWER_TIMEOUT_MS);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err = part->elems[0].err;
+        *ret_offset = part->elems[0].offset;
+    }
+    /* No place in a topic; librdkafka would refuse to read there. */
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR && *ret_offset < 0) {
+        err = RD_KAFKA_RESP_ERR__BAD_MSG;
+    }
+    rd_kafka_topic_partition_list_destroy(part);
+    return err;
+}
+
+static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
+{
+    rd_kafka_resp_err_t err = mr_kafka_state_find(loader->producer, loader->options);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        err = ask_end(loader, RD_KAFKA_OFFSET_BEGINNING, ret_low);
+    }
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR ? ask_end(loader, RD_KAFKA_OFFSET_END, ret_high) : err;
+}
+
+static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,
+                      struct mr_error *ret_error)
+{
+    int64_t begin_ns = mr_monotonic_ns();
+    for (;;) {
+        rd_kafka_resp_err_t err = ask_ends(loader, ret_low, ret_high);
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            return MR_OK;
+        }
+        if (is_refusal(err)) {
+            return refused(loader, rd_kafka_err2str(err), ret_error);
+        }
+        if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+            err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+            err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+            MR_TRY(create_topic(loader, ret_error));
+        }
+        MR_TRY(loader->serve(loader->context, ret_error));
+        if (mr_monotonic_ns() - begin_ns > ENDS_NS) {
+            return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                           "Kafka topic \"%s\", which keeps the position: nobody says where it "
+                           "ends (%s); trying anew",
+                           loader->options->state_topic, rd_kafka_err2str(err));
+        }
+    }
+}
+
+static bool is_of_pipeline(const struct loader *loader, const rd_kafka_message_t *message)
+{
+    size_t len = strlen(loader->options->state_name);
+    return message->key_len == len && memcmp(message->key, loader->options->state_name, len) == 0;
+}
+
+static void take_record(struct loader *loader, const rd_kafka_message_t *message)
+{
+    if (!is_of_pipeline(loader, message) || message->payload == NULL) {
+        return;
+    }
+    struct mr_checkpoint state;
+    loader->unreadable = !mr_state_parse(message->payload, message->len, &state);
+    if (loader->unreadable) {
+        loader->found = true;
+        return;
+    }
+    if (!loader->found || !mr_checkpoint_is_behind(&state, &loader->state)) {
+        mr_checkpoint_done(&loader->state);
+        loader->state = state;
+    } else {
+        mr_checkpoint_done(&state);
+    }
+    loader->found = true;
+}
+
+/* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the producer that began
+ * it was fenced, which ended all it had open. */
+static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_error *ret_error)
+{
+    rd_kafka_t *reader;
+    MR_TRY(consumer_new(loader, "read_uncommitted", &reader, ret_error));
+    assign(loader, reader, offset);
+    mr_status status = MR_OK;
+    for (bool known = false; !known && status == MR_OK;) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(reader, POLL_MS);
+        if (message == NULL) {
+            status = loader->serve(loader->context, ret_error);
+            continue;
+        }
+        known = message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+        loader->hangs =
+            message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_of_pipeline(loader, message);
+        rd_kafka_message_destroy(message);
+    }
+    mr_kafka_client_end(reader, MR_KAFKA_END_MS);
+    loader->looked_at = offset;
+    return status;
+}
+
+static mr_status hanging(const struct loader *loader, struct mr_error *ret_error)
+{
+    return mr_fail(
+        ret_error, MR_ERR_TRANSIENT,
+        "Kafka topic \"%s\", which keeps the position, can't be read to its end: a "
+        "transaction in it has been open for longer than one of millrace's may last; trying anew, "
+        "and if it stays, \"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
+        loader->options->state_topic);
+}
+
+/* Told once, and given up behind the time that a transaction may last: then it hangs, or our reader does. */
+static mr_status wait_for_open_transaction(struct loader *loader, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    if (loader->waiting_ns == 0) {
+        loader->waiting_ns = now_ns;
+        mr_log(MR_LOG_INFO, "state_wait",
+               "another pipeline's transaction is open; waiting for its end (a minute at most) to "
+               "read the position behind it",
+               MR_LOG_STR("topic", loader->options->state_topic));
+    }
+    if (now_ns - loader->waiting_ns < OPEN_TRANSACTION_NS) {
+        return MR_OK;
+    }
+    return hanging(loader, ret_error);
+}
+
+/* The end of what is committed is at `offset`. */
+static mr_status open_transaction(struct loader *loader, int64_t offset, struct mr_error *ret_error)
+{
+    if (loader->options->exactly_once && loader->looked_at != offset) {
+        MR_TRY(look_whose(loader, offset, ret_error));
+        if (loader->hangs) {
+            return hanging(loader, ret_error);
+        }
+    }
+    return wait_for_open_transaction(loader, ret_error);
+}
+
+/* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
+ * pipeline that is still open hold the end back: it is waited for. */
+static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
+                           struct mr_error *ret_error)
+{
+    assign(loader, loader->consumer, from);
+    mr_status status = MR_OK;
+    for (bool at_end = false; !at_end && status == MR_OK;) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(loader->consumer, POLL_MS);
+        if (message == NULL) {
+            status = loader->serve(loader->context, ret_error);
+            if (status == MR_OK && loader->waiting_ns != 0) {
+                status = wait_for_open_transaction(loader, ret_error);
+            }
+            continue;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            at_end = message->offset >= high;
+            if (!at_end) {
+                status = open_transaction(loader, message->offset, ret_error);
+            }
+        } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            take_record(loader, message);
+            at_end = message->offset + 1 >= high;
+        } else if (message->err != RD_KAFKA_RESP_ERR__TRANSPORT &&
+                   message->err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+            status = mr_fail(ret_error, is_refusal(message->err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\", which keeps the position, can't be read: %s",
+                             loader->options->state_topic, rd_kafka_message_errstr(message));
+        }
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_assign(loader->consumer, NULL);
+    return status;
+}
+
+/* The newest record is near the end: most often it is the last. */
+static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
+{
+    int64_t low;
+    int64_t high;
+    MR_TRY(ends(loader, &low, &high, ret_error));
+    int64_t tail = TAIL_FIRST;
+    for (int64_t from = high; !loader->found && from > low; tail *= TAIL_FACTOR) {
+        from = high - tail > low ? high - tail : low;
+        MR_TRY(read_from(loader, from, high, ret_error));
+    }
+    return MR_OK;
+}
+
+mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
+                              mr_kafka_serve_fn serve, void *context, bool *ret_found,
+                              struct mr_checkpoint *ret_state, bool *ret_hangs,
+                              struct mr_error *ret_error)
+{
+    struct loader loader = {.options = options,
+                            .producer = producer,
+                            .serve = serve,
+                            .context = context,
+                            .looked_at = -1};
+    *ret_hangs = false;
+    MR_TRY(consumer_new(&loader, "read_committed", &loader.consumer, ret_error));
+    mr_status status = read_newest(&loader, ret_error);
+    mr_kafka_client_end(loader.consumer, MR_KAFKA_END_MS);
+    *ret_hangs = loader.hangs;
+    if (status != MR_OK || loader.unreadable) {
+        mr_checkpoint_done(&loader.state);
+    }
+    MR_TRY(status);
+    if (loader.unreadable) {
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "the state of \"%s\" in Kafka topic \"%s\" is of a form that this version does not "
+            "know; use the version that wrote it, or another sink.kafka.state_name",
+            options->state_name, options->state_topic);
+    }
+    *ret_found = loader.found;
+    *ret_state = loader.state;
+    return MR_OK;
+}

@@ -1,0 +1,134 @@
+#include <librdkafka/rdkafka.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sink/kafka/kafka_internal.h"
+
+enum {
+    CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
+    ABANDON_MS = 100,       /* nobody waits for the end of one that is given up */
+    COMMIT_MS = 10000,      /* then its outcome counts as unknown */
+    /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
+     * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
+     * (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
+    SETTLE_MS = 2,
+    UNSETTLED_MS = 30000, /* behind a commit: until then its markers may not be written */
+};
+
+/* What an error of a transactional call means: MR_OK to call again. */
+static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_t *error,
+                                    struct mr_error *ret_error)
+{
+    if (!rd_kafka_error_is_retriable(error)) {
+        mr_kafka_session_fail(kafka, rd_kafka_error_code(error), NULL,
+                              rd_kafka_error_string(error));
+    }
+    rd_kafka_error_destroy(error);
+    return mr_kafka_session_status(kafka, ret_error);
+}
+
+mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    /* The first answer comes over a connection to an address of the configuration, which ends with it; the second over
+     * one that stays. Whatever they say, the calls below say it, too. */
+    (void)mr_kafka_state_find(kafka->producer, &kafka->options);
+    (void)mr_kafka_state_find(kafka->producer, &kafka->options);
+    rd_kafka_error_t *error;
+    while ((error = rd_kafka_init_transactions(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        MR_TRY(mr_kafka_serve(kafka, ret_error));
+    }
+    return MR_OK;
+}
+
+mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    if (kafka->transaction.open) {
+        return MR_OK;
+    }
+    rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
+    if (error != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        return MR_FULL;
+    }
+    kafka->transaction.open = true;
+    kafka->transaction.begun = false;
+    return MR_OK;
+}
+
+mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    kafka->transaction.commit_ns =
+        kafka->transaction.commit_ns == 0 ? now_ns : kafka->transaction.commit_ns;
+    rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
+    if (error != NULL) {
+        if (now_ns - kafka->transaction.commit_ns > COMMIT_MS * INT64_C(1000000)) {
+            mr_kafka_session_fail(
+                kafka, rd_kafka_error_code(error), NULL,
+                "a transaction's commit is not answered; reading what became of it");
+        }
+        return transaction_failed(kafka, error, ret_error);
+    }
+    kafka->transaction.commit_ns = 0;
+    kafka->transaction.committed_ns = mr_monotonic_ns();
+    kafka->transaction.open = false;
+    kafka->transaction.ending = false;
+    kafka->storing = false;
+    return MR_OK;
+}
+
+mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    mr_status status;
+    while ((status = mr_kafka_transaction_begin(kafka, ret_error)) == MR_FULL) {
+        MR_TRY(mr_kafka_serve(kafka, ret_error));
+    }
+    MR_TRY(status);
+    MR_TRY(mr_kafka_produce_state(kafka, "", "", 0,
+                                  ret_error)); /* the queue of a new session has room */
+    while (kafka->unreported > 0) {
+        MR_TRY(mr_kafka_serve(kafka, ret_error));
+    }
+    rd_kafka_error_t *error;
+    while ((error = rd_kafka_abort_transaction(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
+        MR_TRY(transaction_failed(kafka, error, ret_error));
+        MR_TRY(mr_kafka_serve(kafka, ret_error));
+    }
+    kafka->transaction.open = false;
+    mr_log(MR_LOG_WARN, "state_ended",
+           "Kafka had left a transaction open in the topic that keeps the position, although it "
+           "had ended; it is given up, and what it held comes again",
+           MR_LOG_STR("topic", kafka->options.state_topic));
+    return MR_OK;
+}
+
+int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka)
+{
+    if (kafka->transaction.committed_ns == 0) {
+        return 0;
+    }
+    int64_t settled_ns = kafka->transaction.committed_ns + SETTLE_MS * INT64_C(1000000);
+    int64_t left_ns = settled_ns - mr_monotonic_ns();
+    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
+void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
+{
+    /* A client that is about to add a partition to its transaction while it goes away aborts the process (rdkafka_txnmgr.c,
+     * to 2.8: its request may be answered, as destroyed, before it is counted); one that has given the transaction up adds
+     * none. Its thread needs a moment to hear of that. */
+    if (kafka->transaction.open) {
+        rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, ABANDON_MS);
+        if (error != NULL) {
+            rd_kafka_error_destroy(error);
+        }
+    }
+}
+
+bool mr_kafka_transaction_is_unsettled(const struct mr_kafka_sink *kafka)
+{
+    return kafka->transaction.open ||
+           (kafka->transaction.committed_ns != 0 &&
+            mr_monotonic_ns() - kafka->transaction.committed_ns < UNSETTLED_MS * INT64_C(1000000));
+}

@@ -1,0 +1,856 @@
+#include "stream/pg_source.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "copy/pg_chunks.h"
+#include "copy/pg_copy.h"
+#include "postgres/catalog/pg_captured.h"
+#include "postgres/catalog/pg_key_order.h"
+#include "postgres/catalog/pg_keys.h"
+#include "postgres/catalog/pg_sql.h"
+#include "postgres/catalog/pg_types.h"
+#include "postgres/server/pg_copying.h"
+#include "postgres/server/pg_identity.h"
+#include "postgres/server/pg_setup.h"
+#include "postgres/server/pg_unsent.h"
+#include "stream/pg_payload.h"
+
+/* After so many messages the caller gets its turn: feedback, clock, a stop. */
+enum { RECEIVE_SHARE = 256 };
+
+/* A server that shuts down sends all its WAL first. So long it may do that; what is left is safe with it. */
+#define SHUTDOWN_GRACE_NS (INT64_C(2) * 1000000000)
+
+#define ASKED_KEPT_NS (INT64_C(5) * 1000000000)
+
+struct pg_source {
+    struct mr_source base;
+    struct mr_pg_source_options options;
+    struct mr_pg_conn *conn;
+    struct mr_pgoutput *decoder;
+    const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
+    struct mr_pg_keys keys;
+    struct mr_pg_key_order key_order;
+    struct mr_pg_captured captured;
+    struct mr_pg_types types;
+    struct mr_pg_copy *copy; /* NULL: none at hand */
+    struct mr_pg_copy_slot copy_slot;
+    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
+    struct mr_pg_home home;
+    struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
+    int64_t asked_ns;         /* the last time */
+    int stop_fd;              /* of the last open */
+    int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
+    char *database;
+    mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
+    bool pending;
+    size_t longest; /* message of this connection */
+    mr_lsn start;   /* of its stream */
+    mr_lsn
+        unsent[2]; /* a change that the server could not send, and where its transaction commits */
+    bool slot_is_known; /* it was made or accepted before */
+    uint64_t reads;
+};
+
+static struct pg_source *source_of(const struct mr_source *source)
+{
+    return (struct pg_source *)(uintptr_t)source;
+}
+
+static void remember_database(struct pg_source *source)
+{
+    free(source->database);
+    source->database = MR_STRDUP(mr_pg_database(source->conn));
+}
+
+/* What the catalog tells of the published tables. */
+static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, int stop_fd,
+                             struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    struct mr_pg_horizon horizon;
+    MR_TRY(mr_pg_horizon_read(conn, stop_fd, conn == source->keeper, &horizon, ret_error));
+    MR_TRY(
+        mr_pg_keys_read(&source->keys, conn, stop_fd, options->publication, &horizon, ret_error));
+    if (options->key_order == MR_KEY_ORDER_INDEX) {
+        MR_TRY(mr_pg_key_order_read(&source->key_order, conn, stop_fd, options->publication,
+                                    &horizon, ret_error));
+    }
+    return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
+}
+
+/* Tables that are gone since this process has looked at them have left; they are not written wrong. */
+static struct mr_pg_stream_state state_of(const struct pg_source *source,
+                                          const struct mr_checkpoint *stored)
+{
+    struct mr_pg_stream_state state = mr_pg_stream_state_of(stored, &source->options);
+    state.tables_are_known = state.tables_are_known || source->slot_is_known;
+    return state;
+}
+
+/* All that is asked about tables before the stream, on another connection than its own. */
+static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
+                         const struct mr_pg_stream_state *state, int stop_fd,
+                         struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    bool adopted = false;
+    MR_TRY(mr_pg_setup(source->conn, desk, options, state, stop_fd, &adopted, ret_error));
+    source->slot_is_known = true;
+    if (adopted) {
+        atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
+    }
+    MR_TRY(read_tables(source, desk, stop_fd, ret_error));
+    return mr_pg_types_read(&source->types, desk, stop_fd, options->publication, ret_error);
+}
+
+static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
+                             mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
+                             struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    MR_TRY(mr_pg_identify(source->conn, options, stored, start, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
+    struct mr_pg_conn *desk;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
+    struct mr_pg_stream_state state = state_of(source, stored);
+    state.is_known = state.is_known || source->slot_is_known;
+    mr_status status = prepare(source, desk, &state, stop_fd, ret_error);
+    mr_pg_close(desk);
+    MR_TRY(status);
+    remember_database(source);
+    source->start = start;
+    return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
+                                   options->messages, start, ret_error);
+}
+
+static void end_copy(struct pg_source *source)
+{
+    mr_pg_copy_free(source->copy);
+    source->copy = NULL;
+    mr_pg_close(source->keeper);
+    source->keeper = NULL;
+}
+
+static mr_status close_if(struct pg_source *source, mr_status status)
+{
+    if (status != MR_OK) {
+        end_copy(source);
+        mr_pg_close(source->conn);
+        source->conn = NULL;
+    }
+    return status;
+}
+
+static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn == NULL);
+    MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
+    source->server_stops_ns = 0;
+    mr_status status =
+        mr_pg_claim(source->conn, &source->options, stop_fd, &base->stands_by, ret_error);
+    atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
+    return close_if(source, status);
+}
+
+static void pg_source_change(struct mr_source *base, const void *options)
+{
+    struct pg_source *source = source_of(base);
+    const struct mr_pg_source_options *wanted = options;
+    MR_ASSERT(source->conn == NULL);
+    source->options.tables = wanted->tables;
+    source->options.table_count = wanted->table_count;
+    source->options.patterns = wanted->patterns;
+    source->options.pattern_count = wanted->pattern_count;
+    source->options.excluded = wanted->excluded;
+    source->options.excluded_count = wanted->excluded_count;
+    source->options.signal_is_hidden = wanted->signal_is_hidden;
+    source->options.published = wanted->published;
+    source->options.published_count = wanted->published_count;
+    source->options.alter_publication = wanted->alter_publication;
+    source->options.pipeline = wanted->pipeline;
+}
+
+static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,
+                                mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
+                                struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL);
+    source->stop_fd = stop_fd;
+    return close_if(source, open_stream(source, stored, start, stop_fd, ret_identity, ret_error));
+}
+
+static void count_received(struct pg_source *source)
+{
+    mr_counter_add(&source->base.received_bytes, source->message.len);
+    if (MR_UNLIKELY(source->message.len > source->longest)) {
+        source->longest = source->message.len;
+        atomic_store_explicit(&source->base.message_bytes_max, source->longest,
+                              memory_order_relaxed);
+    }
+}
+
+/* The server could not send a change, and its transaction has not begun here. It is looked for once, while this connection keeps
+ * the claim. */
+static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_error)
+{
+    mr_lsn change = mr_pg_failed_change(source->conn);
+    if (change == 0 || mr_pgoutput_in_transaction(source->decoder)) {
+        return MR_ERR_POISON;
+    }
+    if (source->unsent[0] != change) {
+        mr_lsn last = mr_pgoutput_last_commit(source->decoder);
+        struct mr_error error;
+        mr_status status =
+            mr_pg_unsent_find(&source->options, change, last > source->start ? last : source->start,
+                              source->stop_fd, &source->unsent[1], &error);
+        if (status == MR_AGAIN) {
+            return status;
+        }
+        if (status != MR_OK) {
+            struct mr_error reason = *ret_error;
+            return mr_fail(ret_error, MR_ERR_POISON,
+                           "%s; it is the change at " MR_LSN_FORMAT
+                           ", and where its transaction commits was not found: %s",
+                           reason.text, MR_LSN_ARGS(change), error.text);
+        }
+        source->unsent[0] = change;
+    }
+    source->base.failed.commit_lsn = source->unsent[1];
+    return MR_ERR_POISON;
+}
+
+static mr_status receive(struct pg_source *source, const struct mr_source_handler *handler,
+                         struct mr_error *ret_error)
+{
+    for (int i = 0; i < RECEIVE_SHARE; i++) {
+        if (MR_UNLIKELY(handler->hold)) {
+            if (!source->pending) {
+                mr_pg_forget(source->conn);
+            }
+            return MR_FULL;
+        }
+        if (!source->pending) {
+            mr_status status =
+                mr_pg_receive(source->conn, &source->message, &source->reads, ret_error);
+            if (MR_UNLIKELY(status != MR_OK)) {
+                return status == MR_ERR_POISON ? find_unsent(source, ret_error) : status;
+            }
+            source->pending = true;
+            count_received(source);
+        }
+        MR_TRY(mr_pg_payload_take(source->decoder, source->message, handler, ret_error));
+        source->pending = false;
+    }
+    return MR_OK;
+}
+
+static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
+                                   struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL);
+    source->handler = handler;
+    mr_status status = receive(source, handler, ret_error);
+    if (MR_UNLIKELY(status == MR_ERR_POISON || status == MR_ERR_PROTOCOL)) {
+        mr_lsn commit_lsn = base->failed.commit_lsn;
+        base->failed = mr_pgoutput_place(source->decoder);
+        base->failed.commit_lsn = commit_lsn;
+    }
+    return status;
+}
+
+void mr_pg_source_server_stops(struct mr_source *base)
+{
+    struct pg_source *source = source_of(base);
+    if (source->server_stops_ns == 0) {
+        source->server_stops_ns = mr_monotonic_ns();
+    }
+}
+
+static void end_asking(struct pg_source *source)
+{
+    mr_pg_close(source->asked);
+    source->asked = NULL;
+    source->asked_ns = 0;
+}
+
+/* One that is kept open would hold up a server that stops in order. */
+static void close_asked(struct pg_source *source, int64_t now_ns)
+{
+    if (source->asked != NULL && now_ns - source->asked_ns > ASKED_KEPT_NS) {
+        end_asking(source);
+    }
+}
+
+static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool ping,
+                                   struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    if (MR_UNLIKELY(source->server_stops_ns != 0) &&
+        mr_monotonic_ns() - source->server_stops_ns > SHUTDOWN_GRACE_NS) {
+        return mr_fail(
+            ret_error, MR_ERR_TRANSIENT,
+            "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
+            "it can stop, and coming back for the rest");
+    }
+    close_asked(source, mr_monotonic_ns());
+    /* Before it is sent: whether it arrived may never be known. */
+    return mr_pg_send_status(source->conn, flushed, flushed, ping, NULL, ret_error);
+}
+
+static int pg_source_descriptor(const struct mr_source *base)
+{
+    return mr_pg_socket(source_of(base)->conn);
+}
+
+static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
+{
+    struct pg_source *source = source_of(base);
+    end_copy(source);
+    if (source->conn == NULL) {
+        return;
+    }
+    if (deadline_ns > 0 && mr_pg_end_replication(source->conn, deadline_ns) != MR_OK) {
+        mr_log(MR_LOG_WARN, "confirm_unanswered",
+               "the server did not answer the last confirmation in time; some rows may come twice");
+    }
+    mr_pg_close(source->conn);
+    source->conn = NULL;
+    end_asking(source);
+    mr_pg_captured_done(&source->captured);
+    source->pending = false;
+    base->failed = (struct mr_failed_place){0};
+    source->longest = 0;
+    atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
+    if (source->handler != NULL) {
+        mr_pgoutput_reset(source->decoder, source->handler);
+    }
+}
+
+/* ---- keys ---- */
+
+static bool table_is(const struct mr_table_name *table, const struct mr_relation_view *view)
+{
+    return mr_slice_equal(mr_slice_of(table->schema), view->schema) &&
+           mr_slice_equal(mr_slice_of(table->table), view->table);
+}
+
+static const struct mr_table_key *chosen_key(const struct mr_pg_source_options *options,
+                                             const struct mr_relation_view *view)
+{
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        if (table_is(&options->keys[i].table, view)) {
+            return &options->keys[i];
+        }
+    }
+    return NULL;
+}
+
+/* As configured, and in that order. What the identity does not hold, deletes don't have; one that holds nothing allows no
+ * deletes. What does not fit is wrong for this place of the stream: what is before it is delivered, so that another
+ * configuration can begin there. */
+static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_view *view,
+                             uint32_t *columns, struct mr_error *ret_error)
+{
+    bool flags = view->key_count > 0; /* found in the stream, before this */
+    view->key_count = 0;
+    view->key_is_chosen = true;
+    for (uint32_t k = 0; k < key->column_count; k++) {
+        uint32_t i = 0;
+        while (i < view->column_count &&
+               !mr_slice_equal(view->columns[i].name, mr_slice_of(key->columns[k]))) {
+            i++;
+        }
+        if (i == view->column_count) {
+            return mr_fail(ret_error, MR_ERR_POISON,
+                           "key_columns: \"%s\" is not a published column of table %s.%s at this "
+                           "place of the stream; set the name that it has there",
+                           key->columns[k], key->table.schema, key->table.table);
+        }
+        if (flags && !view->columns[i].in_identity) {
+            return mr_fail(
+                ret_error, MR_ERR_POISON,
+                "key_columns: the replica identity of table %s.%s does not hold column \"%s\", so "
+                "its deletes would have no key; run ALTER TABLE %s.%s REPLICA IDENTITY FULL",
+                key->table.schema, key->table.table, key->columns[k], key->table.schema,
+                key->table.table);
+        }
+        columns[view->key_count++] = i;
+    }
+    return MR_OK;
+}
+
+mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
+                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
+                           struct mr_error *ret_error)
+{
+    const struct mr_table_key *chosen = chosen_key(options, view);
+    *ret_found = chosen != NULL;
+    return chosen == NULL ? MR_OK : take_chosen(chosen, view, columns, ret_error);
+}
+
+/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
+ * out is read to its end. */
+static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
+                              struct mr_error *ret_error)
+{
+    struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
+    *ret_stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
+    if (source->asked == NULL) {
+        MR_TRY(mr_pg_connect(&source->options.connection, false, *ret_stop_fd, &source->asked,
+                             ret_error));
+        MR_TRY(mr_pg_command(source->asked, *ret_stop_fd, "SET statement_timeout = 5000",
+                             MR_PG_ANSWER_MS, ret_error));
+    }
+    source->asked_ns = mr_monotonic_ns();
+    return MR_OK;
+}
+
+/* Whatever it is, the stream itself works; what is wrong for good its next connection tells. */
+static mr_status asked_in_vain(struct pg_source *source, const struct mr_relation_view *view,
+                               const char *what, mr_status status, struct mr_error *ret_error)
+{
+    end_asking(source);
+    if (status == MR_AGAIN) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    return mr_fail(ret_error, MR_ERR_TRANSIENT, "the %s of table %.*s.%.*s can't be looked up: %s",
+                   what, (int)view->schema.len, (const char *)view->schema.data,
+                   (int)view->table.len, (const char *)view->table.data, reason.text);
+}
+
+static void tell_unlisted(const struct mr_relation_view *view)
+{
+    char name[2 * MR_IDENTIFIER_MAX + 2];
+    snprintf(name, sizeof(name), "%.*s.%.*s", (int)view->schema.len,
+             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+    mr_log(
+        MR_LOG_WARN, "table_unlisted",
+        "the publication sends a table that is neither in \"tables\" nor a partition of one that "
+        "is; its changes are not passed on",
+        MR_LOG_STR("table", name));
+}
+
+/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
+ * publication sent besides when the stream was opened were told of then; what comes later, or is renamed, is told of
+ * here. A table that is gone can't be asked for its parent. */
+static mr_status find_listed(struct pg_source *source, const struct mr_transaction *transaction,
+                             struct mr_relation_view *view, struct mr_error *ret_error)
+{
+    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
+     * messages. */
+    if (view->schema.len == 0) {
+        view->is_unlisted = true;
+        return MR_OK;
+    }
+    view->is_signal = mr_pg_table_is_signal(&source->options, view->schema, view->table);
+    if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
+        return MR_OK;
+    }
+    if (view->is_signal) {
+        view->is_unlisted = true;
+        return MR_OK;
+    }
+    enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
+    if (mr_pg_captured_is_stale(&source->captured, view->oid, transaction)) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            /* What the transaction itself made is not in the catalog before its end is seen there. */
+            status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
+        }
+        if (status == MR_OK) {
+            status = mr_pg_captured_ask(&source->captured, source->asked, &source->options, stop_fd,
+                                        view->oid, ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "parent", status, ret_error);
+        }
+    }
+    view->is_unlisted = mr_pg_captured_find(&source->captured, view->oid) != MR_PG_PARTITION;
+    if (view->is_unlisted && kind != MR_PG_UNLISTED) {
+        tell_unlisted(view);
+    }
+    return MR_OK;
+}
+
+/* The columns that are the key, in the table's order unless they were chosen. */
+static mr_status find_key_columns(struct pg_source *source,
+                                  const struct mr_transaction *transaction,
+                                  struct mr_relation_view *view, uint32_t *columns,
+                                  struct mr_error *ret_error)
+{
+    mr_relation_flagged_key(view, columns);
+    bool is_chosen;
+    MR_TRY(mr_pg_chosen_key(&source->options, view, columns, &is_chosen, ret_error));
+    if (is_chosen || (view->key_count > 0 && !mr_pg_keys_lack(&source->keys, view->oid))) {
+        return MR_OK;
+    }
+    if (!mr_pg_keys_cover(&source->keys, view->oid, transaction)) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            status = mr_pg_keys_ask(&source->keys, source->asked, stop_fd, view->oid, transaction,
+                                    ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "key", status, ret_error);
+        }
+    }
+    return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
+}
+
+static mr_status put_in_order(struct pg_source *source, const struct mr_transaction *transaction,
+                              const struct mr_relation_view *view, uint32_t *columns,
+                              struct mr_error *ret_error)
+{
+    if (source->options.key_order != MR_KEY_ORDER_INDEX || view->key_is_chosen ||
+        view->key_count < 2) {
+        return MR_OK;
+    }
+    if (!mr_pg_key_order_covers(&source->key_order, view->oid, transaction)) {
+        int stop_fd;
+        mr_status status = begin_asking(source, &stop_fd, ret_error);
+        if (status == MR_OK) {
+            status = mr_pg_key_order_ask(&source->key_order, source->asked, stop_fd, view->oid,
+                                         transaction, ret_error);
+        }
+        if (status != MR_OK) {
+            return asked_in_vain(source, view, "order of the key", status, ret_error);
+        }
+    }
+    mr_pg_key_order_apply(&source->key_order, view, columns);
+    return MR_OK;
+}
+
+static mr_status find_key(void *context, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *columns,
+                          struct mr_error *ret_error)
+{
+    struct pg_source *source = context;
+    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
+    }
+    MR_TRY(find_listed(source, transaction, view, ret_error));
+    if (view->is_unlisted) {
+        view->key_columns = columns;
+        return MR_OK; /* nobody needs its key */
+    }
+    MR_TRY(find_key_columns(source, transaction, view, columns, ret_error));
+    return put_in_order(source, transaction, view, columns, ret_error);
+}
+
+/* ---- names ---- */
+
+void mr_pg_tables_done(struct mr_pg_tables *tables)
+{
+    for (uint32_t i = 0; i < 2 * tables->count; i++) {
+        free(tables->names[i]);
+    }
+    free(tables->names);
+    *tables = (struct mr_pg_tables){0};
+}
+
+static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *tables,
+                            struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the published tables", "nii", 0, UINT32_MAX};
+    int stop_fd;
+    MR_TRY(begin_asking(source, &stop_fd, ret_error));
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, source->options.publication, NULL, mr_pg_server_version(source->asked));
+    mr_text_string(&sql, " SELECT c.oid::bigint, n.nspname, c.relname FROM sent"
+                         " JOIN pg_class c USING (oid)"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(source->asked, stop_fd, &sql, &shape, &result, ret_error));
+    uint32_t rows = mr_pg_result_rows(result);
+    tables->names = MR_NEW_ARRAY(char *, 2 * (size_t)rows);
+    for (uint32_t i = 0; i < rows; i++) {
+        uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        const char *schema = mr_pg_result_value(result, i, 1);
+        const char *table = mr_pg_result_value(result, i, 2);
+        if (mr_pg_captured_find(&source->captured, oid) == MR_PG_PARTITION ||
+            mr_pg_table_listed(&source->options, mr_slice_of(schema), mr_slice_of(table))) {
+            tables->names[2 * tables->count] = MR_STRDUP(schema);
+            tables->names[2 * tables->count + 1] = MR_STRDUP(table);
+            tables->count++;
+        }
+    }
+    mr_pg_result_free(result);
+    return MR_OK;
+}
+
+mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_tables,
+                              struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    struct mr_pg_tables tables = {0};
+    mr_status status = ask_tables(source, &tables, ret_error);
+    if (status != MR_OK) {
+        end_asking(source);
+        return status;
+    }
+    *ret_tables = tables;
+    return MR_OK;
+}
+
+/* ---- types ---- */
+
+static mr_status ask_type(struct pg_source *source, const struct mr_transaction *transaction,
+                          const struct mr_relation_view *view, uint32_t oid,
+                          struct mr_error *ret_error)
+{
+    if (source->keeper != NULL) { /* its snapshot is that of the rows */
+        return mr_pg_types_ask(&source->types, source->keeper, source->stop_fd, oid, ret_error);
+    }
+    int stop_fd;
+    mr_status status = begin_asking(source, &stop_fd, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
+    }
+    if (status == MR_OK) {
+        status = mr_pg_types_ask(&source->types, source->asked, stop_fd, oid, ret_error);
+    }
+    return status == MR_OK ? MR_OK : asked_in_vain(source, view, "types", status, ret_error);
+}
+
+/* Dropped behind the rows at hand: an enum that became text, say. */
+static void tell_gone(const struct mr_relation_view *view, const struct mr_column_view *column)
+{
+    char name[3 * MR_IDENTIFIER_MAX + 3];
+    snprintf(name, sizeof(name), "%.*s.%.*s.%.*s", (int)view->schema.len,
+             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data,
+             (int)column->name.len, (const char *)column->name.data);
+    mr_log(MR_LOG_WARN, "type_gone",
+           "the type that a column had at this place of the stream was dropped since; until then "
+           "its values are PostgreSQL's text",
+           MR_LOG_STR("column", name), MR_LOG_INT("type_oid", column->type_oid));
+}
+
+static mr_status find_types(void *context, const struct mr_transaction *transaction,
+                            const struct mr_relation_view *view, struct mr_column_view *columns,
+                            struct mr_error *ret_error)
+{
+    struct pg_source *source = context;
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        struct mr_column_view *column = &columns[i];
+        if (!mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
+                              &column->type)) {
+            MR_TRY(ask_type(source, transaction, view, column->type_oid, ret_error));
+            bool found = mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
+                                          &column->type);
+            if (!found) { /* it was dropped while it was read */
+                column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
+            }
+            if (!found || mr_pg_types_is_gone(&source->types, column->type_oid)) {
+                tell_gone(view, column);
+            }
+        }
+    }
+    return MR_OK;
+}
+
+/* ---- existing rows ---- */
+
+static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_copying_connect_home(&source->options, &source->home, stop_fd, &source->keeper,
+                                      ret_error));
+    return mr_pg_begin_in_snapshot(source->keeper, stop_fd, source->copy_slot.snapshot, ret_error);
+}
+
+/* How far an earlier attempt at this very copy was. On another timeline rows may be at other places. */
+static const struct mr_copy_stored *resumable(const struct pg_source *source,
+                                              const struct mr_checkpoint *stored,
+                                              const struct mr_identity *identity)
+{
+    bool is_same = stored != NULL && stored->copy != NULL &&
+                   stored->copy->lsn == source->copy_slot.lsn &&
+                   stored->identity.timeline == identity->timeline &&
+                   strcmp(stored->identity.system_id, identity->system_id) == 0;
+    return is_same ? stored->copy : NULL;
+}
+
+/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
+ * than a reason to copy all of it. */
+static mr_status find_gap(struct pg_source *source, const struct mr_checkpoint *stored, int stop_fd,
+                          struct mr_error *ret_gap, struct mr_error *ret_error)
+{
+    struct mr_identity now;
+    struct mr_error error = {0};
+    mr_status status =
+        mr_pg_identify(source->conn, &source->options, stored, 0, stop_fd, &now, &error);
+    if (status == MR_ERR_HISTORY) {
+        MR_TRY(mr_pg_identity(source->conn, &source->options, stop_fd, &now, ret_error));
+        if (strcmp(now.system_id, stored->identity.system_id) == 0) {
+            /* Without what to do, which is done now. */
+            char *lead = strstr(error.text, MR_RECIPE_LEAD);
+            mr_error_set(ret_gap, MR_ERR_HISTORY, "%.*s",
+                         lead == NULL ? (int)strlen(error.text) : (int)(lead - error.text),
+                         error.text);
+            return MR_OK;
+        }
+    }
+    if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
+static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint *stored,
+                            int stop_fd, struct mr_identity *ret_identity,
+                            struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = &source->options;
+    struct mr_pg_stream_state state = state_of(source, stored);
+    struct mr_error gap = {0};
+    if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
+        MR_TRY(find_gap(source, stored, stop_fd, &gap, ret_error));
+        state.gap = gap.status == MR_OK ? NULL : gap.text;
+    }
+    MR_TRY(mr_pg_identity(source->conn, options, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
+    struct mr_pg_conn *desk;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
+    mr_status status = mr_pg_setup_copy(source->conn, desk, options, &state, stop_fd,
+                                        &source->copy_slot, ret_error);
+    mr_pg_close(desk);
+    MR_TRY(status);
+    if (source->copy_slot.attempt == 0) {
+        return MR_OK;
+    }
+    if (state.gap != NULL) {
+        mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
+    }
+    source->slot_is_known = true;
+    MR_TRY(open_keeper(source, stop_fd, ret_error));
+    MR_TRY(mr_pg_drop_replaced(source->conn, options, &source->copy_slot, stop_fd, ret_error));
+    MR_TRY(read_tables(source, source->keeper, stop_fd, ret_error));
+    return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
+                          source->copy_slot.attempt, resumable(source, stored, ret_identity),
+                          find_key, find_types, source, &source->copy, ret_error);
+}
+
+static mr_status pg_source_copy_begin(struct mr_source *base, const struct mr_checkpoint *stored,
+                                      int stop_fd, struct mr_identity *ret_identity,
+                                      const struct mr_copy **ret_copy, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    MR_ASSERT(source->conn != NULL && source->keeper == NULL);
+    source->stop_fd = stop_fd;
+    MR_TRY(close_if(source, begin_copy(source, stored, stop_fd, ret_identity, ret_error)));
+    *ret_copy = source->copy == NULL ? NULL : mr_pg_copy_view(source->copy);
+    return MR_OK;
+}
+
+static mr_status pg_source_copy_look(struct mr_source *base, int stop_fd,
+                                     struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    return mr_pg_look_at_copy(source->conn, &source->options, &source->copy_slot, stop_fd,
+                              ret_error);
+}
+
+static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    mr_pg_copy_tell_attached(source->copy, source->keeper, stop_fd, &source->options);
+    end_copy(source);
+    mr_status status = pg_source_copy_look(base, stop_fd, ret_error);
+    if (status == MR_OK) {
+        status =
+            mr_pg_end_copy(source->conn, &source->options, &source->copy_slot, stop_fd, ret_error);
+    }
+    return close_if(source, status);
+}
+
+static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
+                                      struct mr_copy_reader **ret_reader,
+                                      struct mr_error *ret_error)
+{
+    struct pg_source *source = source_of(base);
+    return mr_pg_reader_new(source->copy, &source->options, &source->home, stop_fd, ret_reader,
+                            ret_error);
+}
+
+static struct mr_chunk_reader *pg_source_chunks_new(struct mr_source *base, int stop_fd)
+{
+    struct pg_source *source = source_of(base);
+    return mr_pg_chunks_new(&source->options, &source->home, stop_fd);
+}
+
+struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
+{
+    static const struct mr_source_ops ops = {
+        .name = "postgres",
+        .claim = pg_source_claim,
+        .open = pg_source_open,
+        .copy_begin = pg_source_copy_begin,
+        .copy_end = pg_source_copy_end,
+        .copy_look = pg_source_copy_look,
+        .reader_new = pg_source_reader_new,
+        .reader_begin = mr_pg_reader_begin,
+        .reader_next = mr_pg_reader_next,
+        .reader_rest = mr_pg_reader_rest,
+        .reader_free = mr_pg_reader_free,
+        .chunks_new = pg_source_chunks_new,
+        .chunks_find = mr_pg_chunks_find,
+        .chunks_number = mr_pg_chunks_number,
+        .chunks_holder = mr_pg_chunks_holder,
+        .chunks_read = mr_pg_chunks_read,
+        .chunks_rest = mr_pg_chunks_rest,
+        .chunks_free = mr_pg_chunks_free,
+        .change = pg_source_change,
+        .receive = pg_source_receive,
+        .confirm = pg_source_confirm,
+        .descriptor = pg_source_descriptor,
+        .close = pg_source_close,
+    };
+    struct pg_source *source = MR_NEW(struct pg_source);
+    source->base.ops = &ops;
+    source->options = *options;
+    mr_pg_home_init(&source->home);
+    source->decoder = mr_pgoutput_new();
+    mr_pgoutput_set_keys(source->decoder, find_key, source);
+    if (options->relation_bytes_max != 0) {
+        mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
+    }
+    mr_pgoutput_set_types(source->decoder, find_types, source);
+    source->stop_fd = -1;
+    source->database = MR_STRDUP("");
+    return &source->base;
+}
+
+void mr_pg_source_free(struct mr_source *base)
+{
+    if (base == NULL) {
+        return;
+    }
+    struct pg_source *source = source_of(base);
+    mr_pg_close(source->conn);
+    mr_pgoutput_free(source->decoder);
+    mr_pg_close(source->asked);
+    mr_pg_keys_done(&source->keys);
+    mr_pg_key_order_done(&source->key_order);
+    mr_pg_captured_done(&source->captured);
+    mr_pg_types_done(&source->types);
+    mr_pg_home_done(&source->home);
+    free(source->database);
+    free(source);
+}
+
+const char *mr_pg_source_database(const struct mr_source *base)
+{
+    return source_of(base)->database;
+}

@@ -1,0 +1,36 @@
+/* The PostgreSQL source: the stream loop over pg_conn and pgoutput. Source thread. */
+#ifndef MR_SOURCE_PG_SOURCE_H
+#define MR_SOURCE_PG_SOURCE_H
+
+#include "ports/source.h"
+#include "postgres/server/pg_options.h"
+#include "stream/relation_cache.h"
+
+/* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */
+struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options);
+void mr_pg_source_free(struct mr_source *source);
+
+/* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
+void mr_pg_source_server_stops(struct mr_source *source);
+
+/* The key that key_columns chooses for the relation, into `columns` and the view; `*ret_found`: there is one. MR_ERR_POISON: it
+ * does not fit. Any thread. */
+mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
+                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
+                           struct mr_error *ret_error);
+
+/* Name of the database the stream comes from (for the events' source block); "" before the first open. */
+const char *mr_pg_source_database(const struct mr_source *source);
+
+/* Names of the tables that are streamed, as the publication sends them: roots of partitioned ones or their leaves. */
+struct mr_pg_tables {
+    char **names; /* schema, table, schema, table … */
+    uint32_t count;
+};
+
+/* Asks the server. The caller's: mr_pg_tables_done. MR_AGAIN: a stop. Source thread. */
+mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_tables,
+                              struct mr_error *ret_error);
+void mr_pg_tables_done(struct mr_pg_tables *tables);
+
+#endif

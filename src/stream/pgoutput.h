@@ -1,0 +1,70 @@
+/* Decoder for pgoutput, protocol version 1: the payload of one XLogData message to handler calls.
+ *
+ * Source of the layouts: PostgreSQL documentation, "Logical Replication Message Formats" (53.9 in the
+ * manual of version 15), and "Streaming Replication Protocol" for what surrounds them.
+ * The decoder owns the relation cache and the state of the running transaction; it knows nothing of
+ * connections. One thread.
+ */
+#ifndef MR_SOURCE_PGOUTPUT_H
+#define MR_SOURCE_PGOUTPUT_H
+
+#include "ports/source.h"
+#include "stream/relation_cache.h"
+
+struct mr_pgoutput;
+
+struct mr_pgoutput *mr_pgoutput_new(void);
+
+/* Tells the key of a relation that the stream announces, as indexes into view->columns: at most column_count go to
+ * `columns`. Sets view's key fields. Any status but MR_OK is what decoding the message then answers; it may come again. */
+typedef mr_status (*mr_pgoutput_keys_fn)(void *context, const struct mr_transaction *transaction,
+                                         struct mr_relation_view *view, uint32_t *columns,
+                                         struct mr_error *ret_error);
+
+/* Without one, the key is what the relation's own flags say (mr_relation_flagged_key). */
+void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context);
+
+/* Relations may take so many bytes of memory; without it there is no limit but their number. */
+void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
+
+/* Tells what the type of each column is in the end; `columns` are the view's. Any status but MR_OK is what decoding the message
+ * then answers; it may come again. */
+typedef mr_status (*mr_pgoutput_types_fn)(void *context, const struct mr_transaction *transaction,
+                                          const struct mr_relation_view *view,
+                                          struct mr_column_view *columns,
+                                          struct mr_error *ret_error);
+
+/* Without one, the types of columns stay unknown. Asked behind the keys. */
+void mr_pgoutput_set_types(struct mr_pgoutput *decoder, mr_pgoutput_types_fn types, void *context);
+
+/* Frees relations without a word to anyone. Takes NULL. */
+void mr_pgoutput_free(struct mr_pgoutput *decoder);
+
+/* Forgets transaction, positions and relations, as after a reconnect. relation_end is called for each
+ * relation. */
+void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handler *handler);
+
+/* Decodes one message (without the XLogData header) whose record begins at `lsn`.
+ *
+ * MR_OK: done. MR_FULL: the handler had no room; call again with the same message, nothing has changed
+ * but what the handler itself keeps, and all positions are the same again. MR_ERR_PROTOCOL: not what
+ * the manual allows (unknown type, length that lies, change outside a transaction, unknown relation,
+ * position that does not grow, trailing bytes); nothing of the message was handed over, and the text
+ * names its type and LSN and holds no row data. Whatever the handler answers otherwise is passed on.
+ *
+ * Values that the handler gets are slices of `message`; the transaction is the decoder's and stays as
+ * it is until the next Begin; a relation stays until relation_end. No allocation but for Relation
+ * messages that bring a new shape. */
+mr_status mr_pgoutput_decode(struct mr_pgoutput *decoder, mr_lsn lsn, mr_slice message,
+                             const struct mr_source_handler *handler, struct mr_error *ret_error);
+
+/* True between Begin and Commit. */
+bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder);
+
+/* Where the stream has come to, after it failed. */
+struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder);
+
+/* End LSN of the last transaction of this connection; 0: none has come. */
+mr_lsn mr_pgoutput_last_commit(const struct mr_pgoutput *decoder);
+
+#endif
