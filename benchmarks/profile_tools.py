@@ -559,7 +559,7 @@ def compare(folder_a, folder_b):
 
 
 # Whose source file says the stage. These two work row by row on one thread, so their counts repeat.
-SOURCES = (("encode", r"/src/(encode/|base/json)|/placed_faults\.c"), ("decode", r"/src/stream/(pgoutput|relation_cache)"))
+SOURCES = (("encode", r"/src/(encode/|base/json)|/placed_faults\.c"), ("decode", r"/src/(stream/(pgoutput|relation_cache)|event/relation)"))
 
 
 def count_instructions(folder):

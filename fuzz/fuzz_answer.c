@@ -20,7 +20,7 @@
 #include "postgres/catalog/pg_keys.h"
 #include "postgres/catalog/pg_types.h"
 #include "postgres/server/pg_identity.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 #include "postgres/server/pg_setup.h"
 
 enum { NEXT_ANSWER = 0x1D, NULL_VALUE = 0x1E, AS_IT_IS = 0x1B, TYPE_TEXT = 25, PORT = 5432 };

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/reader.h"
 #include "base/text.h"
-#include "postgres/catalog/pg_sql.h"
+#include "postgres/conn/quote.h"
 #include "record/blank.h"
 #include "record/stream_file.h"
 

@@ -3,7 +3,7 @@
 #define MR_SOURCE_PG_SOURCE_H
 
 #include "ports/source.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 #include "stream/relation_cache.h"
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */

@@ -8,60 +8,10 @@
 #define MR_SOURCE_RELATION_CACHE_H
 
 #include "base/index.h"
-#include "event/event.h"
+#include "event/relation.h"
 
 /* Far above what a server holds; it bounds the memory that a broken stream can ask for. */
 enum { MR_RELATIONS_MAX = 100000 };
-
-/* A relation as its message has it; the names are the message's bytes. */
-struct mr_column_view {
-    mr_slice name;
-    uint32_t type_oid;
-    int32_t type_modifier;
-    struct mr_type type; /* not of the message: see mr_pgoutput_types_fn */
-    mr_slice type_name;  /* of the Type message before it; empty: there was none */
-    bool in_identity;
-    bool is_flagged;
-};
-
-struct mr_relation_view {
-    uint32_t oid;
-    mr_slice schema;
-    mr_slice table;
-    enum mr_replica_identity identity;
-    enum mr_replica_identity told_identity;
-    uint32_t column_count;
-    const struct mr_column_view *columns;
-    uint32_t key_count; /* not of the message: see mr_pgoutput_keys_fn */
-    const uint32_t *key_columns;
-    bool key_is_chosen;
-    bool is_unlisted; /* likewise */
-    bool is_signal;
-    bool is_narrowed;
-};
-
-/* The key that the stream itself tells: the flagged columns in the table's order, unless all are flagged because the
- * identity is FULL. Sets the view's key fields; `columns` has room for column_count. */
-void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
-
-/* The view of a relation, whose names are the relation's; `columns` has room for its columns. */
-struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
-                                           struct mr_column_view *columns);
-
-/* Whether rows of the partition lack, as old ones, what the identity of `root` has as the server tells it. Where that is FULL
- * they do unless the partition's is. A partition without any has no old rows. */
-bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_relation *root);
-
-/* Of the columns in the view's identity those stay that have the name of one in `by`'s, whose kind of identity it has then. */
-void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
-                        const struct mr_relation *by);
-
-/* A relation of its own, with everything copied. */
-struct mr_relation *mr_relation_new(const struct mr_relation_view *view);
-void mr_relation_free(struct mr_relation *relation);
-
-/* True when the relation, found by the view's OID, is what the view says, to the last column. */
-bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view);
 
 /* All zero is an empty cache. */
 struct mr_relation_cache {

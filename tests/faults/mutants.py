@@ -108,11 +108,11 @@ MUTANTS = [
     Mutant("a copied CloudEvent keeps the id that another may have", "src/encode/oversize.c",
            "mr_cloud_set_position(record);", "(void)mr_cloud_set_position;",
            "test_formats.py::test_cloudevents"),
-    Mutant("the primary key although the identity is another", "src/stream/relation_cache.c",
+    Mutant("the primary key although the identity is another", "src/event/relation.c",
            "        if (view->columns[i].in_identity) {\n            columns[view->key_count++] = i;",
            "        if (view->columns[i].in_identity && view->identity != MR_IDENTITY_INDEX) {\n"
            "            columns[view->key_count++] = i;", "test_keys.py::test_one_key_in_insert_update_and_delete"),
-    Mutant("the columns of a key in another order", "src/stream/relation_cache.c",
+    Mutant("the columns of a key in another order", "src/event/relation.c",
            "            columns[view->key_count++] = i;\n",
            "            memmove(columns + 1, columns, view->key_count++ * sizeof(*columns));\n"
            "            columns[0] = i;\n", "test_keys.py::test_columns_of_a_key_keep_their_order"),

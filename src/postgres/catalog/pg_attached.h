@@ -4,8 +4,7 @@
 #ifndef MR_SOURCE_PG_ATTACHED_H
 #define MR_SOURCE_PG_ATTACHED_H
 
-#include "ports/source.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 struct mr_attached_wish {
     const char *schema, *table; /* below which they are; NULL: any that the publication sends */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "postgres/catalog/pg_sql.h"
-#include "stream/relation_cache.h"
 
 /* The answer is in the order of the OIDs; a server that lies about it finds less. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,

@@ -9,7 +9,7 @@
 #define MR_SOURCE_PG_CAPTURED_H
 
 #include "postgres/catalog/pg_keys.h"
-#include "stream/pg_source.h"
+#include "postgres/catalog/pg_options.h"
 
 enum mr_pg_capture {
     MR_PG_UNLISTED,   /* published, and that is all */

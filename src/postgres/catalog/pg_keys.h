@@ -16,8 +16,8 @@
 #ifndef MR_SOURCE_PG_KEYS_H
 #define MR_SOURCE_PG_KEYS_H
 
+#include "event/relation.h"
 #include "postgres/conn/pg_conn.h"
-#include "stream/relation_cache.h"
 
 /* All zero is one that knows nothing. */
 struct mr_pg_keys {

@@ -3,15 +3,7 @@
 #define MR_POSTGRES_PG_SQL_H
 
 #include "base/text.h"
-#include "postgres/server/pg_options.h"
-
-/* Quoted so that every server takes them as they are, whatever standard_conforming_strings is
- * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */
-void mr_sql_add_literal(struct mr_text *sql, const char *value);
-void mr_sql_add_identifier(struct mr_text *sql, const char *name);
-
-/* "schema"."table" */
-void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
+#include "postgres/catalog/pg_options.h"
 
 enum {
     MR_PG_SHAPED_VERSION_MIN = 150000

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "postgres/catalog/pg_sql.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
+#include "postgres/conn/quote.h"
 
 enum {
     END_BYTES_MAX = 1 << 20, /* of what a server says behind its stream */

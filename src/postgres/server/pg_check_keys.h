@@ -3,7 +3,7 @@
 #define MR_POSTGRES_PG_CHECK_KEYS_H
 
 #include "base/finding.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 /* Names the published tables whose records have another key than Debezium's: as a warning where the keys are meant to be
  * Debezium's, and where only the order of the columns differs as something to know. */

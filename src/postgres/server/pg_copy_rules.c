@@ -22,20 +22,6 @@ static mr_slice name_at(const struct mr_pg_result *tables, uint32_t row, enum mr
     return mr_slice_of(mr_pg_result_value(tables, row, name));
 }
 
-const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
-                                           mr_slice schema, mr_slice table, mr_slice leaf_schema,
-                                           mr_slice leaf)
-{
-    for (uint32_t i = 0; i < options->where_count; i++) {
-        const struct mr_table_pattern *pattern = &options->wheres[i].table;
-        if (mr_table_pattern_matches(pattern, schema, table) ||
-            mr_table_pattern_matches(pattern, leaf_schema, leaf)) {
-            return &options->wheres[i];
-        }
-    }
-    return NULL;
-}
-
 /* Where nothing is copied before the stream, a connection of its own says that something is to be copied beside it. */
 static void cannot_copy(struct copy_rules *rules, const char *subject, const char *remedy,
                         const char *reason)

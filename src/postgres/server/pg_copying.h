@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 /* Which server and database a connection has come to. */
 struct mr_pg_place {

@@ -6,7 +6,7 @@
 #ifndef MR_POSTGRES_PG_HOLDER_H
 #define MR_POSTGRES_PG_HOLDER_H
 
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 struct mr_pg_holder {
     char who[256];    /* "the transaction of role x in database y, process 17"; "": nobody */

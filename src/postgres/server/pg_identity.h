@@ -3,7 +3,7 @@
 #define MR_POSTGRES_PG_IDENTITY_H
 
 #include "event/checkpoint.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 /* Who streams from a slot. */
 struct mr_pg_owner {

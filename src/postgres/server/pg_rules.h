@@ -7,8 +7,8 @@
 #define MR_POSTGRES_PG_RULES_H
 
 #include "base/finding.h"
+#include "postgres/catalog/pg_options.h"
 #include "postgres/catalog/pg_sql.h"
-#include "postgres/server/pg_options.h"
 
 /* What the server says of itself, read with a few queries, however many tables there are. */
 struct mr_pg_facts {

@@ -8,7 +8,7 @@
 
 #include "base/finding.h"
 #include "event/checkpoint.h"
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 /* What is known of the stream, by what is stored or by this process. */
 struct mr_pg_stream_state {

@@ -9,7 +9,7 @@
 #ifndef MR_POSTGRES_PG_UNSENT_H
 #define MR_POSTGRES_PG_UNSENT_H
 
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 /* `change`: as mr_pg_failed_change told it. `from`: all that the publication sends and that commits before it has come. The slot
  * must be free. MR_ERR_TRANSIENT: not found within 30 s. */

@@ -2,20 +2,9 @@
 #ifndef MR_POSTGRES_PG_OPTIONS_H
 #define MR_POSTGRES_PG_OPTIONS_H
 
-#include <string.h>
-
 #include "base/pattern.h"
 #include "postgres/conn/pg_conn.h"
-
-struct mr_table_name {
-    const char *schema;
-    const char *table;
-};
-
-static inline bool mr_table_name_equal(const struct mr_table_name *a, const struct mr_table_name *b)
-{
-    return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
-}
+#include "postgres/conn/quote.h"
 
 /* What tells a table's rows apart, as the user says. */
 struct mr_table_key {

@@ -1,4 +1,4 @@
-#include "postgres/server/pg_options.h"
+#include "postgres/catalog/pg_options.h"
 
 #include "base/hash.h"
 
@@ -47,4 +47,18 @@ uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)
         mark += mr_hash_add(hash, name->table, strlen(name->table));
     }
     return mark == 0 ? 1 : mark;
+}
+
+const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
+                                           mr_slice schema, mr_slice table, mr_slice leaf_schema,
+                                           mr_slice leaf)
+{
+    for (uint32_t i = 0; i < options->where_count; i++) {
+        const struct mr_table_pattern *pattern = &options->wheres[i].table;
+        if (mr_table_pattern_matches(pattern, schema, table) ||
+            mr_table_pattern_matches(pattern, leaf_schema, leaf)) {
+            return &options->wheres[i];
+        }
+    }
+    return NULL;
 }

@@ -1,0 +1,34 @@
+#include "postgres/conn/quote.h"
+
+/* `value` with each `quote` doubled, and each backslash if `escapes`. */
+static void add_doubled(struct mr_text *sql, const char *value, char quote, bool escapes)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == quote || (escapes && *value == '\\')) {
+            mr_text_add(sql, value, 1);
+        }
+        mr_text_add(sql, value, 1);
+    }
+}
+
+void mr_sql_add_literal(struct mr_text *sql, const char *value)
+{
+    bool escapes = strchr(value, '\\') != NULL;
+    mr_text_string(sql, escapes ? " E'" : "'");
+    add_doubled(sql, value, '\'', escapes);
+    mr_text_string(sql, "'");
+}
+
+void mr_sql_add_identifier(struct mr_text *sql, const char *name)
+{
+    mr_text_string(sql, "\"");
+    add_doubled(sql, name, '"', false);
+    mr_text_string(sql, "\"");
+}
+
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table)
+{
+    mr_sql_add_identifier(sql, table->schema);
+    mr_text_string(sql, ".");
+    mr_sql_add_identifier(sql, table->table);
+}

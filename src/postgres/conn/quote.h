@@ -1,0 +1,27 @@
+/* Names and texts as parts of SQL. Any thread. */
+#ifndef MR_POSTGRES_QUOTE_H
+#define MR_POSTGRES_QUOTE_H
+
+#include <string.h>
+
+#include "base/text.h"
+
+struct mr_table_name {
+    const char *schema;
+    const char *table;
+};
+
+static inline bool mr_table_name_equal(const struct mr_table_name *a, const struct mr_table_name *b)
+{
+    return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
+}
+
+/* Quoted so that each server takes the text as it is, whatever standard_conforming_strings is
+ * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */
+void mr_sql_add_literal(struct mr_text *sql, const char *value);
+void mr_sql_add_identifier(struct mr_text *sql, const char *name);
+
+/* "schema"."table" */
+void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
+
+#endif
