@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an expression may take. It may come from people who may write no more than a row (cli/signals.h), so nothing is left to
+/* What an expression may take. It may come from people who may write no more than a row (copy/signals.h), so nothing is left to
  * the library's defaults, which allow seconds and 20 MB. */
 enum {
     TEXT_BYTES_MAX = 2000,

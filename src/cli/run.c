@@ -11,12 +11,11 @@
 
 #include "cli/cli.h"
 #include "cli/confinement.h"
-#include "cli/reload.h"
-#include "cli/signals.h"
-#include "cli/snapshot.h"
+#include "cli/reloaded.h"
 #include "cli/versions.h"
 #include "control/monitor.h"
-#include "control/pages.h"
+#include "control/snapshot.h"
+#include "copy/signals.h"
 #include "profiler/profiling.h"
 
 enum {
@@ -48,6 +47,7 @@ struct app {
     char *origins;
     char *units;
     struct mr_reload *reload;
+    struct mr_reloaded reloaded;
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
     struct mr_signals *signals;
@@ -228,6 +228,28 @@ static void http_wire(struct app *app)
     mr_pages_add(app->http, &app->pages);
 }
 
+/* What changes the running pipeline: reloads and copies, by HTTP too where others can't ask without a password. */
+static void commands_wire(struct app *app)
+{
+    const struct mr_config *config = app->config;
+    bool closed = config->http.username == NULL && !mr_address_is_local(&config->http.address);
+    app->added = mr_added_new(app->pipeline, &config->source, config->values.snapshot_added != 0);
+    app->reloaded =
+        (struct mr_reloaded){.started = config, .pages = app->http == NULL ? NULL : &app->pages};
+    app->reload =
+        mr_reload_new(&(struct mr_reload_options){.ops = &mr_reloaded_ops,
+                                                  .context = &app->reloaded,
+                                                  .path = config->path == NULL ? "" : config->path,
+                                                  .pipeline = app->pipeline,
+                                                  .added = app->added,
+                                                  .http = app->http,
+                                                  .closed = closed});
+    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline, .closed = closed};
+    if (app->http != NULL) {
+        mr_snapshot_routes_add(app->http, &app->snapshot);
+    }
+}
+
 /* What only looks. Started before the pipeline and stopped behind it, so that it sees the whole run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
@@ -247,6 +269,7 @@ static void watchers_stop(struct app *app)
 static void app_free(struct app *app)
 {
     mr_reload_free(app->reload);
+    mr_reloaded_done(&app->reloaded);
     mr_added_free(app->added);
     free(app->configuration);
     free(app->origins);
@@ -408,14 +431,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_log_start();
     app_wire(app);
     http_wire(app);
-    app->added = mr_added_new(app->config, app->pipeline);
-    app->reload = mr_reload_new(app->config, app->pipeline, app->http,
-                                app->http == NULL ? NULL : &app->pages, app->added);
-    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline,
-                                                .closed = mr_reload_is_closed(app->config)};
-    if (app->http != NULL) {
-        mr_snapshot_routes_add(app->http, &app->snapshot);
-    }
+    commands_wire(app);
     struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),

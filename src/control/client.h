@@ -1,6 +1,6 @@
 /* Asks a running millrace (libcurl). Any thread, one request at a time. */
-#ifndef MR_ADMIN_CLIENT_H
-#define MR_ADMIN_CLIENT_H
+#ifndef MR_CONTROL_CLIENT_H
+#define MR_CONTROL_CLIENT_H
 
 #include "control/http.h"
 

@@ -15,8 +15,8 @@
  *     }
  *     mr_http_add(http, &(struct mr_http_route){.path = "/hello", .handler = hello});
  */
-#ifndef MR_ADMIN_HTTP_H
-#define MR_ADMIN_HTTP_H
+#ifndef MR_CONTROL_HTTP_H
+#define MR_CONTROL_HTTP_H
 
 #include <stdio.h>
 
@@ -102,6 +102,9 @@ bool mr_http_takes_gzip(const struct mr_http_request *request);
 
 /* The stream that the answer is written to; `type` is its Content-Type (a literal). */
 FILE *mr_http_body(struct mr_http_request *request, const char *type);
+
+/* A JSON string. */
+void mr_http_print_string(FILE *to, const char *text, size_t len);
 
 /* A malloc'ed answer in place of mr_http_body; it is freed here. */
 void mr_http_take(struct mr_http_request *request, const char *type, void *bytes, size_t len);

@@ -1,7 +1,7 @@
 /* Shared by http.c (server), http_connections.c (their table), http_admit.c (who may ask for what) and http_request.c
  * (requests and answers). */
-#ifndef MR_ADMIN_HTTP_INTERNAL_H
-#define MR_ADMIN_HTTP_INTERNAL_H
+#ifndef MR_CONTROL_HTTP_INTERNAL_H
+#define MR_CONTROL_HTTP_INTERNAL_H
 
 #include <microhttpd.h>
 #include <pthread.h>

@@ -213,6 +213,16 @@ void mr_http_header(struct mr_http_request *request, const char *name, const cha
     request->headers[request->header_count++].value = value;
 }
 
+void mr_http_print_string(FILE *to, const char *text, size_t len)
+{
+    size_t size = len * 6 + 2;
+    uint8_t *quoted = MR_ALLOC(size);
+    struct mr_buffer out = mr_buffer_init(quoted, size);
+    mr_json_string(&out, (const uint8_t *)text, len);
+    fwrite(quoted, 1, (size_t)(out.at - quoted), to);
+    free(quoted);
+}
+
 void mr_http_fail(struct mr_http_request *request, unsigned status, const char *format, ...)
 {
     char text[MR_ERROR_TEXT_MAX];
@@ -220,13 +230,12 @@ void mr_http_fail(struct mr_http_request *request, unsigned status, const char *
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    uint8_t quoted[sizeof(text) * 6 + 2];
-    struct mr_buffer out = mr_buffer_init(quoted, sizeof(quoted));
-    mr_json_string(&out, (const uint8_t *)text, strlen(text));
     body_drop(request);
     request->status = status;
-    fprintf(mr_http_body(request, "application/json"), "{\"error\":%.*s}\n", (int)(out.at - quoted),
-            (const char *)quoted);
+    FILE *to = mr_http_body(request, "application/json");
+    fputs("{\"error\":", to);
+    mr_http_print_string(to, text, strlen(text));
+    fputs("}\n", to);
 }
 
 void mr_http_fail_ending(struct mr_http_request *request)

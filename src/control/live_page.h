@@ -1,6 +1,6 @@
 /* The files of the live page, embedded when millrace is built. */
-#ifndef MR_ADMIN_LIVE_PAGE_H
-#define MR_ADMIN_LIVE_PAGE_H
+#ifndef MR_CONTROL_LIVE_PAGE_H
+#define MR_CONTROL_LIVE_PAGE_H
 
 #include "base/base.h"
 

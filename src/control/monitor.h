@@ -4,8 +4,8 @@
  * The data path is only read, through atomics; it never waits for anything here. Functions may be called from
  * any thread between start and stop; they exclude each other by a lock that the data path does not know.
  */
-#ifndef MR_ADMIN_MONITOR_H
-#define MR_ADMIN_MONITOR_H
+#ifndef MR_CONTROL_MONITOR_H
+#define MR_CONTROL_MONITOR_H
 
 #include "base/buffer.h"
 #include "base/log.h"

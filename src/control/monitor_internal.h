@@ -1,6 +1,6 @@
 /* The monitor's inside, shared by the files that make it. Inside admin/ only. */
-#ifndef MR_ADMIN_MONITOR_INTERNAL_H
-#define MR_ADMIN_MONITOR_INTERNAL_H
+#ifndef MR_CONTROL_MONITOR_INTERNAL_H
+#define MR_CONTROL_MONITOR_INTERNAL_H
 
 #include <pthread.h>
 

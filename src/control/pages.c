@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "control/live_page.h"
 
 enum {
@@ -66,14 +65,6 @@ static void healthz(void *context, struct mr_http_request *request)
     }
 }
 
-static void print_string(FILE *out, const char *text)
-{
-    uint8_t quoted[MR_MONITOR_REASON_MAX * 6 + 2];
-    struct mr_buffer buffer = mr_buffer_init(quoted, sizeof(quoted));
-    mr_json_string(&buffer, (const uint8_t *)text, strlen(text));
-    fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
-}
-
 static void readyz(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
@@ -83,7 +74,7 @@ static void readyz(void *context, struct mr_http_request *request)
     fprintf(out, "{\"ready\":%s,\"state\":\"%s\",\"cause\":\"%s\",\"reason\":",
             snapshot->ready ? "true" : "false", mr_state_name(snapshot->state),
             mr_cause_name(snapshot->standstill.cause));
-    print_string(out, snapshot->reason);
+    mr_http_print_string(out, snapshot->reason, strlen(snapshot->reason));
     fprintf(out, ",\"since_ms\":%" PRId64 "}\n", snapshot->state_since_ms);
     mr_monitor_snapshot_free(snapshot);
 }
@@ -173,15 +164,6 @@ static void history(void *context, struct mr_http_request *request)
 
 /* ---- /api/last-event ---- */
 
-static void print_bytes(FILE *out, const uint8_t *bytes, size_t len)
-{
-    uint8_t *quoted = MR_ALLOC(len * 6 + 2);
-    struct mr_buffer buffer = mr_buffer_init(quoted, len * 6 + 2);
-    mr_json_string(&buffer, bytes, len);
-    fwrite(quoted, 1, (size_t)(buffer.at - quoted), out);
-    free(quoted);
-}
-
 static void last_event(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
@@ -194,9 +176,9 @@ static void last_event(void *context, struct mr_http_request *request)
         FILE *out = mr_http_body(request, JSON_TYPE);
         fprintf(out, "{\"event\":{\"time_ms\":%" PRId64 ",\"bytes\":%zu,\"key\":",
                 event->time_ns / 1000000, event->value_len);
-        print_bytes(out, event->key, event->key_kept);
+        mr_http_print_string(out, (const char *)event->key, event->key_kept);
         fputs(",\"value\":", out);
-        print_bytes(out, event->value, event->value_kept);
+        mr_http_print_string(out, (const char *)event->value, event->value_kept);
         fprintf(out, ",\"cut\":%s}}\n",
                 event->key_kept < event->key_len || event->value_kept < event->value_len ? "true"
                                                                                          : "false");

@@ -1,6 +1,6 @@
 /* What millrace serves by itself: metrics, health, status, history, and the live page. */
-#ifndef MR_ADMIN_PAGES_H
-#define MR_ADMIN_PAGES_H
+#ifndef MR_CONTROL_PAGES_H
+#define MR_CONTROL_PAGES_H
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* What the operating system and the allocator say of this process. Linux's /proc; any thread. */
-#ifndef MR_ADMIN_PROCESS_H
-#define MR_ADMIN_PROCESS_H
+#ifndef MR_CONTROL_PROCESS_H
+#define MR_CONTROL_PROCESS_H
 
 #include "base/base.h"
 

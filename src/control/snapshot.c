@@ -1,4 +1,4 @@
-#include "cli/snapshot.h"
+#include "control/snapshot.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>

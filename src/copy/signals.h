@@ -8,9 +8,9 @@
  *   pause-snapshot, resume-snapshot
  *   log                {"message": …}
  *
- * What is no such thing is told in the log, and passed over. */
-#ifndef MR_CLI_SIGNALS_H
-#define MR_CLI_SIGNALS_H
+ * Anything else is logged and ignored. */
+#ifndef MR_COPY_SIGNALS_H
+#define MR_COPY_SIGNALS_H
 
 #include "flow/pipeline.h"
 

@@ -1,4 +1,4 @@
-#include "cli/added.h"
+#include "copy/added.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -20,16 +20,17 @@ struct mr_added {
     int stop_fd;
     pthread_t thread;
     bool started;
-    bool told; /* that a look failed */
+    bool logged; /* that a look failed */
     pthread_mutex_t lock;
-    const struct mr_config *config;
+    const struct mr_pg_source_options *source;
+    bool copies;
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
-/* The server's answer as the pipeline wants it; its texts are the result's. */
-static void pass_on(const struct mr_added *added, const struct mr_pg_source_options *options,
-                    const struct mr_pg_result *result)
+/* Passes the server's answer on; its texts are the result's. */
+static void pass_on(const struct mr_added *added, const struct mr_pg_result *result)
 {
+    const struct mr_pg_source_options *options = added->source;
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_streamed_table *tables = MR_NEW_ARRAY(struct mr_streamed_table, rows + 1);
     uint32_t count = 0;
@@ -72,16 +73,16 @@ static bool look(struct mr_added *added)
     }
     struct mr_error error;
     struct mr_pg_result *result;
-    mr_status status = query(added, &added->config->source, &result, &error);
+    mr_status status = query(added, added->source, &result, &error);
     if (status == MR_OK) {
-        pass_on(added, &added->config->source, result);
+        pass_on(added, result);
         mr_pg_result_free(result);
     }
     bool fails = status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT;
-    if (fails && !added->told) {
+    if (fails && !added->logged) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
-    added->told = fails;
+    added->logged = fails;
     return true;
 }
 
@@ -94,7 +95,7 @@ static void *added_main(void *context)
     int wait_ms = SOON_MS;
     while (poll(&stop, 1, wait_ms) <= 0) {
         pthread_mutex_lock(&added->lock);
-        wait_ms = added->config->values.snapshot_added && !look(added) ? SOON_MS : LOOK_MS;
+        wait_ms = added->copies && !look(added) ? SOON_MS : LOOK_MS;
         pthread_mutex_unlock(&added->lock);
     }
     return NULL;
@@ -103,8 +104,8 @@ static void *added_main(void *context)
 /* With the lock, or before there is a thread. */
 static void start(struct mr_added *added)
 {
-    mr_pipeline_copy_follow(added->pipeline, added->config->values.snapshot_added);
-    if (added->config->values.snapshot_added && !added->started) {
+    mr_pipeline_copy_follow(added->pipeline, added->copies);
+    if (added->copies && !added->started) {
         int failed = mr_thread_create(&added->thread, added_main, added);
         added->started = failed == 0;
         if (failed != 0) {
@@ -113,11 +114,14 @@ static void start(struct mr_added *added)
     }
 }
 
-struct mr_added *mr_added_new(const struct mr_config *config, struct mr_pipeline *pipeline)
+struct mr_added *mr_added_new(struct mr_pipeline *pipeline,
+                              const struct mr_pg_source_options *source, bool copies)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
-    *added = (struct mr_added){
-        .pipeline = pipeline, .config = config, .connection = &config->source.connection};
+    *added = (struct mr_added){.pipeline = pipeline,
+                               .source = source,
+                               .copies = copies,
+                               .connection = &source->connection};
     added->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(added->stop_fd >= 0);
     pthread_mutex_init(&added->lock, NULL);
@@ -149,34 +153,35 @@ static bool keeps(void *context, const char *schema, const char *table)
     return false;
 }
 
-/* What they hold now, nobody follows any more. */
-static void end_copies(const struct mr_added *added, const struct mr_config *config)
+/* The stream no longer sends what changes in their rows. */
+static void end_copies(const struct mr_added *added, const struct mr_pg_source_options *source)
 {
     struct mr_error error;
     struct mr_pg_result *streamed = NULL;
     if (mr_pipeline_stats(added->pipeline).incremental.tables == 0) {
         return;
     }
-    if (query(added, &config->source, &streamed, &error) != MR_OK) {
+    if (query(added, source, &streamed, &error) != MR_OK) {
         streamed = NULL; /* a partition whose copy is ended can be asked for again */
     }
-    struct kept kept = {.options = &config->source, .streamed = streamed};
+    struct kept kept = {.options = source, .streamed = streamed};
     mr_pipeline_copy_keep(added->pipeline, keeps, &kept);
     mr_pg_result_free(streamed);
 }
 
-void mr_added_change(struct mr_added *added, const struct mr_config *config)
+void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool copies)
 {
     pthread_mutex_lock(&added->lock);
-    end_copies(added, config);
-    if (config->values.snapshot_added) {
-        /* What is known is what was streamed before: where the thread has not looked yet, the new tables would be. */
+    end_copies(added, source);
+    if (copies) {
+        /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
         mr_pipeline_copy_follow(added->pipeline, true);
         look(added);
     }
-    added->config = config;
+    added->source = source;
+    added->copies = copies;
     start(added);
-    if (config->values.snapshot_added) {
+    if (copies) {
         look(added);
     }
     pthread_mutex_unlock(&added->lock);

@@ -3,8 +3,8 @@
  *   POST /api/snapshot           {"type":"start","tables":["public.orders"],"where":"id > 5","key":"seq"}, or "stop" (tables, or all), "pause",
  *                                "resume"; answers with the numbers of what was asked for
  *   GET  /api/snapshot/outcome   how far all are */
-#ifndef MR_CLI_SNAPSHOT_H
-#define MR_CLI_SNAPSHOT_H
+#ifndef MR_CONTROL_SNAPSHOT_H
+#define MR_CONTROL_SNAPSHOT_H
 
 #include "control/http.h"
 #include "flow/pipeline.h"

@@ -1,4 +1,4 @@
-#include "cli/signals.h"
+#include "copy/signals.h"
 
 #include <cjson/cJSON.h>
 #include <ctype.h>
