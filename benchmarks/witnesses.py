@@ -32,7 +32,7 @@ DRAIN_LIMIT_S, COUNT_LIMIT_S = 300, 180
 PLACES = (("decode", r"/src/stream/(pgoutput|relation_cache|pg_payload)"),
           ("receive", r"/src/(stream|postgres)/"), ("encode", r"/src/encode/|/src/base/json"),
           ("acknowledge", r"/src/flow/ack|/src/sink/sink_counts"), ("produce", r"/src/sink/"),
-          ("source thread", r"/src/flow/(intake|meter|oversize)|/src/event/"), ("sink thread", r"/src/flow/delivery|/src/base/ring"),
+          ("source thread", r"/src/flow/(intake|meter)|/src/event/"), ("sink thread", r"/src/flow/delivery|/src/base/ring"),
           ("librdkafka", r"/rdkafka|/rd[a-z]*\.c"))
 # What tests/placed_faults.c puts over a function is part of that function's stage.
 WRAPPED = {"mr_pg_payload_take": "decode", "mr_encode_change": "encode", "mr_record_headers_format": "produce",

@@ -306,14 +306,15 @@ __attribute__((cold)) static void note_told(struct mr_encoder *encoder, struct m
 void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
                       const struct mr_record *records, uint32_t count)
 {
-    if (MR_UNLIKELY(item->change == NULL)) {
+    bool is_change = MR_LIKELY(item->kind == MR_ITEM_CHANGE);
+    if (!is_change) {
         note_told(encoder, NULL, records, count);
-        if (item->message == NULL) {
+        if (item->kind != MR_ITEM_MESSAGE) {
             return;
         }
     }
     struct mr_table_line *line = encoder->messages;
-    if (item->change != NULL) {
+    if (is_change) {
         struct mr_plan *last = encoder->last_plan;
         bool is_last = last != NULL && last->relation == item->change->relation;
         struct mr_plan *plan = is_last ? last : *plan_slot(encoder, item->change->relation);
@@ -323,7 +324,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
         }
     }
     if (line != NULL) {
-        mr_table_line_count(line, item->change == NULL ? MR_OP_MESSAGE : item->change->op);
+        mr_table_line_count(line, is_change ? item->change->op : MR_OP_MESSAGE);
         if (MR_UNLIKELY(line->last != NULL)) {
             keep_last(encoder, line, records, count);
         }
@@ -684,13 +685,14 @@ mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item
                           struct mr_error *ret_error)
 {
     struct mr_transaction_counts *counts = &encoder->transaction;
-    const struct mr_change *change = item->change;
-    const struct mr_message_event *message = item->message;
-    struct mr_position position = change != NULL ? change->position : message->position;
+    bool is_change = item->kind == MR_ITEM_CHANGE;
+    MR_ASSERT(is_change || item->kind == MR_ITEM_MESSAGE);
+    struct mr_position position = is_change ? item->change->position : item->message->position;
     if (mr_position_compare(position, counts->last) <= 0) {
         return MR_OK;
     }
-    if (change != NULL) {
+    if (is_change) {
+        const struct mr_change *change = item->change;
         struct mr_plan *plan;
         MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
         uint32_t events = events_of(encoder, plan, change);
@@ -698,8 +700,9 @@ mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item
             mr_transaction_add(counts, &plan->slot, change->relation->schema,
                                change->relation->table, events);
         }
-    } else if (message->transaction != NULL && message_wanted(&encoder->options, message) &&
-               message_sized(&encoder->options, message)) {
+    } else if (item->message->transaction != NULL &&
+               message_wanted(&encoder->options, item->message) &&
+               message_sized(&encoder->options, item->message)) {
         mr_transaction_add(counts, &counts->messages, NULL, NULL, 1);
     }
     counts->last = position;
@@ -737,20 +740,12 @@ mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transacti
     return MR_OK;
 }
 
-mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_end *end,
-                        struct mr_buffer *buffer, struct mr_record *ret_records,
-                        uint32_t *ret_count, struct mr_error *ret_error)
-{
-    (void)ret_error;
-    return mr_encode_end_as(encoder, end, true, buffer, ret_records, ret_count);
-}
-
 /* ---- heartbeats ---- */
 
 /* As Debezium's HeartbeatImpl (debezium-core, io.debezium.heartbeat) with JsonConverter has it. */
-mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
-                              struct mr_buffer *buffer, struct mr_record *ret_records,
-                              uint32_t *ret_count)
+static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
+                                  struct mr_buffer *buffer, struct mr_record *ret_records,
+                                  uint32_t *ret_count)
 {
     struct mr_record record = {
         .topic = encoder->heartbeat_topic,
@@ -774,4 +769,21 @@ mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartb
     ret_records[0] = record;
     *ret_count = 1;
     return MR_OK;
+}
+
+mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item,
+                          struct mr_buffer *buffer, struct mr_record *ret_records,
+                          uint32_t *ret_count, struct mr_error *ret_error)
+{
+    switch (item->kind) {
+    case MR_ITEM_CHANGE:
+        break;
+    case MR_ITEM_MESSAGE:
+        return mr_encode_message(encoder, item->message, buffer, ret_records, ret_count, ret_error);
+    case MR_ITEM_END:
+        return mr_encode_end_as(encoder, item->end, true, buffer, ret_records, ret_count);
+    case MR_ITEM_HEARTBEAT:
+        return encode_heartbeat(encoder, item->heartbeat, buffer, ret_records, ret_count);
+    }
+    return mr_encode_change(encoder, item->change, buffer, ret_records, ret_count, ret_error);
 }

@@ -345,7 +345,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
 
-/* The end of a transaction, behind its last change. */
+/* The end of a transaction, after its last change. */
 struct mr_transaction_end {
     const struct mr_transaction *transaction;
     struct mr_position position;
@@ -357,13 +357,33 @@ struct mr_heartbeat {
     int64_t wall_ns;
 };
 
-/* One change, message, end of a transaction or heartbeat; the others are NULL. */
+enum mr_item_kind { MR_ITEM_CHANGE, MR_ITEM_MESSAGE, MR_ITEM_END, MR_ITEM_HEARTBEAT };
+
+/* What is encoded as a whole, with a position of its own. */
 struct mr_item {
-    const struct mr_change *change;
-    const struct mr_message_event *message;
-    const struct mr_transaction_end *end;
-    const struct mr_heartbeat *heartbeat;
+    enum mr_item_kind kind;
+    union {
+        const struct mr_change *change;
+        const struct mr_message_event *message;
+        const struct mr_transaction_end *end;
+        const struct mr_heartbeat *heartbeat; /* there is a topic for it */
+    };
 };
+
+mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item,
+                          struct mr_buffer *buffer, struct mr_record *ret_records,
+                          uint32_t *ret_count, struct mr_error *ret_error);
+
+/* As mr_encode_change, any item. */
+static inline mr_status mr_encode(struct mr_encoder *encoder, const struct mr_item *item,
+                                  struct mr_buffer *buffer, struct mr_record *ret_records,
+                                  uint32_t *ret_count, struct mr_error *ret_error)
+{
+    if (MR_LIKELY(item->kind == MR_ITEM_CHANGE)) {
+        return mr_encode_change(encoder, item->change, buffer, ret_records, ret_count, ret_error);
+    }
+    return mr_encode_other(encoder, item, buffer, ret_records, ret_count, ret_error);
+}
 
 /* ---- with a transaction topic, on the thread of the stream ---- */
 
@@ -381,32 +401,6 @@ bool mr_encoder_has_begun(const struct mr_encoder *encoder);
 /* Behind the item that was counted last. */
 struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder);
 
-/* As mr_encode_change, the end of the transaction. */
-mr_status mr_encode_end(struct mr_encoder *encoder, const struct mr_transaction_end *end,
-                        struct mr_buffer *buffer, struct mr_record *ret_records,
-                        uint32_t *ret_count, struct mr_error *ret_error);
-
-/* As mr_encode_change, a heartbeat; there is a topic for it. */
-mr_status mr_encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
-                              struct mr_buffer *buffer, struct mr_record *ret_records,
-                              uint32_t *ret_count);
-
-/* Why an item can't be passed on as it is. */
-struct mr_oversize_case {
-    size_t bytes;   /* of its largest record; of its values when it could not be encoded at all */
-    size_t limit;   /* that no record may pass */
-    bool is_shared; /* by the table's streams: what they make together fits no block otherwise */
-    const char *reason; /* "message_max", "change_max" or "refused" */
-};
-
-/* Encodes what options.oversize puts in the item's place, as mr_encode_change does; the same for the same item and
- * case. MR_ERR_POISON: even that is too large, which only long keys or very many columns can make it. Seldom needed,
- * and asks for memory. */
-mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *item,
-                             const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                             struct mr_record *ret_records, uint32_t *ret_count,
-                             struct mr_error *ret_error);
-
 enum { MR_ROW_NAME_MAX = 256 };
 
 /* Names the change's row for a person who looks for it: `with key {"id":1}` with options.tells_keys, else
@@ -414,9 +408,6 @@ enum { MR_ROW_NAME_MAX = 256 };
  * no key, or it is not known. Seldom needed, and asks for memory. */
 void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *change,
                         char ret[MR_ROW_NAME_MAX]);
-
-/* Bytes of the item's values as PostgreSQL sent them. */
-size_t mr_item_bytes(const struct mr_item *item);
 
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 

@@ -1,4 +1,5 @@
 #include "encode/encode.h"
+#include "encode/oversize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -366,8 +367,9 @@ static void end_transaction(struct fixture *fixture)
     struct mr_transaction_end end = {.transaction = &fixture->transaction,
                                      .position = mr_encoder_end_position(fixture->encoder)};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
-    assert_int_equal(mr_encode_end(fixture->encoder, &end, &buffer, fixture->records,
-                                   &fixture->count, &fixture->error),
+    assert_int_equal(mr_encode(fixture->encoder,
+                               &(struct mr_item){.kind = MR_ITEM_END, .end = &end}, &buffer,
+                               fixture->records, &fixture->count, &fixture->error),
                      MR_OK);
 }
 
@@ -433,7 +435,7 @@ static void test_transaction(void **state)
     mr_encoder_change(fixture->encoder, &fixture->options);
     struct mr_transaction_end end = {.transaction = &fixture->transaction,
                                      .position = {.commit_lsn = 0x2000, .ordinal = 5}};
-    struct mr_item item = {.end = &end};
+    struct mr_item item = {.kind = MR_ITEM_END, .end = &end};
     struct mr_oversize_case oversize = {.bytes = 9999, .limit = 150, .reason = "message_max"};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
     assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
@@ -444,6 +446,47 @@ static void test_transaction(void **state)
     assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
                                         fixture->records, &fixture->count, &fixture->error),
                      MR_ERR_POISON);
+}
+
+/* A heartbeat has no large values: no policy and no limit makes it anything else, and whatever asks for its name and place gets
+ * them. */
+static void test_heartbeat_is_never_oversize(void **state)
+{
+    struct fixture *fixture = *state;
+    static const enum mr_oversize policies[] = {MR_OVERSIZE_PLACEHOLDER, MR_OVERSIZE_DEAD_LETTER,
+                                                MR_OVERSIZE_FAIL};
+    const struct mr_heartbeat beat = {.position = {.commit_lsn = 0x2000, .ordinal = 1},
+                                      .wall_ns = INT64_C(1700000001234567890)};
+    const struct mr_item item = {.kind = MR_ITEM_HEARTBEAT, .heartbeat = &beat};
+    for (size_t i = 0; i < MR_ARRAY_LEN(policies); i++) {
+        _Atomic uint64_t counts[MR_OVERSIZE_COUNT] = {0};
+        fixture->options.oversize = policies[i];
+        fixture->options.heartbeat_topic = "srv.heartbeat";
+        fixture->options.dead_letter_topic = "letters";
+        fixture->options.record_bytes_max = 10;
+        fixture_open(fixture);
+        struct mr_oversizer oversizer;
+        mr_oversizer_init(&oversizer, fixture->encoder, 4096, counts);
+        mr_refused_add(&oversizer.refused, (struct mr_refused){.position = beat.position}, 0);
+        mr_oversizer_next(&oversizer);
+        for (int again = 0; again < 2; again++) {
+            struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+            mr_status status = mr_oversizer_encode(&oversizer, &item, &buffer, fixture->records,
+                                                   &fixture->count, &fixture->error);
+            assert_int_equal(status, MR_OK);
+            assert_int_equal(fixture->count, 1);
+            assert_string_equal(fixture->records[0].topic->name, "srv.heartbeat");
+            assert_int_equal(oversizer.way, again == 0 ? MR_ITEM_AS_IT_IS : MR_ITEM_TOO_LARGE);
+            mr_oversizer_kept(&oversizer, &item);
+            assert_int_equal(mr_item_bytes(&item), 0);
+            if (!mr_oversizer_no_block(&oversizer)) {
+                assert_true(again == 1 || policies[i] == MR_OVERSIZE_FAIL);
+                break;
+            }
+        }
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
 }
 
 /* Copied rows are no part of one; messages are, and in the next one counts begin anew. */
@@ -468,7 +511,7 @@ static void test_transaction_copies_and_messages(void **state)
                                        .transaction = &fixture->transaction,
                                        .prefix = mr_slice_of("p"),
                                        .content = mr_slice_of("c")};
-    struct mr_item item = {.message = &message};
+    struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = &message};
     for (int i = 0; i < 2; i++) {
         mr_encoder_begin(fixture->encoder, &fixture->transaction, i == 1);
         buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
@@ -1544,7 +1587,7 @@ static void test_large_message_keeps_its_prefix(void **state)
         .position = {.commit_lsn = 0x1F00},
         .prefix = MR_SLICE("p"),
         .content = {.data = (const uint8_t *)long_text(), .len = strlen(long_text())}};
-    struct mr_item item = {.message = &message};
+    struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = &message};
     struct mr_oversize_case oversize = {.bytes = 3000, .limit = 1200, .reason = "message_max"};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
     assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
@@ -1781,6 +1824,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_routing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_without_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_heartbeat_is_never_oversize, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_oversize, setup, teardown),
         cmocka_unit_test_setup_teardown(test_streams_share_a_block, setup, teardown),
         cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, setup, teardown),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "encode/oversize.h"
 #include "encode/values/row.h"
 
 enum {
@@ -24,26 +25,42 @@ static uint32_t own_records(const struct mr_record *records, uint32_t count)
     return i;
 }
 
-size_t mr_item_bytes(const struct mr_item *item)
+static size_t tuple_bytes(const struct mr_tuple *tuple, uint32_t column_count)
 {
-    if (item->end != NULL) {
-        return 0;
-    }
-    if (item->message != NULL) {
-        return item->message->prefix.len + item->message->content.len;
-    }
-    const struct mr_change *change = item->change;
-    const struct mr_tuple *const tuples[] = {&change->before, &change->after};
     size_t bytes = 0;
-    for (size_t t = 0; t < MR_ARRAY_LEN(tuples); t++) {
-        for (uint32_t i = 0; tuples[t]->kind != MR_TUPLE_NONE && i < change->relation->column_count;
-             i++) {
-            if (tuples[t]->values[i].kind == MR_DATUM_TEXT) {
-                bytes += tuples[t]->values[i].len;
-            }
-        }
+    for (uint32_t i = 0; tuple->kind != MR_TUPLE_NONE && i < column_count; i++) {
+        bytes += tuple->values[i].kind == MR_DATUM_TEXT ? tuple->values[i].len : 0;
     }
     return bytes;
+}
+
+size_t mr_item_bytes(const struct mr_item *item)
+{
+    if (item->kind == MR_ITEM_CHANGE) {
+        const struct mr_change *change = item->change;
+        return tuple_bytes(&change->before, change->relation->column_count) +
+               tuple_bytes(&change->after, change->relation->column_count);
+    }
+    return item->kind == MR_ITEM_MESSAGE ? item->message->prefix.len + item->message->content.len
+                                         : 0;
+}
+
+/* What is to be placed, and where it goes. */
+struct placing {
+    struct mr_encoder *encoder;
+    const struct mr_item *item;
+    struct mr_oversize_case oversize;
+    struct mr_buffer *out;
+    struct mr_record *records;
+    uint32_t count;
+    struct mr_error *error;
+};
+
+static mr_status encode_into(struct placing *placing, const struct mr_item *item,
+                             struct mr_buffer *out)
+{
+    return mr_encode(placing->encoder, item, out, placing->records, &placing->count,
+                     placing->error);
 }
 
 /* ---- a change without its large values ---- */
@@ -93,42 +110,36 @@ static void cut_done(struct cut *cut)
 }
 
 /* Encodes the change with no value longer than `longest`, keys aside. */
-static mr_status encode_cut(struct mr_encoder *encoder, struct cut *cut,
-                            const struct mr_change *change, size_t longest,
-                            struct mr_buffer *buffer, struct mr_record *ret_records,
-                            uint32_t *ret_count, struct mr_error *ret_error)
+static mr_status encode_cut(struct placing *placing, struct cut *cut, size_t longest,
+                            struct mr_buffer *out)
 {
+    const struct mr_encoder *encoder = placing->encoder;
+    const struct mr_change *change = placing->item->change;
     struct mr_plan *first;
-    MR_TRY(mr_plan_for(encoder, change->relation, &first, ret_error));
+    MR_TRY(mr_plan_for(placing->encoder, change->relation, &first, placing->error));
     const struct mr_plan *plan = encoder->only != NULL ? encoder->only : first;
     cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->before);
     cut->change.after = cut_tuple(encoder, plan, &change->after, longest, cut->after);
-    return mr_encode_change(encoder, &cut->change, buffer, ret_records, ret_count, ret_error);
+    return encode_into(placing, &(struct mr_item){.change = &cut->change}, out);
 }
 
-static bool fits(const struct mr_record *records, uint32_t count, size_t limit)
+static bool fits(const struct placing *placing)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (mr_record_bytes(&records[i]) > limit) {
+    for (uint32_t i = 0; i < placing->count; i++) {
+        if (mr_record_bytes(&placing->records[i]) > placing->oversize.limit) {
             return false;
         }
     }
     return true;
 }
 
-static mr_status fail_still(const struct mr_item *item, const struct mr_oversize_case *oversize,
-                            struct mr_error *ret_error)
+static mr_status fail_still(struct placing *placing)
 {
-    const struct mr_relation *relation = item->change == NULL ? NULL : item->change->relation;
-    return mr_fail(ret_error, MR_ERR_POISON,
-                   "a change of %s%s%s is too large even without its large values: key and names "
-                   "alone take more than %zu bytes; raise sink.kafka.message_max, or take the "
-                   "table out",
-                   relation != NULL        ? relation->schema
-                   : item->message != NULL ? "a logical message"
-                                           : "the end of a transaction",
-                   relation == NULL ? "" : ".", relation == NULL ? "" : relation->table,
-                   oversize->limit);
+    char name[MR_ITEM_NAME_MAX];
+    return mr_fail(placing->error, MR_ERR_POISON,
+                   "%s: a change is too large even without its large values: key and names alone "
+                   "take more than %zu bytes; raise sink.kafka.message_max, or take the table out",
+                   mr_item_name(placing->item, name), placing->oversize.limit);
 }
 
 /* ---- the placeholder ---- */
@@ -193,12 +204,12 @@ static void note(struct mr_buffer *out, struct mr_record *record, size_t bytes, 
 }
 
 /* A changed key makes a delete with the old row, a tombstone, and a create with the new one. */
-static void note_change(struct mr_buffer *out, const struct mr_change *change,
-                        struct mr_record *records, uint32_t count, size_t bytes)
+static void note_change(struct placing *placing, const struct mr_change *change,
+                        struct mr_buffer *out)
 {
-    uint32_t others = own_records(records, count);
-    records += others;
-    count -= others;
+    uint32_t others = own_records(placing->records, placing->count);
+    struct mr_record *records = placing->records + others;
+    uint32_t count = placing->count - others;
     for (uint32_t i = 0; i < count; i++) {
         bool last = i + 1 == count;
         bool before = change->op != MR_OP_UPDATE || count == 1 || !last;
@@ -206,36 +217,32 @@ static void note_change(struct mr_buffer *out, const struct mr_change *change,
         if (records[i].value != NULL && has_cut(change, before, after)) {
             const uint8_t *columns = out->at;
             append_columns(out, change, before, after);
-            note(out, &records[i], bytes,
+            note(out, &records[i], placing->oversize.bytes,
                  (mr_slice){.data = columns, .len = (size_t)(out->at - columns)});
         }
     }
 }
 
 /* Leaves out as little as it can: values longer than half the limit, then than an eighth, and so on. */
-static mr_status place_change(struct mr_encoder *encoder, const struct mr_item *item,
-                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                              struct mr_record *ret_records, uint32_t *ret_count,
-                              struct mr_error *ret_error)
+static mr_status place_change(struct placing *placing)
 {
-    struct cut cut = cut_new(item->change);
+    struct cut cut = cut_new(placing->item->change);
     mr_status status;
-    size_t longest = oversize->limit / 2;
+    size_t longest = placing->oversize.limit / 2;
     for (;; longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0) {
-        struct mr_buffer out = *buffer;
-        status = encode_cut(encoder, &cut, item->change, longest, &out, ret_records, ret_count,
-                            ret_error);
+        struct mr_buffer out = *placing->out;
+        status = encode_cut(placing, &cut, longest, &out);
         if (status != MR_OK) {
             break;
         }
-        if (fits(ret_records, *ret_count, oversize->limit)) {
-            note_change(&out, &cut.change, ret_records, *ret_count, oversize->bytes);
+        if (fits(placing)) {
+            note_change(placing, &cut.change, &out);
             status = out.full ? MR_FULL : MR_OK;
-            *buffer = out;
+            *placing->out = out;
             break;
         }
         if (longest == 0) {
-            status = fail_still(item, oversize, ret_error);
+            status = fail_still(placing);
             break;
         }
     }
@@ -243,20 +250,23 @@ static mr_status place_change(struct mr_encoder *encoder, const struct mr_item *
     return status;
 }
 
-static mr_status place_message(struct mr_encoder *encoder, const struct mr_item *item,
-                               const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                               struct mr_record *ret_records, uint32_t *ret_count,
-                               struct mr_error *ret_error)
+static mr_status encode_empty_message(struct placing *placing, struct mr_buffer *out)
 {
-    struct mr_message_event message = *item->message;
+    struct mr_message_event message = *placing->item->message;
     message.content = (mr_slice){0};
-    MR_TRY(mr_encode_message(encoder, &message, buffer, ret_records, ret_count, ret_error));
-    if (!fits(ret_records, *ret_count, oversize->limit)) {
-        return fail_still(item, oversize, ret_error);
+    return encode_into(placing, &(struct mr_item){.kind = MR_ITEM_MESSAGE, .message = &message},
+                       out);
+}
+
+static mr_status place_message(struct placing *placing)
+{
+    MR_TRY(encode_empty_message(placing, placing->out));
+    if (!fits(placing)) {
+        return fail_still(placing);
     }
-    note(buffer, &ret_records[own_records(ret_records, *ret_count)], oversize->bytes,
-         MR_SLICE("[\"content\"]"));
-    return buffer->full ? MR_FULL : MR_OK;
+    note(placing->out, &placing->records[own_records(placing->records, placing->count)],
+         placing->oversize.bytes, MR_SLICE("[\"content\"]"));
+    return placing->out->full ? MR_FULL : MR_OK;
 }
 
 /* ---- the letter ---- */
@@ -281,11 +291,12 @@ static void append_key(struct mr_buffer *out, const struct mr_record *record, mr
     }
 }
 
-static void append_letter(struct mr_buffer *out, const struct mr_item *item,
-                          const struct mr_record *record, mr_slice key,
-                          const struct mr_oversize_case *oversize)
+static void append_letter(const struct placing *placing, const struct mr_record *record,
+                          mr_slice key)
 {
-    const struct mr_change *change = item->change;
+    const struct mr_item *item = placing->item;
+    const struct mr_change *change = item->kind == MR_ITEM_CHANGE ? item->change : NULL;
+    struct mr_buffer *out = placing->out;
     char numbers[LETTER_HEAD];
     append_name(out, "{\"topic\":", record->topic->name);
     append_key(out, record, key);
@@ -302,9 +313,9 @@ static void append_letter(struct mr_buffer *out, const struct mr_item *item,
         append_name(out, ",\"table\":", change->relation->table);
     }
     append_name(out, ",\"operation\":", mr_op_name(change == NULL ? MR_OP_MESSAGE : change->op));
-    append_name(out, ",\"reason\":", oversize->reason);
-    snprintf(numbers, sizeof(numbers), ",\"bytes\":%zu,\"limit\":%zu}", oversize->bytes,
-             oversize->limit);
+    append_name(out, ",\"reason\":", placing->oversize.reason);
+    snprintf(numbers, sizeof(numbers), ",\"bytes\":%zu,\"limit\":%zu}", placing->oversize.bytes,
+             placing->oversize.limit);
     mr_buffer_append(out, numbers, strlen(numbers));
 }
 
@@ -334,165 +345,174 @@ void mr_record_set_position(struct mr_record *record)
     }
 }
 
-/* The key of the record that holds the new state: that of a delete, else the last one. */
-static const struct mr_record *chief_record(const struct mr_item *item,
-                                            const struct mr_record *records, uint32_t count)
+/* The record that holds the new state: that of a delete, else the last one. */
+static struct mr_record chief_record(const struct placing *placing)
 {
-    bool deletes = item->change != NULL && item->change->op == MR_OP_DELETE;
-    return deletes ? &records[own_records(records, count)] : &records[count - 1];
+    const struct mr_item *item = placing->item;
+    bool deletes = item->kind == MR_ITEM_CHANGE && item->change->op == MR_OP_DELETE;
+    return placing
+        ->records[deletes ? own_records(placing->records, placing->count) : placing->count - 1];
 }
 
-static mr_status encode_small(struct mr_encoder *encoder, const struct mr_item *item,
-                              struct mr_buffer *buffer, struct mr_record *ret_records,
-                              uint32_t *ret_count, struct mr_error *ret_error)
+static mr_status encode_small(struct placing *placing, struct mr_buffer *out)
 {
-    if (item->message != NULL) {
-        struct mr_message_event message = *item->message;
-        message.content = (mr_slice){0};
-        return mr_encode_message(encoder, &message, buffer, ret_records, ret_count, ret_error);
+    if (placing->item->kind == MR_ITEM_MESSAGE) {
+        return encode_empty_message(placing, out);
     }
-    struct cut cut = cut_new(item->change);
-    mr_status status =
-        encode_cut(encoder, &cut, item->change, 0, buffer, ret_records, ret_count, ret_error);
+    struct cut cut = cut_new(placing->item->change);
+    mr_status status = encode_cut(placing, &cut, 0, out);
     cut_done(&cut);
     return status;
 }
 
 /* The whole change goes, whichever of its records is too large: half of it would be a lie. */
-static mr_status write_letter(struct mr_encoder *encoder, const struct mr_item *item,
-                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                              struct mr_record *ret_records, uint32_t *ret_count,
-                              struct mr_error *ret_error)
+static mr_status write_letter(struct placing *placing)
 {
-    struct mr_buffer out = *buffer;
-    encoder->writes_letter = true;
-    mr_status status = encode_small(encoder, item, &out, ret_records, ret_count, ret_error);
-    encoder->writes_letter = false;
-    if (status != MR_OK) {
-        return status;
+    struct mr_buffer small = *placing->out;
+    struct mr_buffer *out = placing->out;
+    placing->encoder->writes_letter = true;
+    mr_status status = encode_small(placing, &small);
+    placing->encoder->writes_letter = false;
+    if (status != MR_OK || placing->count == 0) {
+        return status; /* 0: it is filtered */
     }
-    if (*ret_count == 0) {
-        return MR_OK; /* filtered */
-    }
-    struct mr_record letter = *chief_record(item, ret_records, *ret_count);
-    uint8_t *begin = buffer->at;
+    struct mr_record letter = chief_record(placing);
+    uint8_t *begin = out->at;
     mr_slice key = {.data = letter.key == NULL ? NULL : begin, .len = letter.key_len};
     if (letter.key != NULL) {
         memmove(begin, letter.key, letter.key_len);
     }
-    buffer->at = begin + letter.key_len;
-    letter.value = buffer->at;
-    append_letter(buffer, item, &letter, key, oversize);
+    out->at = begin + letter.key_len;
+    letter.value = out->at;
+    append_letter(placing, &letter, key);
     letter.key = key.data;
-    letter.value_len = (uint32_t)(buffer->at - letter.value);
-    letter.topic = encoder->dead_letter_topic;
+    letter.value_len = (uint32_t)(out->at - letter.value);
+    letter.topic = placing->encoder->dead_letter_topic;
     letter.part = 0;
     letter.kind = MR_RECORD_LETTER;
     letter.value_content = MR_CONTENT_JSON;
     letter.has_headers = false;
-    note(buffer, &letter, oversize->bytes, (mr_slice){0});
-    ret_records[0] = letter;
-    *ret_count = 1;
-    if (buffer->full) {
+    note(out, &letter, placing->oversize.bytes, (mr_slice){0});
+    placing->records[0] = letter;
+    placing->count = 1;
+    if (out->full) {
         return MR_FULL;
     }
-    return fits(ret_records, 1, oversize->limit) ? MR_OK : fail_still(item, oversize, ret_error);
+    return fits(placing) ? MR_OK : fail_still(placing);
+}
+
+static mr_status place_item(struct placing *placing)
+{
+    if (placing->encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
+        return write_letter(placing);
+    }
+    return placing->item->kind == MR_ITEM_MESSAGE ? place_message(placing) : place_change(placing);
+}
+
+/* What the change makes in one stream of several: as it is where that fits. */
+static mr_status place_stream(struct placing *placing)
+{
+    struct mr_buffer out = *placing->out;
+    mr_status status = encode_into(placing, placing->item, &out);
+    if (status == MR_OK && fits(placing)) {
+        *placing->out = out;
+        return MR_OK;
+    }
+    return status == MR_OK || status == MR_FULL ? place_item(placing) : status;
+}
+
+static size_t count_streams(const struct mr_plan *first)
+{
+    size_t streams = 0;
+    for (const struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
+        streams++;
+    }
+    return streams;
+}
+
+static mr_status place_streams(struct placing *placing, const struct mr_plan *first)
+{
+    struct mr_encoder *encoder = placing->encoder;
+    struct placing each = *placing;
+    uint32_t total = 0;
+    uint8_t number = 0;
+    mr_status status = MR_OK;
+    each.oversize.limit /= placing->oversize.is_shared ? count_streams(first) : 1;
+    for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
+        each.records = placing->records + total;
+        each.count = 0;
+        encoder->only = plan;
+        encoder->has_told = own_records(placing->records, total) > 0;
+        status = place_stream(&each);
+        if (each.count > 0 && each.records[0].kind == MR_RECORD_LETTER) {
+            each.records[0].part = number; /* all letters have one topic */
+        }
+        total += each.count;
+        number++;
+    }
+    encoder->only = NULL;
+    encoder->has_told = false;
+    placing->count = total;
+    return status;
+}
+
+/* The end of a transaction of very many tables. */
+static mr_status place_end(struct placing *placing)
+{
+    MR_TRY(mr_encode_end_as(placing->encoder, placing->item->end, false, placing->out,
+                            placing->records, &placing->count));
+    return fits(placing) ? MR_OK : fail_still(placing);
+}
+
+static mr_status place_change_or_message(struct placing *placing)
+{
+    if (placing->item->kind == MR_ITEM_CHANGE) {
+        struct mr_plan *plan;
+        MR_TRY(
+            mr_plan_for(placing->encoder, placing->item->change->relation, &plan, placing->error));
+        if (plan->next != NULL) {
+            return place_streams(placing, plan);
+        }
+    }
+    return place_item(placing);
 }
 
 /* What a message that is an outbox's event stands for; else the item itself. */
 static struct mr_item stand_in(struct mr_encoder *encoder, const struct mr_item *item)
 {
-    if (item->message == NULL || !mr_is_outbox_message(&encoder->options, item->message)) {
-        return *item;
+    const struct mr_change *change = NULL;
+    if (item->kind == MR_ITEM_MESSAGE && mr_is_outbox_message(&encoder->options, item->message)) {
+        change = mr_outbox_message_row(encoder, item->message);
     }
-    const struct mr_change *change = mr_outbox_message_row(encoder, item->message);
     return change == NULL ? *item : (struct mr_item){.change = change};
 }
 
-static mr_status place_item(struct mr_encoder *encoder, const struct mr_item *item,
-                            const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                            struct mr_record *ret_records, uint32_t *ret_count,
-                            struct mr_error *ret_error)
-{
-    if (encoder->options.oversize == MR_OVERSIZE_DEAD_LETTER) {
-        return write_letter(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
-    }
-    return item->message == NULL
-               ? place_change(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
-               : place_message(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
-}
-
-/* What the change makes in one stream of several: as it is where that fits. */
-static mr_status place_stream(struct mr_encoder *encoder, const struct mr_item *item,
-                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
-                              struct mr_record *ret_records, uint32_t *ret_count,
-                              struct mr_error *ret_error)
-{
-    struct mr_buffer out = *buffer;
-    mr_status status =
-        mr_encode_change(encoder, item->change, &out, ret_records, ret_count, ret_error);
-    if (status == MR_OK && fits(ret_records, *ret_count, oversize->limit)) {
-        *buffer = out;
-        return MR_OK;
-    }
-    return status == MR_OK || status == MR_FULL
-               ? place_item(encoder, item, oversize, buffer, ret_records, ret_count, ret_error)
-               : status;
-}
-
-static mr_status place_streams(struct mr_encoder *encoder, const struct mr_plan *first,
-                               const struct mr_item *item, const struct mr_oversize_case *oversize,
-                               struct mr_buffer *buffer, struct mr_record *ret_records,
-                               uint32_t *ret_count, struct mr_error *ret_error)
-{
-    uint32_t total = 0;
-    uint8_t number = 0;
-    mr_status status = MR_OK;
-    struct mr_oversize_case each = *oversize;
-    size_t streams = 0;
-    for (const struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
-        streams++;
-    }
-    each.limit /= oversize->is_shared ? streams : 1;
-    for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
-        uint32_t count = 0;
-        struct mr_record *records = ret_records + total;
-        encoder->only = plan;
-        encoder->has_told = own_records(ret_records, total) > 0;
-        status = place_stream(encoder, item, &each, buffer, records, &count, ret_error);
-        if (count > 0 && records[0].kind == MR_RECORD_LETTER) {
-            records[0].part = number; /* all letters have one topic */
-        }
-        total += count;
-        number++;
-    }
-    encoder->only = NULL;
-    encoder->has_told = false;
-    *ret_count = total;
-    return status;
-}
-
-mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *of_stream,
+mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *item,
                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
                              struct mr_record *ret_records, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
-    const struct mr_item stands = stand_in(encoder, of_stream);
-    const struct mr_item *item = &stands;
+    const struct mr_item stands = stand_in(encoder, item);
+    struct placing placing = {.encoder = encoder,
+                              .item = &stands,
+                              .oversize = *oversize,
+                              .out = buffer,
+                              .records = ret_records,
+                              .error = ret_error};
     MR_ASSERT(encoder->options.oversize != MR_OVERSIZE_FAIL);
-    if (item->end != NULL) { /* of very many tables */
-        MR_TRY(mr_encode_end_as(encoder, item->end, false, buffer, ret_records, ret_count));
-        return fits(ret_records, *ret_count, oversize->limit)
-                   ? MR_OK
-                   : fail_still(item, oversize, ret_error);
+    mr_status status = MR_OK;
+    switch (item->kind) {
+    case MR_ITEM_CHANGE:
+    case MR_ITEM_MESSAGE:
+        status = place_change_or_message(&placing);
+        break;
+    case MR_ITEM_END:
+        status = place_end(&placing);
+        break;
+    case MR_ITEM_HEARTBEAT:
+        status = encode_into(&placing, item, buffer);
+        break;
     }
-    if (item->change != NULL) {
-        struct mr_plan *plan;
-        MR_TRY(mr_plan_for(encoder, item->change->relation, &plan, ret_error));
-        if (plan->next != NULL) {
-            return place_streams(encoder, plan, item, oversize, buffer, ret_records, ret_count,
-                                 ret_error);
-        }
-    }
-    return place_item(encoder, item, oversize, buffer, ret_records, ret_count, ret_error);
+    *ret_count = placing.count;
+    return status;
 }

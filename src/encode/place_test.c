@@ -1,5 +1,7 @@
 #include "encode/plan.h"
 
+#include "encode/oversize.h"
+
 #include <stdlib.h>
 
 #include "testing/test.h"

@@ -615,7 +615,9 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
     }
     if (refusal->too_large &&
         mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL) {
-        bool is_step = mr_refused_add(&pipeline->refused, refusal, confirmed);
+        bool is_step = mr_refused_add(
+            &pipeline->refused,
+            (struct mr_refused){.position = refusal->position, .bytes = refusal->bytes}, confirmed);
         bool moved = confirmed != delivery->refused_at;
         delivery->refused_at = confirmed;
         delivery->refusals = is_step || moved ? 0 : delivery->refusals + 1;

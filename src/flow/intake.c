@@ -169,7 +169,6 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
     if (change->encode != NULL) {
         for (uint32_t i = 0; i < pipeline->lane_count; i++) {
             mr_encoder_change(pipeline->lanes[i].encoder, change->encode);
-            pipeline->lanes[i].oversizer.policy = change->encode->oversize;
         }
     }
     if (change->source != NULL) {

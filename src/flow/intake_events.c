@@ -99,7 +99,7 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
         intake->delivered_below = intake->pipeline->options.handed_over.lsn + 1;
     }
     if (!is_repeated(intake, message->position) && !is_handed_over(intake, message->lsn)) {
-        struct mr_item item = {.message = message};
+        struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
         mr_status status = append(intake, &item, ret_error);
         if (status != MR_OK) {
             intake->changes--;
@@ -226,7 +226,7 @@ static mr_status on_change_counted(void *context, const struct mr_change *change
 static mr_status on_message_counted(void *context, const struct mr_message_event *message,
                                     struct mr_error *ret_error)
 {
-    const struct mr_item item = {.message = message};
+    const struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
     MR_TRY(on_message(context, message, ret_error));
     return pass(context, &item, message->transaction, ret_error);
 }
@@ -248,7 +248,7 @@ static mr_status on_commit_counted(void *context, const struct mr_transaction *t
     const struct mr_transaction_end end = {
         .transaction = transaction, .position = mr_encoder_end_position(intake->lane->encoder)};
     if (mr_position_compare(end.position, intake->appended) > 0) {
-        const struct mr_item item = {.end = &end};
+        const struct mr_item item = {.kind = MR_ITEM_END, .end = &end};
         mr_status status = append(intake, &item, ret_error);
         if (status != MR_OK) {
             note_failure(intake, status, end.position);
@@ -360,7 +360,7 @@ mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
         mr_position_compare(beat.position, intake->appended) <= 0) {
         return mr_fail(ret_error, MR_AGAIN, "there is no place for a heartbeat");
     }
-    const struct mr_item item = {.heartbeat = &beat};
+    const struct mr_item item = {.kind = MR_ITEM_HEARTBEAT, .heartbeat = &beat};
     intake->lane->round_ns = mr_monotonic_ns();
     intake->lane->round_wall_ns = beat.wall_ns;
     mr_status status = append(intake, &item, ret_error);

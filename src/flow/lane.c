@@ -149,52 +149,8 @@ void mr_lane_give_up(struct mr_lane *lane)
 
 /* ---- appending ---- */
 
-/* How an item goes into a batch. */
-enum form {
-    FORM_OWN,      /* as it is */
-    FORM_PLACED,   /* what the policy for oversize puts in its place */
-    FORM_TOO_LARGE /* the same, because no block holds the item itself */
-};
-
-static mr_status encode_as_it_is(struct mr_encoder *encoder, const struct mr_item *item,
-                                 struct mr_buffer *buffer, struct mr_record *records,
-                                 uint32_t *ret_count, struct mr_error *ret_error)
-{
-    if (MR_LIKELY(item->change != NULL)) {
-        return mr_encode_change(encoder, item->change, buffer, records, ret_count, ret_error);
-    }
-    if (item->heartbeat != NULL) {
-        return mr_encode_heartbeat(encoder, item->heartbeat, buffer, records, ret_count);
-    }
-    return item->message != NULL
-               ? mr_encode_message(encoder, item->message, buffer, records, ret_count, ret_error)
-               : mr_encode_end(encoder, item->end, buffer, records, ret_count, ret_error);
-}
-
-/* Encodes one item; `*form` becomes FORM_PLACED when it is too large for the sink. */
-static mr_status encode_item(struct mr_lane *lane, const struct mr_item *item, enum form *form,
-                             struct mr_buffer *buffer, struct mr_record *records,
-                             uint32_t *ret_count, struct mr_error *ret_error)
-{
-    struct mr_encoder *encoder = lane->encoder;
-    if (MR_LIKELY(*form != FORM_TOO_LARGE)) {
-        struct mr_buffer begin = *buffer;
-        mr_status status = encode_as_it_is(encoder, item, buffer, records, ret_count, ret_error);
-        if (status != MR_OK ||
-            MR_LIKELY(!mr_oversizer_applies(&lane->oversizer, records, *ret_count))) {
-            return status;
-        }
-        if (item->heartbeat != NULL) { /* has the place of one that was refused */
-            return MR_OK;
-        }
-        *buffer = begin;
-        *form = FORM_PLACED;
-    }
-    return mr_oversizer_encode(&lane->oversizer, item, buffer, records, ret_count, ret_error);
-}
-
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
-static mr_status make_room(struct mr_lane *lane, enum form *form, struct mr_error *ret_error)
+static mr_status make_room(struct mr_lane *lane, struct mr_error *ret_error)
 {
     struct mr_pool *pool = &lane->pipeline->pool;
     if (mr_lane_has_records(lane)) {
@@ -204,8 +160,7 @@ static mr_status make_room(struct mr_lane *lane, enum form *form, struct mr_erro
     size_t size = lane->filling->block_size;
     size_t most = pool->block_size_max;
     if (size >= most) {
-        if (lane->oversizer.policy != MR_OVERSIZE_FAIL && *form != FORM_TOO_LARGE) {
-            *form = FORM_TOO_LARGE;
+        if (mr_oversizer_no_block(&lane->oversizer)) {
             return MR_OK;
         }
         return mr_fail(
@@ -255,7 +210,7 @@ static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
 mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
                          struct mr_error *ret_error)
 {
-    enum form form = FORM_OWN;
+    mr_oversizer_next(&lane->oversizer);
     for (;;) {
         if (lane->filling == NULL) {
             lane->filling = mr_pool_acquire(&lane->pipeline->pool);
@@ -268,7 +223,8 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
         bool first = lane->filling->record_count == 0;
         int64_t decoded_ns = first ? mr_monotonic_ns() : 0;
         struct mr_buffer buffer = mr_batch_buffer(lane->filling);
-        mr_status status = encode_item(lane, item, &form, &buffer, records, &count, ret_error);
+        mr_status status =
+            mr_oversizer_encode(&lane->oversizer, item, &buffer, records, &count, ret_error);
         if (status == MR_OK && count == 0) {
             return MR_OK;
         }
@@ -277,14 +233,12 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
             if (MR_UNLIKELY(first)) {
                 began_batch(lane, decoded_ns);
             }
-            if (MR_UNLIKELY(form != FORM_OWN)) {
-                mr_oversizer_note(&lane->oversizer, item);
-            }
+            mr_oversizer_kept(&lane->oversizer, item);
             return MR_OK;
         }
         if (status != MR_OK && status != MR_FULL) {
             return status;
         }
-        MR_TRY(make_room(lane, &form, ret_error));
+        MR_TRY(make_room(lane, ret_error));
     }
 }

@@ -8,9 +8,9 @@
 #ifndef MR_PIPELINE_LANE_H
 #define MR_PIPELINE_LANE_H
 
+#include "encode/oversize.h"
 #include "flow/ack.h"
 #include "flow/meter.h"
-#include "flow/oversize.h"
 
 struct mr_pipeline;
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "encode/encode.h"
+#include "encode/oversize.h"
 #include "event/headers.h"
 #include "testing/test.h"
 
@@ -508,7 +509,7 @@ static mr_status encode_message(struct fixture *fixture, const char *content, bo
     mr_status status = mr_encode_message(fixture->encoder, &message, &buffer, fixture->records,
                                          &fixture->count, &fixture->error);
     if (status == MR_OK) {
-        const struct mr_item item = {.message = &message};
+        const struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = &message};
         mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
     }
     return status;
@@ -600,7 +601,7 @@ static void test_outbox_message_oversize(void **state)
                                        .transaction = &fixture->transaction,
                                        .prefix = mr_slice_of("box"),
                                        .content = mr_slice_of(content)};
-    struct mr_item item = {.message = &message};
+    struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = &message};
     assert_gone_when_oversize(fixture, &item);
     assert_header(fixture, 0, "id", "e");
 }

@@ -1,4 +1,5 @@
-#include "flow/oversize.h"
+/* When an item is too large for the sink or for any block, and how that is counted and logged. */
+#include "encode/oversize.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@ enum {
     /* What takes a change's place is at most three records, each with its value twice while it is made. Where a table has
      * several streams that fit no block together, each gets its part of that. */
     PLACED_PARTS = 8,
-    TOLD_INTERVAL_S = 1,
+    LOG_INTERVAL_S = 1,
 };
 
 /* Its index; `count` when it is not there. */
@@ -49,29 +50,28 @@ static bool is_copied(struct mr_position position)
     return position.ordinal >> MR_COPY_ROW_BITS != 0;
 }
 
-bool mr_refused_add(struct mr_refused_list *list, const struct mr_sink_refusal *refusal,
-                    mr_lsn confirmed)
+bool mr_refused_add(struct mr_refused_list *list, struct mr_refused refused, mr_lsn confirmed)
 {
     forget_confirmed(list, confirmed);
-    if (is_copied(refusal->position)) {
+    if (is_copied(refused.position)) {
         bool is_first = list->copied_from == 0;
-        list->copied_from = lowered(list->copied_from, refusal->bytes);
+        list->copied_from = lowered(list->copied_from, refused.bytes);
         return is_first;
     }
-    if (refusal->position.commit_lsn > list->until) {
-        list->until = refusal->position.commit_lsn;
+    if (refused.position.commit_lsn > list->until) {
+        list->until = refused.position.commit_lsn;
     }
-    uint32_t at = find_refusal(list, refusal->position);
+    uint32_t at = find_refusal(list, refused.position);
     if (at < list->count) {
-        bool smaller = refusal->bytes < list->items[at].bytes;
-        list->items[at] = *refusal;
+        bool smaller = refused.bytes < list->items[at].bytes;
+        list->items[at] = refused;
         return smaller;
     }
     if (list->count < MR_REFUSED_MAX) {
-        list->items[list->count++] = *refusal;
+        list->items[list->count++] = refused;
         return true;
     }
-    size_t all_from = lowered(list->all_from, refusal->bytes);
+    size_t all_from = lowered(list->all_from, refused.bytes);
     for (uint32_t i = 0; i < list->count; i++) {
         all_from = list->items[i].bytes < all_from ? list->items[i].bytes : all_from;
     }
@@ -86,7 +86,6 @@ void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encode
     size_t limit = options->record_bytes_max == 0 ? SIZE_MAX : options->record_bytes_max;
     size_t placed = change_bytes_max / PLACED_PARTS;
     *oversizer = (struct mr_oversizer){.encoder = encoder,
-                                       .policy = options->oversize,
                                        .limit = limit,
                                        .placed_limit = limit < placed ? limit : placed,
                                        .counts = counts};
@@ -94,18 +93,31 @@ void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encode
 
 static struct mr_position item_position(const struct mr_item *item)
 {
-    return item->change != NULL    ? item->change->position
-           : item->message != NULL ? item->message->position
-                                   : item->end->position;
+    switch (item->kind) {
+    case MR_ITEM_CHANGE:
+        return item->change->position;
+    case MR_ITEM_MESSAGE:
+        return item->message->position;
+    case MR_ITEM_END:
+        return item->end->position;
+    case MR_ITEM_HEARTBEAT:
+        break;
+    }
+    return item->heartbeat->position;
 }
 
-static const char *item_table(const struct mr_item *item, char *name, size_t size)
+const char *mr_item_name(const struct mr_item *item, char ret[MR_ITEM_NAME_MAX])
 {
-    const struct mr_relation *relation = item->change == NULL ? NULL : item->change->relation;
-    const char *other = item->message != NULL ? "logical message" : "end of a transaction";
-    snprintf(name, size, "%s%s%s", relation == NULL ? other : relation->schema,
-             relation == NULL ? "" : ".", relation == NULL ? "" : relation->table);
-    return name;
+    static const char *const names[] = {[MR_ITEM_MESSAGE] = "logical message",
+                                        [MR_ITEM_END] = "end of a transaction",
+                                        [MR_ITEM_HEARTBEAT] = "heartbeat"};
+    if (item->kind == MR_ITEM_CHANGE) {
+        const struct mr_relation *relation = item->change->relation;
+        snprintf(ret, MR_ITEM_NAME_MAX, "%s.%s", relation->schema, relation->table);
+    } else {
+        snprintf(ret, MR_ITEM_NAME_MAX, "%s", names[item->kind]);
+    }
+    return ret;
 }
 
 static size_t largest(const struct mr_record *records, uint32_t count)
@@ -133,8 +145,9 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
     return list->all_from != 0 && bytes >= list->all_from ? list->all_from : 0;
 }
 
-bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
-                          uint32_t count)
+/* Whether the sink refused these records in an earlier session. Forgets the refusals once all of them lie before. */
+static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
+                         uint32_t count)
 {
     struct mr_refused_list *list = &oversizer->refused;
     if (!oversizer->copies && !is_copied(records[0].position) &&
@@ -144,6 +157,20 @@ bool mr_oversizer_refused(struct mr_oversizer *oversizer, const struct mr_record
         return false;
     }
     return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;
+}
+
+/* Whether the policy is for this item. One comparison a record, and another one an item; as long as refused records come
+ * again, a search. A heartbeat may have the position of a record that was refused. */
+static bool applies(struct mr_oversizer *oversizer, const struct mr_item *item,
+                    const struct mr_record *records, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (MR_UNLIKELY(mr_record_bytes(&records[i]) > oversizer->limit)) {
+            return item->kind != MR_ITEM_HEARTBEAT;
+        }
+    }
+    return MR_UNLIKELY(oversizer->refused.count + oversizer->refused.copied_from > 0) &&
+           count > 0 && item->kind != MR_ITEM_HEARTBEAT && were_refused(oversizer, records, count);
 }
 
 static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
@@ -167,23 +194,29 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
 static mr_status fail(const struct mr_oversizer *oversizer, const struct mr_item *item,
                       const struct mr_oversize_case *oversize, struct mr_error *ret_error)
 {
-    char table[2 * MR_IDENTIFIER_MAX + 2];
+    char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
     return mr_fail(ret_error, MR_ERR_POISON,
                    "%s: change %llu of the transaction that commits at " MR_LSN_FORMAT
                    " makes a record of %zu bytes, more than the %zu of sink.kafka.message_max; "
                    "raise that, the broker's message.max.bytes and the topic's max.message.bytes, "
                    "or set sink.kafka.oversize",
-                   item_table(item, table, sizeof(table)), (unsigned long long)position.ordinal,
+                   mr_item_name(item, name), (unsigned long long)position.ordinal,
                    MR_LSN_ARGS(position.commit_lsn), oversize->bytes, oversizer->limit);
 }
 
-mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
-                              struct mr_buffer *buffer, struct mr_record *ret_records,
-                              uint32_t *ret_count, struct mr_error *ret_error)
+static enum mr_oversize policy_of(const struct mr_oversizer *oversizer)
+{
+    return mr_encoder_options(oversizer->encoder)->oversize;
+}
+
+/* `ret_records` and `ret_count` hold the records that are too large when it begins; none: the item fits no block. */
+__attribute__((cold)) static mr_status
+encode_placed(struct mr_oversizer *oversizer, const struct mr_item *item, struct mr_buffer *buffer,
+              struct mr_record *ret_records, uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_oversize_case oversize = case_of(oversizer, item, ret_records, *ret_count);
-    if (oversizer->policy == MR_OVERSIZE_FAIL) {
+    if (policy_of(oversizer) == MR_OVERSIZE_FAIL) {
         atomic_fetch_add_explicit(&oversizer->counts[MR_OVERSIZE_FAIL], 1, memory_order_relaxed);
         return fail(oversizer, item, &oversize, ret_error);
     }
@@ -191,24 +224,52 @@ mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_it
                               ret_error);
 }
 
-void mr_oversizer_note(struct mr_oversizer *oversizer, const struct mr_item *item)
+mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count, struct mr_error *ret_error)
 {
-    atomic_fetch_add_explicit(&oversizer->counts[oversizer->policy], 1, memory_order_relaxed);
-    oversizer->untold++;
+    if (MR_LIKELY(oversizer->way != MR_ITEM_TOO_LARGE)) {
+        struct mr_buffer begin = *buffer;
+        mr_status status =
+            mr_encode(oversizer->encoder, item, buffer, ret_records, ret_count, ret_error);
+        if (status != MR_OK || MR_LIKELY(!applies(oversizer, item, ret_records, *ret_count))) {
+            return status;
+        }
+        *buffer = begin;
+        oversizer->way = MR_ITEM_PLACED;
+    }
+    return encode_placed(oversizer, item, buffer, ret_records, ret_count, ret_error);
+}
+
+bool mr_oversizer_no_block(struct mr_oversizer *oversizer)
+{
+    if (policy_of(oversizer) == MR_OVERSIZE_FAIL || oversizer->way == MR_ITEM_TOO_LARGE) {
+        return false;
+    }
+    oversizer->way = MR_ITEM_TOO_LARGE;
+    return true;
+}
+
+void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item)
+{
+    enum mr_oversize policy = policy_of(oversizer);
+    atomic_fetch_add_explicit(&oversizer->counts[policy], 1, memory_order_relaxed);
+    oversizer->unlogged++;
     int64_t now_ns = mr_monotonic_ns();
-    if (oversizer->told_ns != 0 &&
-        now_ns - oversizer->told_ns < (int64_t)TOLD_INTERVAL_S * 1000000000) {
+    if (oversizer->logged_ns != 0 &&
+        now_ns - oversizer->logged_ns < (int64_t)LOG_INTERVAL_S * 1000000000) {
         return;
     }
-    char table[2 * MR_IDENTIFIER_MAX + 2];
+    char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
     mr_log(MR_LOG_WARN, "record_oversize",
-           oversizer->policy == MR_OVERSIZE_PLACEHOLDER
+           policy == MR_OVERSIZE_PLACEHOLDER
                ? "a change was too large and is passed on without its large values"
                : "a change was too large and is told of in the dead-letter topic only",
-           MR_LOG_STR("table", item_table(item, table, sizeof(table))),
+           MR_LOG_STR("table", mr_item_name(item, name)),
            MR_LOG_LSN("commit_lsn", position.commit_lsn), MR_LOG_INT("ordinal", position.ordinal),
-           MR_LOG_INT("value_bytes", mr_item_bytes(item)), MR_LOG_INT("count", oversizer->untold));
-    oversizer->told_ns = now_ns;
-    oversizer->untold = 0;
+           MR_LOG_INT("value_bytes", mr_item_bytes(item)),
+           MR_LOG_INT("count", oversizer->unlogged));
+    oversizer->logged_ns = now_ns;
+    oversizer->unlogged = 0;
 }
