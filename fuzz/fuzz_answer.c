@@ -18,9 +18,9 @@
 #include "fuzz.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_keys.h"
+#include "postgres/catalog/pg_options.h"
 #include "postgres/catalog/pg_types.h"
 #include "postgres/server/pg_identity.h"
-#include "postgres/catalog/pg_options.h"
 #include "postgres/server/pg_setup.h"
 
 enum { NEXT_ANSWER = 0x1D, NULL_VALUE = 0x1E, AS_IT_IS = 0x1B, TYPE_TEXT = 25, PORT = 5432 };
@@ -243,10 +243,10 @@ static struct mr_pg_source_options options_now(const char *conninfo)
     return (struct mr_pg_source_options){
         .connection = {.conninfo = conninfo, .connect_timeout_ms = 10000},
         .slot = "millrace",
-        .pipeline = "0123456789abcdef",
         .publication = "millrace",
-        .tables = tables,
-        .table_count = MR_ARRAY_LEN(tables),
+        .captured = {.pipeline = "0123456789abcdef",
+                     .tables = tables,
+                     .table_count = MR_ARRAY_LEN(tables)},
         .create_slot = true,
         .create_publication = true,
     };

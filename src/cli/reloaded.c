@@ -45,7 +45,8 @@ static mr_status read_again(void *context, struct mr_reading *reading)
     reading->started = &started->source;
     reading->running = reloaded->newest == NULL ? &started->source : &reloaded->newest->source;
     reading->wanted = &wanted->source;
-    reading->patterns &= reading->running->pattern_count + reading->wanted->pattern_count > 0;
+    reading->patterns &=
+        reading->running->captured.pattern_count + reading->wanted->captured.pattern_count > 0;
     reading->pipeline = &wanted->pipeline;
     reading->encode = &wanted->encode;
     reading->log_level = wanted->log_level;

@@ -71,25 +71,25 @@ static void build_patterns(struct mr_config *config)
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, excluded->count));
     for (uint32_t i = 0; i < names->count; i++) {
         if (mr_config_is_pattern(names->items[i])) {
-            config->source.pattern_count +=
+            config->source.captured.pattern_count +=
                 mr_config_take_table(config, "tables", LINE(config, tables), names->items[i],
-                                     &patterns[config->source.pattern_count]);
+                                     &patterns[config->source.captured.pattern_count]);
         }
     }
     for (uint32_t i = 0; i < excluded->count; i++) {
-        struct mr_table_pattern *one = &less[config->source.excluded_count];
+        struct mr_table_pattern *one = &less[config->source.captured.excluded_count];
         if (mr_config_take_table(config, "excluded_tables", LINE(config, excluded_tables),
                                  excluded->items[i], one)) {
-            config->source.excluded_count++;
+            config->source.captured.excluded_count++;
             mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "excluded_tables",
                                                                  .text = excluded->items[i],
                                                                  .table = *one,
                                                                  .takes_away = true});
         }
     }
-    config->source.patterns = patterns;
-    config->source.excluded = less;
-    if (excluded->count > 0 && config->source.pattern_count == 0) {
+    config->source.captured.patterns = patterns;
+    config->source.captured.excluded = less;
+    if (excluded->count > 0 && config->source.captured.pattern_count == 0) {
         PROBLEM(config, LINE(config, excluded_tables),
                 "excluded_tables takes from what patterns in tables mean, and there is none");
     }
@@ -125,8 +125,8 @@ static void build_tables(struct mr_config *config)
                     names->items[i]);
         }
     }
-    config->source.tables = tables;
-    config->source.table_count = count;
+    config->source.captured.tables = tables;
+    config->source.captured.table_count = count;
 }
 
 /* ---- topics ---- */
@@ -215,18 +215,18 @@ void mr_config_want_held(struct mr_config *config, const char *option, const str
     }
     struct mr_pg_source_options *source = &config->source;
     struct mr_table_key *held =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, source->held_count + 1));
-    for (uint32_t i = 0; i < source->held_count; i++) {
-        held[i] = source->held[i];
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, source->checked.held_count + 1));
+    for (uint32_t i = 0; i < source->checked.held_count; i++) {
+        held[i] = source->checked.held[i];
     }
     const char **columns = mr_config_keep(config, MR_NEW_ARRAY(const char *, 1));
     columns[0] = column;
-    held[source->held_count++] =
+    held[source->checked.held_count++] =
         (struct mr_table_key){.option = option,
                               .table = {.schema = table->schema, .table = table->table},
                               .columns = columns,
                               .column_count = 1};
-    source->held = held;
+    source->checked.held = held;
 }
 
 /* ---- operations ---- */
@@ -340,8 +340,8 @@ static void build_routes_from_streams(struct mr_config *config)
                                 stream->routing_key);
         }
     }
-    config->source.tables = tables;
-    config->source.table_count = table_count;
+    config->source.captured.tables = tables;
+    config->source.captured.table_count = table_count;
     config->encode.routes = routes;
     config->encode.route_count = count;
     config->encode.routes_only = true;
@@ -350,12 +350,12 @@ static void build_routes_from_streams(struct mr_config *config)
 static void build_routes_from_tables(struct mr_config *config)
 {
     build_tables(config);
-    uint32_t count = config->source.table_count;
+    uint32_t count = config->source.captured.table_count;
     struct mr_route *routes = mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, count));
     for (uint32_t i = 0; i < count; i++) {
         routes[i] = (struct mr_route){
-            .schema = config->source.tables[i].schema,
-            .table = config->source.tables[i].table,
+            .schema = config->source.captured.tables[i].schema,
+            .table = config->source.captured.tables[i].table,
             .operations = MR_OPERATIONS_ALL,
         };
     }
@@ -550,9 +550,9 @@ static void build_signal_table(struct mr_config *config)
     if (text[0] == '\0') {
         return;
     }
-    struct mr_table_name *tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, source->table_count + 1));
-    struct mr_table_name *signal = &tables[source->table_count];
+    struct mr_table_name *tables = mr_config_keep(
+        config, MR_NEW_ARRAY(struct mr_table_name, source->captured.table_count + 1));
+    struct mr_table_name *signal = &tables[source->captured.table_count];
     if (mr_config_is_pattern(text) || !mr_config_parse_table(config, text, false, signal)) {
         PROBLEM(config, LINE(config, signal_table),
                 "snapshot.signal_table: \"%s\" is not a table's name; write \"schema.table\"",
@@ -561,19 +561,20 @@ static void build_signal_table(struct mr_config *config)
     }
     mr_slice schema = mr_slice_of(signal->schema);
     mr_slice table = mr_slice_of(signal->table);
-    bool is_listed =
-        mr_table_patterns_match(source->patterns, source->pattern_count, schema, table) &&
-        !mr_table_patterns_match(source->excluded, source->excluded_count, schema, table);
-    for (uint32_t i = 0; i < source->table_count; i++) {
-        tables[i] = source->tables[i];
+    bool is_listed = mr_table_patterns_match(source->captured.patterns,
+                                             source->captured.pattern_count, schema, table) &&
+                     !mr_table_patterns_match(source->captured.excluded,
+                                              source->captured.excluded_count, schema, table);
+    for (uint32_t i = 0; i < source->captured.table_count; i++) {
+        tables[i] = source->captured.tables[i];
         is_listed |= strcmp(tables[i].schema, signal->schema) == 0 &&
                      strcmp(tables[i].table, signal->table) == 0;
     }
     source->signal_table = signal;
-    source->signal_is_hidden = !is_listed;
+    source->captured.signal_is_hidden = !is_listed;
     if (!is_listed) {
-        source->tables = tables;
-        source->table_count++;
+        source->captured.tables = tables;
+        source->captured.table_count++;
     }
 }
 
@@ -637,7 +638,7 @@ void mr_config_build_encode(struct mr_config *config)
     mr_config_build_outbox(config);
     mr_config_build_routing(config);
     check_topics(config);
-    if (config->source.table_count + config->source.pattern_count == 0 &&
+    if (config->source.captured.table_count + config->source.captured.pattern_count == 0 &&
         config->problems.errors == 0) {
         PROBLEM(config, LINE(config, tables),
                 "no tables are configured; set tables = [\"schema.table\", …]");

@@ -9,21 +9,22 @@ static void name_outboxes(struct mr_config *config)
 {
     struct mr_pg_source_options *source = &config->source;
     const struct mr_outbox_options *outbox = &config->outbox;
-    struct mr_named_column *named = mr_config_keep(
-        config, MR_NEW_ARRAY(struct mr_named_column, source->named_count + outbox->table_count));
-    for (uint32_t i = 0; i < source->named_count; i++) {
-        named[i] = source->named[i];
+    struct mr_named_column *named =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column,
+                                            source->checked.named_count + outbox->table_count));
+    for (uint32_t i = 0; i < source->checked.named_count; i++) {
+        named[i] = source->checked.named[i];
     }
     for (uint32_t i = 0; i < outbox->table_count; i++) {
         const struct mr_table_pattern *table = &outbox->tables[i];
         if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table)) {
-            named[source->named_count++] = (struct mr_named_column){
+            named[source->checked.named_count++] = (struct mr_named_column){
                 .option = "outbox.tables",
                 .table = {.schema = table->schema.text, .table = table->table.text},
                 .column = ""};
         }
     }
-    source->named = named;
+    source->checked.named = named;
 }
 
 static void build_outbox_tables(struct mr_config *config)
@@ -41,10 +42,11 @@ static void build_outbox_tables(struct mr_config *config)
         mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "outbox.tables",
                                                              .text = names->items[i],
                                                              .table = *table});
-        bool streamed = config->source.pattern_count > 0;
-        for (uint32_t k = 0; k < config->source.table_count && !streamed; k++) {
-            streamed = mr_table_pattern_matches(table, mr_slice_of(config->source.tables[k].schema),
-                                                mr_slice_of(config->source.tables[k].table));
+        bool streamed = config->source.captured.pattern_count > 0;
+        for (uint32_t k = 0; k < config->source.captured.table_count && !streamed; k++) {
+            streamed = mr_table_pattern_matches(
+                table, mr_slice_of(config->source.captured.tables[k].schema),
+                mr_slice_of(config->source.captured.tables[k].table));
         }
         if (!streamed) {
             PROBLEM(config, LINE(config, outbox_tables),

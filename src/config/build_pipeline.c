@@ -31,7 +31,7 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         "%.1f for a change's records; raise "
         "pipeline.memory, or lower change_max, batches%s or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
-        config->source.table_count, mib(memory->profiler), mib(memory->pool),
+        config->source.captured.table_count, mib(memory->profiler), mib(memory->pool),
         (long long)values->batches, mib((uint64_t)values->batch_size), mib(memory->input),
         mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->copied),
         mib(memory->large), copies ? ", snapshot.max.threads" : "");
@@ -73,7 +73,8 @@ static void build_memory(struct mr_config *config)
     }
     uint64_t limit = (uint64_t)values->memory;
     struct mr_memory_needs needs = {
-        .tables = config->source.table_count + PATTERN_TABLES * config->source.pattern_count,
+        .tables = config->source.captured.table_count +
+                  PATTERN_TABLES * config->source.captured.pattern_count,
         .batches = (uint64_t)values->batches,
         .batch_bytes = (uint64_t)values->batch_size,
         .readers =

@@ -10,22 +10,23 @@ static struct mr_published *entry_of(struct mr_config *config, const char *optio
 {
     struct mr_pg_source_options *source = &config->source;
     uint32_t i = 0;
-    while (i < source->table_count && !mr_table_name_equal(&source->tables[i], &table)) {
+    while (i < source->captured.table_count &&
+           !mr_table_name_equal(&source->captured.tables[i], &table)) {
         i++;
     }
-    if (i == source->table_count) {
+    if (i == source->captured.table_count) {
         PROBLEM(config, line,
                 "%s: %s.%s is none of the tables that \"tables\" names; name it there", option,
                 table.schema, table.table);
         return NULL;
     }
-    for (i = 0; i < source->published_count; i++) {
+    for (i = 0; i < source->captured.published_count; i++) {
         if (mr_table_name_equal(&entries[i].table, &table)) {
             return &entries[i];
         }
     }
-    entries[source->published_count] = (struct mr_published){.table = table};
-    return &entries[source->published_count++];
+    entries[source->captured.published_count] = (struct mr_published){.table = table};
+    return &entries[source->captured.published_count++];
 }
 
 static void take_where(struct mr_config *config, const char *text, struct mr_published *entries)
@@ -58,10 +59,10 @@ static void take_where(struct mr_config *config, const char *text, struct mr_pub
 static void check_patterns(struct mr_config *config, const struct mr_published *entries)
 {
     const struct mr_pg_source_options *source = &config->source;
-    for (uint32_t i = 0; i < source->published_count; i++) {
+    for (uint32_t i = 0; i < source->captured.published_count; i++) {
         const struct mr_published *entry = &entries[i];
-        for (uint32_t k = 0; k < source->pattern_count; k++) {
-            const struct mr_pattern *schema = &source->patterns[k].schema;
+        for (uint32_t k = 0; k < source->captured.pattern_count; k++) {
+            const struct mr_pattern *schema = &source->captured.patterns[k].schema;
             bool all = !mr_pattern_is_name(schema);
             if (entry->column_count > 0 || all || strcmp(schema->text, entry->table.schema) == 0) {
                 PROBLEM(config,
@@ -86,9 +87,9 @@ void mr_config_build_publication(struct mr_config *config)
     struct mr_pg_source_options *source = &config->source;
     struct mr_published *entries =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_published, wheres->count + columns->count));
-    source->published = entries;
+    source->captured.published = entries;
     source->via_root = values->publication_via_root != 0;
-    source->alter_publication = values->publication_alter != 0;
+    source->captured.alter_publication = values->publication_alter != 0;
     for (uint32_t i = 0; i < wheres->count; i++) {
         take_where(config, wheres->items[i], entries);
     }

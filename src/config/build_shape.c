@@ -120,13 +120,13 @@ bool mr_config_is_pattern(const char *text)
 void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule)
 {
     struct mr_pg_source_options *source = &config->source;
-    struct mr_pattern_rule *rules =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_pattern_rule, source->rule_count + 1));
-    for (uint32_t i = 0; i < source->rule_count; i++) {
-        rules[i] = source->rules[i];
+    struct mr_pattern_rule *rules = mr_config_keep(
+        config, MR_NEW_ARRAY(struct mr_pattern_rule, source->checked.rule_count + 1));
+    for (uint32_t i = 0; i < source->checked.rule_count; i++) {
+        rules[i] = source->checked.rules[i];
     }
-    rules[source->rule_count++] = *rule;
-    source->rules = rules;
+    rules[source->checked.rule_count++] = *rule;
+    source->checked.rules = rules;
 }
 
 /* PostgreSQL compares such a pattern, too, and it has \b for a backspace and \B for a backslash (manual, "Regular Expression
@@ -276,13 +276,13 @@ void mr_config_check_streamed(struct mr_config *config, const char *option, uint
 {
     const struct mr_pg_source_options *source = &config->source;
     const struct mr_table_name name = {.schema = schema, .table = table};
-    for (uint32_t i = 0; i < source->table_count; i++) {
-        if (mr_table_name_equal(&source->tables[i], &name)) {
+    for (uint32_t i = 0; i < source->captured.table_count; i++) {
+        if (mr_table_name_equal(&source->captured.tables[i], &name)) {
             return;
         }
     }
-    if (!mr_table_patterns_match(source->patterns, source->pattern_count, mr_slice_of(schema),
-                                 mr_slice_of(table))) {
+    if (!mr_table_patterns_match(source->captured.patterns, source->captured.pattern_count,
+                                 mr_slice_of(schema), mr_slice_of(table))) {
         WARNING(config, line,
                 "%s: %s.%s is none of the tables that \"tables\" names; correct it, or take it out",
                 option, schema, table);
@@ -296,10 +296,10 @@ static void name_columns(struct mr_config *config, const struct columns *all,
     uint32_t streams = config->encode.routes_only ? config->encode.route_count : 0;
     struct mr_named_column *named =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, count + streams));
-    config->source.named = named;
+    config->source.checked.named = named;
     for (uint32_t i = 0; i < streams; i++) {
         const struct mr_route *route = &config->encode.routes[i];
-        named[config->source.named_count++] =
+        named[config->source.checked.named_count++] =
             (struct mr_named_column){.option = "streams.source.resource",
                                      .table = {.schema = route->schema, .table = route->table},
                                      .column = "",
@@ -315,7 +315,7 @@ static void name_columns(struct mr_config *config, const struct columns *all,
             mr_config_check_streamed(config, columns->option, columns->line,
                                      rule->table.schema.text, rule->table.table.text);
         }
-        named[config->source.named_count++] = (struct mr_named_column){
+        named[config->source.checked.named_count++] = (struct mr_named_column){
             .option = columns->option,
             .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
             .column = mr_pattern_is_name(&rule->column) ? rule->column.text : "",

@@ -191,10 +191,10 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
 {
     const struct mr_config_values *values = &config->values;
     const struct mr_pg_source_options *source = &tables_of->source;
-    uint32_t count = source->table_count;
+    uint32_t count = source->captured.table_count;
     char **tables = MR_NEW_ARRAY(char *, count);
     for (uint32_t i = 0; i < count; i++) {
-        const struct mr_table_name *table = &source->tables[i];
+        const struct mr_table_name *table = &source->captured.tables[i];
         size_t size = strlen(table->schema) + strlen(table->table) + 2;
         tables[i] = MR_ALLOC(size);
         snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
@@ -215,13 +215,13 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
         hash = add_to_hash(hash, names[i]);
     }
     hash = add_list(hash, (const char *const *)tables, count);
-    if (source->pattern_count > 0) {
+    if (source->captured.pattern_count > 0) {
         const struct mr_strings *names_of = &tables_of->values.tables;
         const struct mr_strings *excluded = &tables_of->values.excluded_tables;
         hash = add_list(hash, (const char *const *)names_of->items, names_of->count);
         hash = add_list(hash, (const char *const *)excluded->items, excluded->count);
     }
-    if (source->published_count > 0) {
+    if (source->captured.published_count > 0) {
         const struct mr_strings *wheres = &tables_of->values.publication_where;
         const struct mr_strings *columns = &tables_of->values.publication_columns;
         hash = add_list(hash, (const char *const *)wheres->items, wheres->count);
@@ -242,10 +242,10 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
 
 void mr_config_name_pipeline(struct mr_config *config)
 {
-    config->source.pipeline = mr_config_keep(config, pipeline_name(config, config));
+    config->source.captured.pipeline = mr_config_keep(config, pipeline_name(config, config));
 }
 
 void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *wanted)
 {
-    wanted->source.pipeline = mr_config_keep(wanted, pipeline_name(running, wanted));
+    wanted->source.captured.pipeline = mr_config_keep(wanted, pipeline_name(running, wanted));
 }

@@ -55,12 +55,12 @@ static void test_load_native_file(void **state)
     struct mr_config *config;
     assert_int_equal(load(good, &config), MR_OK);
     assert_int_equal(config->problems.count, 0);
-    assert_int_equal(config->source.table_count, 3);
-    assert_string_equal(config->source.tables[0].schema, "public");
-    assert_string_equal(config->source.tables[0].table, "orders");
-    assert_string_equal(config->source.tables[1].schema, "audit");
-    assert_string_equal(config->source.tables[2].schema, "Odd.Schema");
-    assert_string_equal(config->source.tables[2].table, "t\"x");
+    assert_int_equal(config->source.captured.table_count, 3);
+    assert_string_equal(config->source.captured.tables[0].schema, "public");
+    assert_string_equal(config->source.captured.tables[0].table, "orders");
+    assert_string_equal(config->source.captured.tables[1].schema, "audit");
+    assert_string_equal(config->source.captured.tables[2].schema, "Odd.Schema");
+    assert_string_equal(config->source.captured.tables[2].table, "t\"x");
     assert_string_equal(config->source.slot, "s1");
     assert_string_equal(config->source.publication, "millrace");
     assert_string_equal(config->source.connection.conninfo, "postgresql://u@h/d");
@@ -565,7 +565,7 @@ static void test_environment_alone(void **state)
     setenv("MILLRACE_TABLES", "public.a, b", 1);
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
     assert_int_equal(mr_config_load(NULL, &config), MR_OK);
-    assert_int_equal(config->source.table_count, 2);
+    assert_int_equal(config->source.captured.table_count, 2);
     assert_int_equal(config->sink_kind, MR_SINK_STDOUT);
     mr_config_free(config);
 }

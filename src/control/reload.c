@@ -100,8 +100,8 @@ static uint32_t list_beyond(struct mr_reading *reading, enum mr_reading_text lis
                             const struct mr_pg_source_options *others, struct mr_table_name *ret)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < tables->table_count; i++) {
-        const struct mr_table_name *table = &tables->tables[i];
+    for (uint32_t i = 0; i < tables->captured.table_count; i++) {
+        const struct mr_table_name *table = &tables->captured.tables[i];
         if (mr_pg_table_listed(others, mr_slice_of(table->schema), mr_slice_of(table->table))) {
             continue;
         }
@@ -153,18 +153,12 @@ static mr_status check_tables(struct work *work, const struct mr_table_name *add
     struct mr_reading *reading = &work->reading;
     const struct mr_pg_source_options *wanted = reading->wanted;
     struct mr_pg_source_options options = *reading->started;
-    options.tables = wanted->tables;
-    options.table_count = wanted->table_count;
-    options.patterns = wanted->patterns;
-    options.pattern_count = wanted->pattern_count;
-    options.excluded = wanted->excluded;
-    options.excluded_count = wanted->excluded_count;
-    options.held = wanted->held; /* of streams, which may change */
-    options.held_count = wanted->held_count;
-    options.named = wanted->named;
-    options.named_count = wanted->named_count;
-    options.alter_publication = wanted->alter_publication;
-    options.pipeline = reading->running->pipeline;
+    options.captured = wanted->captured;
+    options.captured.pipeline = reading->running->captured.pipeline;
+    options.checked.held = wanted->checked.held; /* of streams, which may change */
+    options.checked.held_count = wanted->checked.held_count;
+    options.checked.named = wanted->checked.named;
+    options.checked.named_count = wanted->checked.named_count;
     return found(reading, mr_pg_check_change(&options, added, count, work->reload->stop_fd,
                                              take_finding, reading, &reading->error));
 }
@@ -191,7 +185,7 @@ static mr_status change_publication(struct work *work, bool change)
     struct mr_pg_source_options options = *reading->wanted;
     options.connection = reading->started->connection; /* with its secrets */
     options.via_root = reading->started->via_root;     /* a reload does not change it */
-    if (options.published_count == 0 && !options.alter_publication) {
+    if (options.captured.published_count == 0 && !options.captured.alter_publication) {
         return MR_OK;
     }
     return found(reading, mr_pg_change_publication(&options, change, work->reload->stop_fd,
@@ -202,7 +196,8 @@ static mr_status change_publication(struct work *work, bool change)
 static mr_status compare(struct work *work)
 {
     struct mr_reading *reading = &work->reading;
-    struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, reading->wanted->table_count);
+    struct mr_table_name *added =
+        MR_NEW_ARRAY(struct mr_table_name, reading->wanted->captured.table_count);
     uint32_t count =
         list_beyond(reading, MR_READING_TABLES_ADDED, reading->wanted, reading->running, added);
     list_beyond(reading, MR_READING_TABLES_REMOVED, reading->running, reading->wanted, NULL);

@@ -39,7 +39,7 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
                                         .schema = mr_pg_result_value(result, i, 1),
                                         .table = mr_pg_result_value(result, i, 2)};
         bool is_hidden =
-            options->signal_is_hidden &&
+            options->captured.signal_is_hidden &&
             mr_pg_table_is_signal(options, mr_slice_of(one.schema), mr_slice_of(one.table));
         tables[count] = one;
         count += !is_hidden;

@@ -164,17 +164,7 @@ static void pg_source_change(struct mr_source *base, const void *options)
     struct pg_source *source = source_of(base);
     const struct mr_pg_source_options *wanted = options;
     MR_ASSERT(source->conn == NULL);
-    source->options.tables = wanted->tables;
-    source->options.table_count = wanted->table_count;
-    source->options.patterns = wanted->patterns;
-    source->options.pattern_count = wanted->pattern_count;
-    source->options.excluded = wanted->excluded;
-    source->options.excluded_count = wanted->excluded_count;
-    source->options.signal_is_hidden = wanted->signal_is_hidden;
-    source->options.published = wanted->published;
-    source->options.published_count = wanted->published_count;
-    source->options.alter_publication = wanted->alter_publication;
-    source->options.pipeline = wanted->pipeline;
+    source->options.captured = wanted->captured;
 }
 
 static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,

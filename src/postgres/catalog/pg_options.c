@@ -13,15 +13,15 @@ bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice 
 uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
-    for (uint32_t i = 0; i < options->table_count; i++) {
-        if (mr_slice_equal(mr_slice_of(options->tables[i].table), table) &&
-            mr_slice_equal(mr_slice_of(options->tables[i].schema), schema)) {
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
+        if (mr_slice_equal(mr_slice_of(options->captured.tables[i].table), table) &&
+            mr_slice_equal(mr_slice_of(options->captured.tables[i].schema), schema)) {
             return i;
         }
     }
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        if (mr_table_pattern_matches(&options->patterns[i], schema, table)) {
-            return options->table_count + i;
+    for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
+        if (mr_table_pattern_matches(&options->captured.patterns[i], schema, table)) {
+            return options->captured.table_count + i;
         }
     }
     return UINT32_MAX;
@@ -29,20 +29,21 @@ uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice 
 
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema, mr_slice table)
 {
-    if (options->signal_is_hidden && mr_pg_table_is_signal(options, schema, table)) {
+    if (options->captured.signal_is_hidden && mr_pg_table_is_signal(options, schema, table)) {
         return false;
     }
     uint32_t place = mr_pg_table_place(options, schema, table);
-    return place < options->table_count ||
+    return place < options->captured.table_count ||
            (place != UINT32_MAX &&
-            !mr_table_patterns_match(options->excluded, options->excluded_count, schema, table));
+            !mr_table_patterns_match(options->captured.excluded, options->captured.excluded_count,
+                                     schema, table));
 }
 
 uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)
 {
-    uint64_t mark = options->table_count;
-    for (uint32_t i = 0; i < options->table_count; i++) {
-        const struct mr_table_name *name = &options->tables[i];
+    uint64_t mark = options->captured.table_count;
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
+        const struct mr_table_name *name = &options->captured.tables[i];
         uint64_t hash = mr_hash_add(MR_HASH_BEGIN, name->schema, strlen(name->schema) + 1);
         mark += mr_hash_add(hash, name->table, strlen(name->table));
     }

@@ -69,38 +69,47 @@ struct mr_copy_where {
     const char *condition;
 };
 
+/* What a reload may change while the source is closed: what is streamed. */
+struct mr_pg_captured_options {
+    /* The pipeline's name in hexadecimal: equal for the instances of a pair. */
+    const char *pipeline;
+    const struct mr_table_name *tables; /* by name, … */
+    uint32_t table_count;
+    const struct mr_table_pattern *patterns; /* by patterns, … */
+    uint32_t pattern_count;
+    const struct mr_table_pattern *excluded; /* … but none of these */
+    uint32_t excluded_count;
+    bool signal_is_hidden; /* signal_table is among them for its signals alone, and not passed on */
+    const struct mr_published *published;
+    uint32_t published_count;
+    bool alter_publication; /* to have the tables, as `published` says */
+};
+
+/* What options name, for the rules to look at (pg_rules.h). */
+struct mr_pg_checked_options {
+    const struct mr_table_key *held; /* a column each that the replica identity must hold */
+    uint32_t held_count;
+    const struct mr_named_column *named; /* without effect where the table has no such column */
+    uint32_t named_count;
+    const struct mr_pattern_rule *rules;
+    uint32_t rule_count;
+};
+
 /* All strings are the caller's and outlive the source. */
 struct mr_pg_source_options {
     struct mr_pg_options connection;
     struct mr_pg_options copying; /* for existing rows; conninfo NULL: the same (pg_copying.h) */
     const char *slot;
-    const char
-        *pipeline; /* what this pipeline is, in hexadecimal: equal for the instances of a pair */
-    const char *publication;
-    const struct mr_table_name *tables; /* the publication is made for these only */
-    uint32_t table_count;
-    const struct mr_table_pattern *patterns; /* and those that one of these fits, …  */
-    uint32_t pattern_count;
-    const struct mr_table_pattern *excluded; /* … but none of these */
-    uint32_t excluded_count;
-    /* The one among them, or that the patterns fit, whose rows ask for something; NULL: none. */
+    const char *publication; /* made for the captured tables only */
+    struct mr_pg_captured_options captured;
+    struct mr_pg_checked_options checked;
+    /* The captured table whose rows are signals; NULL: none. */
     const struct mr_table_name *signal_table;
-    bool signal_is_hidden; /* it is among them for that alone, and not passed on */
     const struct mr_table_key *keys;
     uint32_t key_count;
     enum mr_key_order key_order; /* of the columns of other keys */
-    const struct mr_table_key
-        *held; /* a column each that the identity must hold to tell what it was */
-    uint32_t held_count;
-    const struct mr_named_column *named; /* in vain, where the table has none of that name */
-    uint32_t named_count;
-    const struct mr_pattern_rule *rules;
-    uint32_t rule_count;
-    size_t relation_bytes_max; /* that descriptions of tables may take; 0: no limit */
-    const struct mr_published *published;
-    uint32_t published_count;
-    bool via_root;          /* the publication names partitioned tables, not their partitions */
-    bool alter_publication; /* to have the tables, as published says */
+    size_t relation_bytes_max;   /* that descriptions of tables may take; 0: no limit */
+    bool via_root; /* the publication names partitioned tables, not their partitions */
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;

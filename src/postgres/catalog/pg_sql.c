@@ -31,16 +31,16 @@ static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *
 /* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. */
 static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
-    if (options->pattern_count == 0) {
+    if (options->captured.pattern_count == 0) {
         return;
     }
     mr_text_string(sql, " UNION SELECT c.oid, NULL FROM pg_class c JOIN pg_namespace s"
                         " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
                         " AND c.relpersistence = 'p' AND s.nspname <> 'information_schema'"
                         " AND s.nspname !~ '^pg_' AND ");
-    add_any_pattern(sql, options->patterns, options->pattern_count);
+    add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
     mr_text_string(sql, " AND NOT ");
-    add_any_pattern(sql, options->excluded, options->excluded_count);
+    add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
     /* A table twice would be one with two keys. */
     mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = s.nspname"
                         " AND w.name = c.relname)");
@@ -126,14 +126,14 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
 static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
-    for (uint32_t i = 0; i < options->table_count; i++) {
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
         mr_text_string(sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(sql, options->tables[i].schema);
+        mr_sql_add_literal(sql, options->captured.tables[i].schema);
     }
     mr_text_string(sql, "]::text[], ARRAY[");
-    for (uint32_t i = 0; i < options->table_count; i++) {
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
         mr_text_string(sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(sql, options->tables[i].table);
+        mr_sql_add_literal(sql, options->captured.tables[i].table);
     }
     mr_text_string(sql, "]::text[]) WITH ORDINALITY w(schema, name, n)),"
                         " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
@@ -248,15 +248,17 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
                         " i.indexrelid IS NULL OR coalesce(a.attnum = ANY"
                         " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
                         " c.relkind IS NOT DISTINCT FROM 'p' FROM (VALUES ");
-    for (uint32_t i = 0; i < options->key_count + options->held_count; i++) {
-        const struct mr_table_key *key =
-            i < options->key_count ? &options->keys[i] : &options->held[i - options->key_count];
+    for (uint32_t i = 0; i < options->key_count + options->checked.held_count; i++) {
+        const struct mr_table_key *key = i < options->key_count
+                                             ? &options->keys[i]
+                                             : &options->checked.held[i - options->key_count];
         for (uint32_t k = 0; k < key->column_count; k++) {
             add_key_column(sql, n++, &key->table, key->columns[k]);
         }
     }
-    for (uint32_t i = 0; i < options->named_count; i++) {
-        add_key_column(sql, n++, &options->named[i].table, options->named[i].column);
+    for (uint32_t i = 0; i < options->checked.named_count; i++) {
+        add_key_column(sql, n++, &options->checked.named[i].table,
+                       options->checked.named[i].column);
     }
     mr_text_string(sql,
                    ") w(n, schema, name, part) LEFT JOIN pg_namespace s ON s.nspname = w.schema"
@@ -302,18 +304,18 @@ void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *op
                                  " USING (oid) WHERE e.oid IN (SELECT oid FROM sent)");
     mr_text_string(sql, options->via_root ? " OR e.oid IN (SELECT oid FROM listed)"
                                           : " OR e.relkind = 'r'");
-    if (!options->alter_publication) {
+    if (!options->captured.alter_publication) {
         mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
         mr_sql_add_literal(sql, options->publication);
         mr_text_string(sql, ")");
     }
     mr_text_string(sql, ")");
-    for (uint32_t i = 0; i < options->rule_count; i++) {
+    for (uint32_t i = 0; i < options->checked.rule_count; i++) {
         mr_text_format(sql, "%s SELECT %u AS n, ", i == 0 ? " SELECT a, b FROM (" : " UNION ALL",
                        i);
-        add_fit(sql, &options->rules[i], false);
+        add_fit(sql, &options->checked.rules[i], false);
         mr_text_string(sql, " AS a, ");
-        add_fit(sql, &options->rules[i], true);
+        add_fit(sql, &options->checked.rules[i], true);
         mr_text_string(sql, " AS b");
     }
     mr_text_string(sql, ") r ORDER BY n");

@@ -58,14 +58,14 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
     static const struct mr_pg_shape shape = {"who has a table", MR_PG_HOLDER_SHAPE "s", 0, 1};
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH RECURSIVE wanted(schema, name) AS (VALUES ");
-    for (uint32_t i = 0; i < options->table_count; i++) {
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
         mr_text_string(&sql, i == 0 ? "(" : ", (");
-        mr_sql_add_literal(&sql, options->tables[i].schema);
+        mr_sql_add_literal(&sql, options->captured.tables[i].schema);
         mr_text_string(&sql, ", ");
-        mr_sql_add_literal(&sql, options->tables[i].table);
+        mr_sql_add_literal(&sql, options->captured.tables[i].table);
         mr_text_string(&sql, ")");
     }
-    mr_text_string(&sql, options->table_count == 0 ? "(NULL::text, NULL::text)" : "");
+    mr_text_string(&sql, options->captured.table_count == 0 ? "(NULL::text, NULL::text)" : "");
     mr_text_string(
         &sql,
         "), below(oid) AS (SELECT c.oid FROM wanted w JOIN pg_namespace n ON n.nspname::text = "

@@ -24,7 +24,7 @@ static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options 
 {
     struct mr_text name = {0};
     mr_text_format(&name, "millrace/%s%s%s", options->slot, of_pipeline ? "/" : "",
-                   of_pipeline ? options->pipeline : "");
+                   of_pipeline ? options->captured.pipeline : "");
     mr_text_string(sql, "hashtextextended(");
     mr_sql_add_literal(sql, name.data);
     mr_text_string(sql, ", 0)");

@@ -19,8 +19,8 @@ enum {
 static const struct mr_published *published_of(const struct mr_pg_source_options *options,
                                                const char *schema, const char *table)
 {
-    for (uint32_t i = 0; i < options->published_count; i++) {
-        const struct mr_published *one = &options->published[i];
+    for (uint32_t i = 0; i < options->captured.published_count; i++) {
+        const struct mr_published *one = &options->captured.published[i];
         if (strcmp(one->table.table, table) == 0 && strcmp(one->table.schema, schema) == 0) {
             return one;
         }
@@ -51,8 +51,8 @@ static void add_table(struct mr_text *sql, const struct mr_pg_source_options *op
 /* Whole schemas can be published (PostgreSQL 15 and later), and each pattern names its schema. */
 static bool names_schemas(const struct mr_pg_source_options *options, int version)
 {
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        if (!mr_pattern_is_name(&options->patterns[i].schema)) {
+    for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
+        if (!mr_pattern_is_name(&options->captured.patterns[i].schema)) {
             return false;
         }
     }
@@ -64,21 +64,21 @@ static bool names_schemas(const struct mr_pg_source_options *options, int versio
 static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
                           int version)
 {
-    if (options->pattern_count > 0 && !names_schemas(options, version)) {
+    if (options->captured.pattern_count > 0 && !names_schemas(options, version)) {
         mr_text_string(sql, " FOR ALL TABLES");
         return;
     }
     const char *separator = " FOR ";
-    for (uint32_t i = 0; i < options->table_count; i++) {
+    for (uint32_t i = 0; i < options->captured.table_count; i++) {
         mr_text_string(sql, separator);
-        add_table(sql, options, &options->tables[i]);
+        add_table(sql, options, &options->captured.tables[i]);
         separator = ", ";
     }
-    for (uint32_t i = 0; i < options->pattern_count; i++) {
-        const char *schema = options->patterns[i].schema.text;
+    for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
+        const char *schema = options->captured.patterns[i].schema.text;
         bool again = false; /* a schema may stand there once */
         for (uint32_t k = 0; k < i; k++) {
-            again |= strcmp(options->patterns[k].schema.text, schema) == 0;
+            again |= strcmp(options->captured.patterns[k].schema.text, schema) == 0;
         }
         if (!again) {
             mr_text_format(sql, "%sTABLES IN SCHEMA ", separator);
@@ -203,7 +203,7 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
     MR_TRY(status);
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
            MR_LOG_STR("publication", options->publication),
-           MR_LOG_INT("tables", options->table_count));
+           MR_LOG_INT("tables", options->captured.table_count));
     return MR_OK;
 }
 
@@ -332,10 +332,10 @@ static mr_status draft(struct follow *follow)
         MR_TRY(report_refusal(follow, follow->subject, status, &error));
         return MR_END;
     }
-    for (uint32_t i = 0; status == MR_OK && i < options->table_count; i++) {
-        const struct mr_table_name *table = &options->tables[i];
+    for (uint32_t i = 0; status == MR_OK && i < options->captured.table_count; i++) {
+        const struct mr_table_name *table = &options->captured.tables[i];
         if (is_publishable(follow, i) &&
-            (options->alter_publication ||
+            (options->captured.alter_publication ||
              published_of(options, table->schema, table->table) != NULL)) {
             status = draft_table(follow, table);
         }
@@ -528,7 +528,7 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
              mr_pg_result_value(rows, row, DRAFT_OLD_COLUMNS));
     add_change(&change, follow, table, is_named);
     bool sent = mr_pg_result_true(rows, row, DRAFT_SENT);
-    if (follow->options->alter_publication) {
+    if (follow->options->captured.alter_publication) {
         mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
                        table->schema, table->table);
         mr_text_string(&follow->changes, change.data);
@@ -575,7 +575,7 @@ static void compare_root(struct follow *follow)
     mr_text_string(&change, "ALTER PUBLICATION ");
     mr_sql_add_identifier(&change, follow->options->publication);
     mr_text_format(&change, " SET (%s); ", via_root);
-    if (follow->options->alter_publication) {
+    if (follow->options->captured.alter_publication) {
         mr_text_string(&follow->changes, change.data);
         MR_FOUND_OK(&follow->to, follow->subject, "will send partitions by their root");
     } else {
@@ -648,7 +648,7 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
                             .goes_on = mr_pg_slot_exists(facts),
                             .ret_error = ret_error};
     snprintf(follow.subject, sizeof(follow.subject), "publication \"%s\"", options->publication);
-    if (options->published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
+    if (options->captured.published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
         found_error(&follow, MR_ERR_CONFIG, follow.subject,
                     "upgrade the server, or take publication.where and publication.columns out",
                     "can't have row filters and column lists before PostgreSQL 15");
@@ -656,7 +656,8 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
     }
     compare_root(&follow);
     mr_status status = MR_OK;
-    if (options->published_count > 0 || (options->alter_publication && follow.exists)) {
+    if (options->captured.published_count > 0 ||
+        (options->captured.alter_publication && follow.exists)) {
         status = in_draft(&follow);
     }
     if (status == MR_OK && change && follow.errors == 0 && follow.changes.len > 0) {

@@ -28,7 +28,7 @@ struct rules {
 static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_facts *facts,
                           struct mr_error *ret_error)
 {
-    uint32_t tables = facts->options->table_count;
+    uint32_t tables = facts->options->captured.table_count;
     const struct mr_pg_shape server = {"its settings, slot and publication", MR_SERVER_SHAPE, 1, 1};
     const struct mr_pg_shape table = {"the tables", MR_TABLE_SHAPE, tables, tables};
     const struct mr_pg_shape unlisted = {"what is published", MR_UNLISTED_SHAPE, 1, 1};
@@ -37,15 +37,18 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &server, &facts->server, ret_error));
     mr_sql_add_table_states(&sql, facts->options, facts->version);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
-    if (facts->options->key_count + facts->options->held_count + facts->options->named_count > 0) {
+    if (facts->options->key_count + facts->options->checked.held_count +
+            facts->options->checked.named_count >
+        0) {
         const struct mr_pg_shape key = {"the columns that options name", MR_KEY_SHAPE, 1,
                                         UINT32_MAX};
         mr_sql_add_key_columns(&sql, facts->options);
         MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
     }
-    if (facts->options->rule_count > 0) {
+    if (facts->options->checked.rule_count > 0) {
         const struct mr_pg_shape rule = {"what rules mean", MR_RULE_SHAPE,
-                                         facts->options->rule_count, facts->options->rule_count};
+                                         facts->options->checked.rule_count,
+                                         facts->options->checked.rule_count};
         mr_sql_add_rules(&sql, facts->options, facts->version);
         MR_TRY(mr_pg_query(conn, stop_fd, &sql, &rule, &facts->rules, ret_error));
     }
@@ -310,13 +313,13 @@ static bool will_be_listed(const struct rules *rules, uint32_t row, const char *
 {
     const struct mr_pg_source_options *options = rules->options;
     if (rules->facts->version < GENERATED_VERSION_MIN ||
-        (mr_pg_publication_exists(rules->facts) && !options->alter_publication)) {
+        (mr_pg_publication_exists(rules->facts) && !options->captured.alter_publication)) {
         return false;
     }
-    for (uint32_t i = 0; i < options->published_count; i++) {
-        const struct mr_published *one = &options->published[i];
+    for (uint32_t i = 0; i < options->captured.published_count; i++) {
+        const struct mr_published *one = &options->captured.published[i];
         for (uint32_t k = 0; k < one->column_count; k++) {
-            if (mr_table_name_equal(&one->table, &options->tables[row]) &&
+            if (mr_table_name_equal(&one->table, &options->captured.tables[row]) &&
                 strcmp(one->columns[k], column) == 0) {
                 return true;
             }
@@ -332,7 +335,7 @@ static bool lacks_identity(const struct rules *rules, uint32_t row)
     const struct mr_pg_source_options *options = rules->options;
     bool is_chosen = false;
     for (uint32_t i = 0; i < options->key_count; i++) {
-        is_chosen |= mr_table_name_equal(&options->keys[i].table, &options->tables[row]);
+        is_chosen |= mr_table_name_equal(&options->keys[i].table, &options->captured.tables[row]);
     }
     const char *unsent = mr_pg_result_value(rules->facts->tables, row, MR_TABLE_UNSENT);
     return unsent != NULL && (!is_chosen || rules->facts->version >= GENERATED_VERSION_MIN) &&
@@ -400,7 +403,8 @@ static void rule_table(const struct rules *rules, uint32_t row, const char *name
                  "take it out of \"tables\" or run ALTER TABLE %s SET LOGGED", name);
         mr_pg_found(&rules->to, stops_a_new_stream(rules), MR_ERR_CONFIG, subject, remedy,
                     "is unlogged or temporary, so its changes are not in the WAL");
-    } else if (mr_pg_publication_exists(rules->facts) && !rules->options->alter_publication &&
+    } else if (mr_pg_publication_exists(rules->facts) &&
+               !rules->options->captured.alter_publication &&
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
         snprintf(remedy, sizeof(remedy),
                  "run ALTER PUBLICATION \"%s\" ADD TABLE %s, set publication.alter = true, or take "
@@ -494,8 +498,8 @@ static void rule_named_column(const struct rules *rules, const struct mr_named_c
         return;
     }
     enum mr_finding_level level = MR_FINDING_WARNING;
-    for (uint32_t i = 0; i < rules->options->table_count; i++) {
-        if (mr_table_name_equal(&rules->options->tables[i], &named->table)) {
+    for (uint32_t i = 0; i < rules->options->captured.table_count; i++) {
+        if (mr_table_name_equal(&rules->options->captured.tables[i], &named->table)) {
             level = stops_a_new_stream(rules);
         }
     }
@@ -517,25 +521,25 @@ static void rule_keys(const struct rules *rules)
             rule_key_column(&own, "deletes would have no key", key, key->columns[k], row++);
         }
     }
-    for (uint32_t i = 0; i < options->held_count && row < mr_pg_result_rows(rules->facts->keys);
-         i++) {
-        const struct mr_table_key *held = &options->held[i];
+    for (uint32_t i = 0;
+         i < options->checked.held_count && row < mr_pg_result_rows(rules->facts->keys); i++) {
+        const struct mr_table_key *held = &options->checked.held[i];
         const struct rules own = rules_for(rules, &held->table);
         rule_key_column(&own, "an update or a delete would not tell which key or topic the row had",
                         held, held->columns[0], row++);
     }
-    for (uint32_t i = 0; i < options->named_count && row < mr_pg_result_rows(rules->facts->keys);
-         i++) {
-        const struct rules own = rules_for(rules, &options->named[i].table);
-        rule_named_column(&own, &options->named[i], row++);
+    for (uint32_t i = 0;
+         i < options->checked.named_count && row < mr_pg_result_rows(rules->facts->keys); i++) {
+        const struct rules own = rules_for(rules, &options->checked.named[i].table);
+        rule_named_column(&own, &options->checked.named[i], row++);
     }
 }
 
 /* Tables that it is about may be yet to come, so it is no error; but a mask that means nothing hides nothing. */
 static void rule_patterns(const struct rules *rules)
 {
-    for (uint32_t i = 0; i < rules->options->rule_count; i++) {
-        const struct mr_pattern_rule *rule = &rules->options->rules[i];
+    for (uint32_t i = 0; i < rules->options->checked.rule_count; i++) {
+        const struct mr_pattern_rule *rule = &rules->options->checked.rules[i];
         bool has_table = mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_TABLE);
         if (has_table && mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_COLUMN)) {
             continue;
@@ -558,7 +562,7 @@ static void rule_patterns(const struct rules *rules)
 static void rule_one_table(const struct rules *rules, uint32_t row)
 {
     struct mr_text name = {0};
-    mr_sql_add_table(&name, &rules->options->tables[row]);
+    mr_sql_add_table(&name, &rules->options->captured.tables[row]);
     char subject[600];
     snprintf(subject, sizeof(subject), "table %s", name.data);
     rule_table(rules, row, name.data, subject);
@@ -568,7 +572,7 @@ static void rule_one_table(const struct rules *rules, uint32_t row)
 
 static void rule_tables(const struct rules *rules)
 {
-    for (uint32_t i = 0; i < rules->options->table_count; i++) {
+    for (uint32_t i = 0; i < rules->options->captured.table_count; i++) {
         rule_one_table(rules, i);
     }
 }
@@ -583,7 +587,7 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
     const struct mr_pg_reporter to = {.report = report, .context = context};
     static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
     static const char subject[] = "patterns in \"tables\"";
-    if (options->pattern_count == 0) {
+    if (options->captured.pattern_count == 0) {
         return MR_OK;
     }
     struct mr_text sql = {0};
@@ -754,8 +758,8 @@ void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_tabl
         .added = added,
         .added_count = added_count,
     };
-    for (uint32_t i = 0; i < facts->options->table_count; i++) {
-        const struct rules own = rules_for(&rules, &facts->options->tables[i]);
+    for (uint32_t i = 0; i < facts->options->captured.table_count; i++) {
+        const struct rules own = rules_for(&rules, &facts->options->captured.tables[i]);
         if (!own.goes_on) {
             rule_one_table(&own, i);
         }
