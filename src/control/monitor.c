@@ -65,9 +65,9 @@ static void copy_events(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     pthread_mutex_lock(&monitor->events_lock);
     uint64_t count = monitor->event_count;
     uint64_t first = count > MR_MONITOR_EVENTS ? count - MR_MONITOR_EVENTS : 0;
-    snapshot->event_count = (uint32_t)(count - first);
+    snapshot->events.count = (uint32_t)(count - first);
     for (uint64_t i = first; i < count; i++) {
-        snapshot->events[i - first] = monitor->events[i % MR_MONITOR_EVENTS];
+        snapshot->events.items[i - first] = monitor->events[i % MR_MONITOR_EVENTS];
     }
     pthread_mutex_unlock(&monitor->events_lock);
 }
@@ -96,10 +96,10 @@ static void look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapsho
     }
     /* Tables are as many as the limit at most; the list grows with them. */
     uint32_t size = mr_table_counts_size(counts);
-    if (size > now->table_count || now->tables == NULL) {
-        now->tables = MR_REALLOC(now->tables, size * sizeof(*now->tables));
+    if (size > now->tables.count || now->tables.items == NULL) {
+        now->tables.items = MR_REALLOC(now->tables.items, size * sizeof(*now->tables.items));
     }
-    now->table_count = mr_table_counts_read(counts, now->tables, size);
+    now->tables.count = mr_table_counts_read(counts, now->tables.items, size);
 }
 
 /* Nothing moves for so long: the sink is the cause, also where it says nothing. */
@@ -111,12 +111,12 @@ static void look_for_stall(struct mr_monitor *monitor, struct mr_monitor_snapsho
     struct mr_standstill *standstill = mr_pipeline_standstill(monitor->options.pipeline);
     uint64_t acked = now->sink.records_acked;
     bool waits = now->sink.records_in_flight > 0 || now->pipeline.in_flight_batches > 0;
-    if (acked != monitor->acked || !waits || monitor->acked_ns == 0) {
-        monitor->acked = acked;
-        monitor->acked_ns = now_ns;
+    if (acked != monitor->seen.acked || !waits || monitor->seen.acked_ns == 0) {
+        monitor->seen.acked = acked;
+        monitor->seen.acked_ns = now_ns;
     }
-    now->stalled_seconds = (double)(now_ns - monitor->acked_ns) / 1e9;
-    if (now_ns - monitor->acked_ns > SILENT_NS) {
+    now->lag.stalled_seconds = (double)(now_ns - monitor->seen.acked_ns) / 1e9;
+    if (now_ns - monitor->seen.acked_ns > SILENT_NS) {
         mr_standstill_begin(standstill, MR_CAUSE_SINK_SILENT,
                             "the sink has records and acknowledges none; see whether it hangs, its "
                             "disk is full or too few replicas are in sync; rows wait in PostgreSQL "
@@ -140,7 +140,7 @@ static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_sn
         standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
     now->source_left_alone = pipeline->source_was_connected && !pipeline->source_connected &&
                              !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
-    now->slot_is_in_danger =
+    now->danger.slot_is_lost_soon =
         now->slot.known && now->slot.has_limit && now->slot.forecast_seconds < MR_MONITOR_DANGER_S;
 }
 
@@ -220,7 +220,7 @@ static void say_reason(struct mr_monitor_snapshot *now)
     } else {
         mr_text_string(&text, standstill->text);
     }
-    if (now->slot_is_in_danger) {
+    if (now->danger.slot_is_lost_soon) {
         double left = now->slot.forecast_seconds;
         mr_text_format(&text,
                        "%sat this rate the slot is lost in %.0f %s: raise max_slot_wal_keep_size "
@@ -267,12 +267,12 @@ static mr_lsn highest(mr_lsn a, mr_lsn b)
 static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
                              int64_t now_ns)
 {
-    if (now->pipeline.commit_us_confirmed != monitor->commit_us) {
-        monitor->commit_us = now->pipeline.commit_us_confirmed;
-        monitor->commit_confirmed_ns = now_ns;
+    if (now->pipeline.commit_us_confirmed != monitor->seen.commit_us) {
+        monitor->seen.commit_us = now->pipeline.commit_us_confirmed;
+        monitor->seen.commit_ns = now_ns;
     }
-    int64_t by_clock_ns = now->time_ms * 1000000 - monitor->commit_us * 1000;
-    int64_t passed_ns = now_ns - monitor->commit_confirmed_ns;
+    int64_t by_clock_ns = now->time_ms * 1000000 - monitor->seen.commit_us * 1000;
+    int64_t passed_ns = now_ns - monitor->seen.commit_ns;
     return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
 }
 
@@ -286,16 +286,16 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
     /* What a session held when it failed is in flight no more, and delivered no more. */
     bool delivered = pipeline->source_connected && now->sink.records_in_flight == 0 &&
                      pipeline->in_flight_batches == 0 && now->standstill.cause == MR_CAUSE_NONE;
-    if (pipeline->received_lsn < monitor->seen_lsn) {
+    if (pipeline->received_lsn < monitor->seen.server_lsn) {
         return;
     }
-    bool passed_all = pipeline->received_lsn >= now->server_lsn;
+    bool passed_all = pipeline->received_lsn >= now->lag.server_lsn;
     if (delivered && pipeline->received_lsn != 0) {
-        monitor->caught_up_ns =
-            passed_all ? now_ns : highest_ns(monitor->caught_up_ns, monitor->seen_ns);
+        monitor->seen.caught_up_ns =
+            passed_all ? now_ns : highest_ns(monitor->seen.caught_up_ns, monitor->seen.server_ns);
     }
-    monitor->seen_lsn = now->server_lsn;
-    monitor->seen_ns = now_ns;
+    monitor->seen.server_lsn = now->lag.server_lsn;
+    monitor->seen.server_ns = now_ns;
 }
 
 /* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
@@ -303,36 +303,36 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
 static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
-    now->server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
+    now->lag.server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
     mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
-    now->confirmed_lsn = confirmed;
+    now->lag.confirmed_lsn = confirmed;
     /* Until it is known what is confirmed, the whole address of the WAL's end would look like lag. */
-    now->lag_bytes =
-        confirmed != 0 && now->server_lsn > confirmed ? now->server_lsn - confirmed : 0;
+    now->lag.bytes =
+        confirmed != 0 && now->lag.server_lsn > confirmed ? now->lag.server_lsn - confirmed : 0;
     if (now->state == MR_STATE_STANDBY) {
         /* How old the oldest waiting row is, only the instance that streams can tell. */
-        monitor->caught_up_ns = now_ns;
-        now->lag_seconds = NAN;
+        monitor->seen.caught_up_ns = now_ns;
+        now->lag.seconds = NAN;
         return;
     }
-    if (now->lag_bytes == 0 && confirmed != 0) {
-        monitor->caught_up_ns = now_ns;
+    if (now->lag.bytes == 0 && confirmed != 0) {
+        monitor->seen.caught_up_ns = now_ns;
     }
     look_what_has_passed(monitor, now, now_ns);
-    if (now->lag_bytes > 0 && monitor->behind_ns == 0) {
-        monitor->behind_ns = now_ns;
+    if (now->lag.bytes > 0 && monitor->seen.waiting_ns == 0) {
+        monitor->seen.waiting_ns = now_ns;
     }
     int64_t age_ns = INT64_MAX;
     if (pipeline->commit_us_confirmed != 0) {
         age_ns = commit_age_ns(monitor, now, now_ns);
     }
-    if (monitor->caught_up_ns != 0 && now_ns - monitor->caught_up_ns < age_ns) {
-        age_ns = now_ns - monitor->caught_up_ns;
+    if (monitor->seen.caught_up_ns != 0 && now_ns - monitor->seen.caught_up_ns < age_ns) {
+        age_ns = now_ns - monitor->seen.caught_up_ns;
     }
     if (age_ns == INT64_MAX) {
-        age_ns = monitor->behind_ns != 0 ? now_ns - monitor->behind_ns : 0;
+        age_ns = monitor->seen.waiting_ns != 0 ? now_ns - monitor->seen.waiting_ns : 0;
     }
-    now->lag_seconds = (double)age_ns / 1e9;
+    now->lag.seconds = (double)age_ns / 1e9;
 }
 
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot)
@@ -346,11 +346,11 @@ bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_
 static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
 {
     const struct mr_copy_stats *copy = &now->pipeline.copy;
-    now->copied_count =
-        copy->state == MR_COPY_IDLE
-            ? 0
-            : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied, MR_MONITOR_COPIED);
-    now->slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
+    now->copied.count = copy->state == MR_COPY_IDLE
+                            ? 0
+                            : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied.items,
+                                                      MR_MONITOR_COPIED);
+    now->danger.slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
 }
 
 void mr_monitor_look(struct mr_monitor *monitor)
@@ -371,11 +371,12 @@ void mr_monitor_look(struct mr_monitor *monitor)
     look_at_lag(monitor, now, now_ns);
     look_at_copy(monitor, now);
     mr_process_read(&now->process);
+    now->own.log_dropped = mr_log_dropped();
     const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
-    mr_histogram_read(&meter->flush, &now->flush);
-    mr_histogram_read(&meter->latency, &now->latency);
+    mr_histogram_read(&meter->flush, &now->times.flush);
+    mr_histogram_read(&meter->latency, &now->times.latency);
     for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
-        mr_histogram_read(mr_meter_path(meter, (enum mr_path)i), &now->path[i]);
+        mr_histogram_read(mr_meter_path(meter, (enum mr_path)i), &now->times.path[i]);
     }
     if (monitor->sample_count > 0) {
         now->rates = monitor->samples[(monitor->sample_count - 1) % MR_MONITOR_SAMPLES];
@@ -384,35 +385,30 @@ void mr_monitor_look(struct mr_monitor *monitor)
 
 /* ---- sampling ---- */
 
-/* CPU time of the two threads, the time they were ready without a CPU included: a thread that does not get a CPU
- * is at its limit as well. */
-static void read_threads(struct mr_monitor_mark *mark)
+/* CPU time of a thread, with the time it was ready without a CPU: a thread that gets no CPU is at its limit as well. */
+static uint64_t busy_ns(const struct mr_process_threads *threads, const char *name)
 {
-    struct mr_thread_time threads[MR_PROCESS_THREADS_MAX];
-    uint32_t count = mr_process_threads(threads);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t ns = threads[i].cpu_ns + threads[i].wait_ns;
-        if (strcmp(threads[i].name, "mr-source") == 0) {
-            mark->source_cpu_ns = ns;
-        } else if (strcmp(threads[i].name, "mr-sink") == 0) {
-            mark->sink_cpu_ns = ns;
+    for (uint32_t i = 0; i < threads->count; i++) {
+        if (strcmp(threads->items[i].name, name) == 0) {
+            return threads->items[i].cpu_ns + threads->items[i].wait_ns;
         }
     }
+    return 0;
 }
 
 static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
 {
     const struct mr_monitor_snapshot *now = monitor->now;
-    struct mr_monitor_mark mark = {
+    return (struct mr_monitor_mark){
         .time_ns = mr_monotonic_ns(),
         .pipeline = now->pipeline,
-        .flush = now->flush,
-        .latency = now->latency,
+        .flush = now->times.flush,
+        .latency = now->times.latency,
         .cpu_seconds = now->process.cpu_seconds,
         .encode_ns = atomic_load(&mr_pipeline_meter(monitor->options.pipeline)->encode_ns),
+        .source_cpu_ns = busy_ns(&now->threads, "mr-source"),
+        .sink_cpu_ns = busy_ns(&now->threads, "mr-sink"),
     };
-    read_threads(&mark);
-    return mark;
 }
 
 static uint64_t grown(uint64_t now, uint64_t before)
@@ -437,7 +433,7 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
         .source_connected = now->pipeline.source_connected || now->state == MR_STATE_STANDBY,
         .sink_connected = now->sink.connected,
         .behind = now->state != MR_STATE_STANDBY &&
-                  now->server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
+                  now->lag.server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,
         .in_flight = now->pipeline.in_flight_batches > 0,
     };
     return mr_bottleneck(&flow);
@@ -469,11 +465,11 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
         .latency_p50 = (float)mr_histogram_quantile(&latency, 0.5),
         .latency_p95 = (float)mr_histogram_quantile(&latency, 0.95),
         .latency_p99 = (float)mr_histogram_quantile(&latency, 0.99),
-        .lag_seconds = (float)now->lag_seconds,
+        .lag_seconds = (float)now->lag.seconds,
         .backpressure =
             (float)((double)grown(is->backpressure_ns, was->backpressure_ns) / 1e9 / seconds),
         .cpu = (float)((mark->cpu_seconds - before->cpu_seconds) / seconds),
-        .lag_bytes = now->lag_bytes,
+        .lag_bytes = now->lag.bytes,
         .messages_in_flight = now->sink.records_in_flight,
         .bytes_in_flight = now->sink.bytes_in_flight,
         .resident_bytes = now->process.resident_bytes,
@@ -486,6 +482,7 @@ static void sample(struct mr_monitor *monitor)
 {
     pthread_mutex_lock(&monitor->lock);
     mr_monitor_look(monitor);
+    mr_process_threads(&monitor->now->threads);
     struct mr_monitor_mark mark = make_mark(monitor);
     if (monitor->mark.time_ns != 0) {
         monitor->bottleneck = find_bottleneck(monitor, &mark);
@@ -493,7 +490,7 @@ static void sample(struct mr_monitor *monitor)
         add_sample(monitor, &mark);
     }
     monitor->mark = mark;
-    mr_monitor_tell(monitor, monitor->now, mark.time_ns);
+    mr_monitor_log(monitor, monitor->now, mark.time_ns);
     pthread_mutex_unlock(&monitor->lock);
 }
 
@@ -504,7 +501,7 @@ static void *monitor_main(void *context)
     mr_alloc_leave_out();
     mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
     struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
-    monitor->told.memory_ns = mr_monotonic_ns();
+    monitor->logged.memory_ns = mr_monotonic_ns();
     do {
         sample(monitor);
     } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
@@ -573,11 +570,11 @@ struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
     pthread_mutex_lock(&monitor->lock);
     mr_monitor_look(monitor);
     *snapshot = *monitor->now;
-    snapshot->tables = NULL;
-    if (snapshot->table_count > 0) {
-        size_t size = snapshot->table_count * sizeof(*snapshot->tables);
-        snapshot->tables = MR_ALLOC(size);
-        memcpy(snapshot->tables, monitor->now->tables, size);
+    snapshot->tables.items = NULL;
+    if (snapshot->tables.count > 0) {
+        size_t size = snapshot->tables.count * sizeof(*snapshot->tables.items);
+        snapshot->tables.items = MR_ALLOC(size);
+        memcpy(snapshot->tables.items, monitor->now->tables.items, size);
     }
     pthread_mutex_unlock(&monitor->lock);
     copy_events(monitor, snapshot);
@@ -587,7 +584,7 @@ struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
 void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot)
 {
     if (snapshot != NULL) {
-        free(snapshot->tables);
+        free(snapshot->tables.items);
         free(snapshot);
     }
 }
@@ -615,12 +612,12 @@ void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out)
     int64_t begin_ns = mr_monotonic_ns();
     const uint8_t *begin = out->at;
     mr_monitor_look(monitor);
-    mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline),
-                      monitor->write_seconds, out);
+    mr_process_threads(&monitor->now->threads);
+    mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline), out);
     if (monitor->options.more_metrics != NULL) {
         monitor->options.more_metrics(out);
     }
-    monitor->write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
+    monitor->now->own.write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
     size_t written = (size_t)(out->at - begin);
     if (out->full || written > monitor->text_size) {
         monitor->text_size = out->full ? 2 * monitor->text_size : written;

@@ -85,36 +85,47 @@ struct mr_monitor_snapshot {
     struct mr_standstill_view standstill; /* what is in the way */
     double standstill_seconds;            /* 0: nothing is */
     bool source_left_alone;               /* on purpose: the sink takes nothing */
-    bool slot_is_in_danger;               /* it is lost soon, at the present rate */
     enum mr_stage bottleneck;
+    struct mr_monitor_danger {
+        bool slot_is_lost_soon; /* at the present rate */
+        bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */
+    } danger;
 
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */
     struct mr_sink_view sink; /* in flight by partition, errors by code, client statistics */
     struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
     struct mr_heartbeat_counts heartbeat;
     struct mr_process process;
+    struct mr_process_threads threads; /* when the last second was sampled, or in /metrics */
+    struct mr_monitor_own {
+        double write_seconds; /* that the last /metrics took */
+        uint64_t log_dropped;
+    } own;
 
-    mr_lsn server_lsn;
-    mr_lsn confirmed_lsn; /* also that of the slot, as long as nothing was confirmed yet */
-    uint64_t lag_bytes;
-    double lag_seconds;
-    double stalled_seconds;
+    struct mr_monitor_lag {
+        mr_lsn server_lsn;
+        mr_lsn confirmed_lsn; /* the slot's, until something is confirmed */
+        uint64_t bytes;
+        double seconds;
+        double stalled_seconds;
+    } lag;
     struct mr_monitor_sample rates; /* the last second sampled */
+    struct mr_monitor_times {       /* since the start; `rates` has those of the last second */
+        struct mr_histogram_view flush, latency, path[MR_PATH_COUNT];
+    } times;
 
-    struct mr_histogram_view
-        flush; /* since the start; for percentiles of the last second see `rates` */
-    struct mr_histogram_view latency;
-    struct mr_histogram_view path[MR_PATH_COUNT];
-
-    struct mr_table_count *tables; /* table_count of them; the snapshot's */
-    uint32_t table_count;
-
-    struct mr_monitor_event events[MR_MONITOR_EVENTS]; /* oldest first */
-    uint32_t event_count;
-
-    struct mr_copy_table_stats copied[MR_MONITOR_COPIED]; /* those under way first */
-    uint32_t copied_count;
-    bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */
+    struct mr_monitor_tables {
+        struct mr_table_count *items; /* the snapshot's */
+        uint32_t count;
+    } tables;
+    struct mr_monitor_events {
+        struct mr_monitor_event items[MR_MONITOR_EVENTS]; /* oldest first */
+        uint32_t count;
+    } events;
+    struct mr_monitor_copied {
+        struct mr_copy_table_stats items[MR_MONITOR_COPIED]; /* those under way first */
+        uint32_t count;
+    } copied;
 };
 
 struct mr_monitor_options {

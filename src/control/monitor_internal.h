@@ -23,15 +23,27 @@ struct mr_monitor_mark {
 /* A slot that is lost within so many seconds is in danger; as the alert MillraceSlotForecast. */
 enum { MR_MONITOR_DANGER_S = 3600 };
 
-/* What the log was told last, and when (0: nothing). */
-struct mr_monitor_told {
+/* What was logged last, and when (0: nothing). */
+struct mr_monitor_logged {
     int64_t memory_ns;
     int64_t copy_ns;           /* that the slot is lost before existing rows are copied */
     int64_t danger_ns;         /* that it is lost soon */
     enum mr_cause cause;       /* of the standstill seen last, */
     int64_t cause_since_ns;    /* its beginning, */
-    int64_t standstill_ns;     /* and when the log heard of it */
-    bool standstill_endangers; /* the log has heard that this one endangers the slot */
+    int64_t standstill_ns;     /* and when it was logged */
+    bool standstill_endangers; /* logged: this one endangers the slot */
+};
+
+/* What the lag is worked out from: what was seen last, and when (0: not yet). */
+struct mr_monitor_seen {
+    int64_t caught_up_ns; /* all was confirmed */
+    int64_t waiting_ns;   /* something waited, for the first time */
+    mr_lsn server_lsn;    /* the end of the server's WAL at the last look, */
+    int64_t server_ns;    /* and when that was */
+    int64_t commit_us;    /* time of the newest confirmed commit, */
+    int64_t commit_ns;    /* and when it was first seen confirmed */
+    uint64_t acked;       /* the count of acknowledgements, */
+    int64_t acked_ns;     /* and when it last moved, or nothing waited */
 };
 
 struct mr_monitor {
@@ -54,16 +66,8 @@ struct mr_monitor {
     enum mr_state state;
     int64_t state_since_ns;
     enum mr_stage bottleneck;
-    int64_t caught_up_ns;        /* when all was confirmed last; 0: not seen yet */
-    mr_lsn seen_lsn;             /* where the server's WAL ended when it was last looked at, */
-    int64_t seen_ns;             /* and when that was */
-    int64_t behind_ns;           /* when something was first seen to wait; 0: not yet */
-    int64_t commit_us;           /* time of the newest confirmed commit, */
-    int64_t commit_confirmed_ns; /* and when it was first seen to be that */
-    uint64_t acked;              /* count of acknowledgements last seen to move, */
-    int64_t acked_ns;            /* and when */
-    struct mr_monitor_told told;
-    double write_seconds;
+    struct mr_monitor_seen seen;
+    struct mr_monitor_logged logged;
     size_t text_size; /* of the last /metrics */
 };
 
@@ -74,11 +78,11 @@ void mr_monitor_look(struct mr_monitor *monitor);
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
 
 /* Logs what is due. With the lock. */
-void mr_monitor_tell(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
-                     int64_t now_ns);
+void mr_monitor_log(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
+                    int64_t now_ns);
 
 /* The text of /metrics from a snapshot. */
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
-                       double write_seconds, struct mr_buffer *out);
+                       struct mr_buffer *out);
 
 #endif

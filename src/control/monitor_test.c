@@ -149,7 +149,7 @@ static void test_standby_is_a_state_of_its_own(void **state)
     assert_true(now->ready);
     assert_non_null(strstr(now->reason, "another instance"));
     /* Not its own to tell: an alert on age must not come from the one that waits. */
-    assert_true(isnan(now->lag_seconds));
+    assert_true(isnan(now->lag.seconds));
     mr_monitor_snapshot_free(now);
     assert_non_null(strstr(write_text(fixture), "millrace_state{state=\"standby\"} 1\n"));
     fixture->source.stands_by = false;
@@ -189,15 +189,15 @@ static void test_lag_grows_from_when_it_is_first_seen(void **state)
     atomic_store(&fixture->pipeline->confirmed, 100);
     atomic_store(&fixture->pipeline->received, 300);
     struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
-    assert_int_equal(now->lag_bytes, 200);
+    assert_int_equal(now->lag.bytes, 200);
     mr_monitor_snapshot_free(now);
     poll(NULL, 0, 2 * SAMPLE_MS);
     now = mr_monitor_snapshot_new(fixture->monitor);
-    assert_true(now->lag_seconds * 1000 >= 2 * SAMPLE_MS - 1);
+    assert_true(now->lag.seconds * 1000 >= 2 * SAMPLE_MS - 1);
     mr_monitor_snapshot_free(now);
     atomic_store(&fixture->pipeline->confirmed, 300);
     now = mr_monitor_snapshot_new(fixture->monitor);
-    assert_true(now->lag_seconds == 0);
+    assert_true(now->lag.seconds == 0);
     mr_monitor_snapshot_free(now);
 }
 
@@ -217,15 +217,15 @@ static void test_wal_that_nobody_captures_is_no_lag(void **state)
     for (mr_lsn received = 200; received < 1000; received += 100) {
         atomic_store(&pipeline->received, received);
         now = mr_monitor_snapshot_new(fixture->monitor);
-        assert_int_equal(now->lag_bytes, received - 100);
-        assert_true(now->lag_seconds == 0);
+        assert_int_equal(now->lag.bytes, received - 100);
+        assert_true(now->lag.seconds == 0);
         mr_monitor_snapshot_free(now);
         poll(NULL, 0, 2);
     }
     assert_true(mr_handshake_step(&pipeline->handshake, 0, MR_HANDSHAKE_LOSE));
     poll(NULL, 0, 5);
     now = mr_monitor_snapshot_new(fixture->monitor);
-    assert_true(now->lag_seconds * 1000 >= 4);
+    assert_true(now->lag.seconds * 1000 >= 4);
     mr_monitor_snapshot_free(now);
 }
 
@@ -242,12 +242,12 @@ static void test_log_records_are_kept_to_a_number(void **state)
     }
     mr_log_configure(MR_LOG_INFO, MR_LOG_TEXT);
     struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
-    assert_int_equal(now->event_count, MR_MONITOR_EVENTS);
-    assert_string_equal(now->events[0].text, "number 10");
-    assert_string_equal(now->events[MR_MONITOR_EVENTS - 1].text, "number 73");
-    assert_string_equal(now->events[0].event, "source_lost");
-    assert_string_equal(now->events[0].about, "slot a, n 10, at 16/2");
-    assert_int_equal(now->events[0].level, MR_LOG_WARN);
+    assert_int_equal(now->events.count, MR_MONITOR_EVENTS);
+    assert_string_equal(now->events.items[0].text, "number 10");
+    assert_string_equal(now->events.items[MR_MONITOR_EVENTS - 1].text, "number 73");
+    assert_string_equal(now->events.items[0].event, "source_lost");
+    assert_string_equal(now->events.items[0].about, "slot a, n 10, at 16/2");
+    assert_int_equal(now->events.items[0].level, MR_LOG_WARN);
     mr_monitor_snapshot_free(now);
 }
 
@@ -304,7 +304,7 @@ static void test_memory_is_logged_from_time_to_time(void **state)
     assert_true(at != NULL && strtoull(at + strlen("resident_bytes="), NULL, 10) > 100000);
     assert_non_null(strstr(text, "batches_limit_bytes="));
     struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(monitor);
-    assert_int_equal(snapshot->event_count, 0);
+    assert_int_equal(snapshot->events.count, 0);
     mr_monitor_snapshot_free(snapshot);
     mr_monitor_free(monitor);
 }

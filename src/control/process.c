@@ -118,30 +118,31 @@ void mr_process_read(struct mr_process *ret)
     }
     ret->open_fds = count_entries("/proc/self/fd");
     ret->start_time = start_time();
+    ret->allocations = mr_alloc_count();
     read_jemalloc(ret);
 }
 
 /* ---- threads ---- */
 
-static struct mr_thread_time *line_of(struct mr_thread_time *lines, uint32_t *count,
-                                      const char *name)
+/* The line of that name, which may be new; NULL: there is no room. */
+static struct mr_thread_time *line_of(struct mr_process_threads *threads, const char *name)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (strcmp(lines[i].name, name) == 0) {
-            return &lines[i];
+    for (uint32_t i = 0; i < threads->count; i++) {
+        if (strcmp(threads->items[i].name, name) == 0) {
+            return &threads->items[i];
         }
     }
-    if (*count == MR_PROCESS_THREADS_MAX) {
+    if (threads->count == MR_PROCESS_THREADS_MAX) {
         return NULL;
     }
-    struct mr_thread_time *line = &lines[(*count)++];
+    struct mr_thread_time *line = &threads->items[threads->count++];
     *line = (struct mr_thread_time){0};
     snprintf(line->name, sizeof(line->name), "%.15s", name);
     return line;
 }
 
 /* /proc/self/task/N/schedstat: nanoseconds on a CPU, nanoseconds ready without one, turns. */
-static void add_thread(struct mr_thread_time *lines, uint32_t *count, const char *id)
+static void add_thread(struct mr_process_threads *threads, const char *id)
 {
     char path[64], name[MR_THREAD_NAME_SIZE + 1], times[96];
     snprintf(path, sizeof(path), "/proc/self/task/%.10s/comm", id);
@@ -150,7 +151,7 @@ static void add_thread(struct mr_thread_time *lines, uint32_t *count, const char
     }
     name[strcspn(name, "\n")] = '\0';
     snprintf(path, sizeof(path), "/proc/self/task/%.10s/schedstat", id);
-    struct mr_thread_time *line = line_of(lines, count, name);
+    struct mr_thread_time *line = line_of(threads, name);
     if (line != NULL && read_text(path, times, sizeof(times))) {
         char *rest;
         line->cpu_ns += strtoull(times, &rest, 10);
@@ -158,18 +159,17 @@ static void add_thread(struct mr_thread_time *lines, uint32_t *count, const char
     }
 }
 
-uint32_t mr_process_threads(struct mr_thread_time *ret)
+void mr_process_threads(struct mr_process_threads *ret)
 {
-    uint32_t count = 0;
+    ret->count = 0;
     DIR *folder = opendir("/proc/self/task");
     if (folder == NULL) {
-        return 0;
+        return;
     }
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] != '.') {
-            add_thread(ret, &count, entry->d_name);
+            add_thread(ret, entry->d_name);
         }
     }
     closedir(folder);
-    return count;
 }

@@ -11,6 +11,7 @@ struct mr_process {
     double start_time; /* seconds since 1970 */
     bool has_jemalloc;
     uint64_t jemalloc_allocated, jemalloc_active, jemalloc_resident;
+    uint64_t allocations; /* of ours, since the start */
 };
 
 /* Takes some tens of microseconds. What can't be read stays 0. */
@@ -25,8 +26,12 @@ struct mr_thread_time {
     uint64_t wait_ns; /* ready, but without a CPU */
 };
 
-/* Fills in up to MR_PROCESS_THREADS_MAX names and answers how many. */
-uint32_t mr_process_threads(struct mr_thread_time *ret);
+struct mr_process_threads {
+    struct mr_thread_time items[MR_PROCESS_THREADS_MAX];
+    uint32_t count;
+};
+
+void mr_process_threads(struct mr_process_threads *ret);
 
 /* "jemalloc" or "libc". */
 const char *mr_process_allocator(void);
