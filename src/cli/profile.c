@@ -168,16 +168,16 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
     if (wish->frequency != 0) {
         snprintf(path + len, sizeof(path) - (size_t)len, "&frequency=%" PRIu32, wish->frequency);
     }
-    long http_status = 0;
-    char *body = NULL;
-    MR_TRY(mr_client_get(server, path, (long)seconds * 1000 + GRACE_MS, &body, ret_len,
-                         &http_status, ret_error));
-    if (http_status != HTTP_OK) {
-        mr_status status = refused(kinds[wish->kind].path, http_status, body, ret_error);
-        free(body);
+    struct mr_client_answer answer;
+    MR_TRY(mr_client_ask(server, path, NULL, (long)seconds * 1000 + GRACE_MS, &answer, ret_error));
+    if (answer.http_status != HTTP_OK) {
+        mr_status status =
+            refused(kinds[wish->kind].path, answer.http_status, answer.body, ret_error);
+        free(answer.body);
         return status;
     }
-    *ret_body = body;
+    *ret_body = answer.body;
+    *ret_len = answer.len;
     return MR_OK;
 }
 

@@ -17,19 +17,16 @@ enum {
 static mr_status ask_ok(const struct mr_http_options *server, const char *path, const char *text,
                         char **ret_body, struct mr_error *ret_error)
 {
-    long http_status = 0;
-    char *body = NULL;
-    MR_TRY(text != NULL
-               ? mr_client_post(server, path, text, TIMEOUT_MS, &body, &http_status, ret_error)
-               : mr_client_get(server, path, TIMEOUT_MS, &body, NULL, &http_status, ret_error));
-    if (http_status == HTTP_OK) {
-        *ret_body = body;
+    struct mr_client_answer answer;
+    MR_TRY(mr_client_ask(server, path, text, TIMEOUT_MS, &answer, ret_error));
+    if (answer.http_status == HTTP_OK) {
+        *ret_body = answer.body;
         return MR_OK;
     }
-    free(body);
-    bool refused = http_status == 401 || http_status == 403;
+    free(answer.body);
+    bool refused = answer.http_status == 401 || answer.http_status == 403;
     return mr_fail(ret_error, refused ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
-                   "millrace answers %s with HTTP status %ld%s", path, http_status,
+                   "millrace answers %s with HTTP status %ld%s", path, answer.http_status,
                    refused ? "; give its configuration with --config, for user name and password"
                            : "");
 }

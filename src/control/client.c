@@ -6,23 +6,18 @@
 
 enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024 };
 
-struct answer {
-    char *bytes;
-    size_t len;
-};
-
 /* CURLOPT_WRITEFUNCTION */
 static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
     (void)one;
-    struct answer *answer = context;
+    struct mr_client_answer *answer = context;
     if (answer->len + len > ANSWER_BYTES_MAX) {
         return 0;
     }
-    answer->bytes = MR_REALLOC(answer->bytes, answer->len + len + 1);
-    memcpy(answer->bytes + answer->len, bytes, len);
+    answer->body = MR_REALLOC(answer->body, answer->len + len + 1);
+    memcpy(answer->body + answer->len, bytes, len);
     answer->len += len;
-    answer->bytes[answer->len] = '\0';
+    answer->body[answer->len] = '\0';
     return len;
 }
 
@@ -60,8 +55,7 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
         curl_easy_setopt(curl, CURLOPT_PASSWORD, server->password);
     }
     if (server->certificate != NULL) {
-        /* It must be this very certificate; then the name in it, which need not be the address we use, says
-         * nothing more. */
+        /* Only this certificate is trusted, so that the name in it, which need not be the address we use, adds nothing. */
         struct curl_blob trusted = {
             .data = (void *)(uintptr_t)server->certificate,
             .len = strlen(server->certificate),
@@ -72,13 +66,12 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
     }
 }
 
-static mr_status ask(const struct mr_http_options *server, const char *path, const char *text,
-                     long timeout_ms, char **ret_body, size_t *ret_len, long *ret_http_status,
-                     struct mr_error *ret_error)
+mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
+                        long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error)
 {
     char url[MR_ADDRESS_HOST_MAX + 256];
     make_url(server, path, url, sizeof(url));
-    struct answer answer = {.bytes = MR_STRDUP("")};
+    struct mr_client_answer answer = {.body = MR_STRDUP("")};
     char reason[CURL_ERROR_SIZE] = "";
     CURL *curl = curl_easy_init();
     MR_ASSERT(curl != NULL);
@@ -90,11 +83,10 @@ static mr_status ask(const struct mr_http_options *server, const char *path, con
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
     CURLcode code = curl_easy_perform(curl);
-    long http_status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &http_status);
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.http_status);
     curl_easy_cleanup(curl);
     if (code != CURLE_OK) {
-        free(answer.bytes);
+        free(answer.body);
         return mr_fail(
             ret_error, MR_ERR_TRANSIENT,
             "no answer from %s%s: %s; is millrace running, and is this its http.address?",
@@ -102,24 +94,6 @@ static mr_status ask(const struct mr_http_options *server, const char *path, con
             server->address.is_unix ? server->address.path : "",
             reason[0] == '\0' ? curl_easy_strerror(code) : reason);
     }
-    *ret_body = answer.bytes;
-    *ret_http_status = http_status;
-    if (ret_len != NULL) {
-        *ret_len = answer.len;
-    }
+    *ret = answer;
     return MR_OK;
-}
-
-mr_status mr_client_get(const struct mr_http_options *server, const char *path, long timeout_ms,
-                        char **ret_body, size_t *ret_len, long *ret_http_status,
-                        struct mr_error *ret_error)
-{
-    return ask(server, path, NULL, timeout_ms, ret_body, ret_len, ret_http_status, ret_error);
-}
-
-mr_status mr_client_post(const struct mr_http_options *server, const char *path, const char *text,
-                         long timeout_ms, char **ret_body, long *ret_http_status,
-                         struct mr_error *ret_error)
-{
-    return ask(server, path, text, timeout_ms, ret_body, NULL, ret_http_status, ret_error);
 }

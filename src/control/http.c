@@ -41,7 +41,7 @@ struct mr_http {
     bool running;
     bool refused_logged;
     int stop_fd; /* readable: end */
-    int done_fd; /* readable: a slow handler is done */
+    int wake_fd; /* readable: a slow handler is done */
 };
 
 /* ---- making ---- */
@@ -53,8 +53,8 @@ struct mr_http *mr_http_new(const struct mr_http_options *options)
     http->listen_fd = -1;
     mr_http_connections_init(&http->connections, options->connections);
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    http->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(http->stop_fd >= 0 && http->done_fd >= 0);
+    http->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(http->stop_fd >= 0 && http->wake_fd >= 0);
     return http;
 }
 
@@ -86,9 +86,9 @@ static const struct mr_http_route *find_route(const struct mr_http *http, const 
 
 /* ---- answering ---- */
 
-static enum MHD_Result answer(struct mr_http *http, struct MHD_Connection *to,
-                              struct mr_http_request *request)
+static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *request)
 {
+    struct MHD_Connection *to = request->connection;
     struct MHD_Response *response = mr_http_response(request, &http->held_bytes, HELD_BYTES_MAX);
     if (response == NULL) {
         return MHD_NO; /* closes the connection: clients hold more answers than there is memory for */
@@ -143,8 +143,8 @@ static void *slow_main(void *context)
     mr_thread_begin(MR_THREAD_HTTP, "mr-http-slow");
     request->route->handler(request->route->context, request);
     mr_thread_end();
-    atomic_store(&request->done, true);
-    eventfd_write(request->done_fd, 1);
+    MHD_resume_connection(request->connection); /* has `handle` called again, */
+    eventfd_write(request->slow.wake_fd, 1);    /* and alone does not wake the server */
     return NULL;
 }
 
@@ -154,60 +154,79 @@ static bool is_long(const struct mr_http_request *request)
     return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
 }
 
-/* One place is never taken by those that last long: who operates it must get in. */
-static bool long_may_start(const struct mr_http *http)
+/* A free place; NULL: the request gets an answer that says so. Long requests leave one place free: an operator must get in. */
+static struct mr_http_request **slow_place(struct mr_http *http, struct mr_http_request *request)
 {
-    size_t count = 0;
+    struct mr_http_request **place = NULL;
+    size_t long_count = 0;
     for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        count += http->slow[i] != NULL && is_long(http->slow[i]);
+        place = http->slow[i] == NULL ? &http->slow[i] : place;
+        long_count += http->slow[i] != NULL && is_long(http->slow[i]);
     }
-    return count + 1 < MR_HTTP_SLOW_MAX;
-}
-
-/* Starts the handler's thread; false: all places are taken, and the request says so. */
-static bool slow_start(struct mr_http *http, struct mr_http_request *request)
-{
-    if (is_long(request) && !long_may_start(http)) {
+    if (is_long(request) && long_count + 1 >= MR_HTTP_SLOW_MAX) {
         mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
                      "%d requests of over a minute run already, and one place is kept for short "
                      "ones; ask for at most %d seconds, or try again later",
                      MR_HTTP_SLOW_MAX - 1, LONG_S);
         mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "60");
-        return false;
+        return NULL;
     }
-    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        if (http->slow[i] == NULL && mr_thread_create(&request->thread, slow_main, request) == 0) {
-            http->slow[i] = request;
-            return true;
-        }
+    if (place == NULL) {
+        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                     "%d requests of this kind run already; try again when one has ended",
+                     MR_HTTP_SLOW_MAX);
+        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "10");
     }
-    mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                 "%d requests of this kind run already; try again when one has ended",
-                 MR_HTTP_SLOW_MAX);
-    mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "10");
-    return false;
+    return place;
 }
 
-/* Lets libmicrohttpd go on with the requests whose handlers are done; with `wait`, with all. */
-static void slow_finish(struct mr_http *http, bool wait)
+/* Suspends the connection while the handler's thread runs. */
+static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *request,
+                                  struct mr_http_connection *connection)
 {
-    eventfd_t count;
-    eventfd_read(http->done_fd, &count);
+    struct mr_http_request **place = slow_place(http, request);
+    if (place == NULL) {
+        return answer(http, request);
+    }
+    request->slow.client_fd = connection->fd;
+    request->slow.stop_fd = http->stop_fd;
+    request->slow.wake_fd = http->wake_fd;
+    mr_http_connection_enter(connection, MR_HTTP_WORKING);
+    MHD_suspend_connection(request->connection);
+    if (mr_thread_create(&request->slow.thread, slow_main, request) == 0) {
+        *place = request;
+    } else {
+        mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "no thread can be started; try again");
+        MHD_resume_connection(request->connection);
+    }
+    return MHD_YES;
+}
+
+/* Frees the request's place where it has one; its thread is at its end. */
+static void slow_end(struct mr_http *http, const struct mr_http_request *request)
+{
     for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        struct mr_http_request *request = http->slow[i];
-        if (request != NULL && (wait || atomic_load(&request->done))) {
-            pthread_join(request->thread, NULL);
+        if (request != NULL && http->slow[i] == request) {
+            pthread_join(request->slow.thread, NULL);
             http->slow[i] = NULL;
-            MHD_resume_connection(request->connection);
         }
     }
+}
+
+static bool slow_runs(const struct mr_http *http)
+{
+    bool runs = false;
+    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
+        runs |= http->slow[i] != NULL;
+    }
+    return runs;
 }
 
 /* ---- requests ---- */
 
 /* Takes in what a POST brings, and lets the handler run when all is there. */
-static enum MHD_Result take_upload(struct mr_http *http, struct MHD_Connection *from,
-                                   struct mr_http_request *request, const char *bytes, size_t *len)
+static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request *request,
+                                   const char *bytes, size_t *len)
 {
     if (*len > 0) {
         bool fits = mr_http_request_upload(request, bytes, *len);
@@ -216,14 +235,7 @@ static enum MHD_Result take_upload(struct mr_http *http, struct MHD_Connection *
     }
     request->uploading = false;
     request->route->handler(request->route->context, request);
-    return answer(http, from, request);
-}
-
-/* The path, without what stands before it. That has no escapes, so it is as long as it was. */
-static const char *path_of(const char *url, const struct mr_http_target *target)
-{
-    const char *path = &url[target->is_malformed ? 0 : target->len];
-    return *path == '\0' ? "/" : path; /* RFC 9110, 4.2.3 */
+    return answer(http, request);
 }
 
 /* The callback of MHD_OPTION_URI_LOG_CALLBACK: the target as it was sent. What it returns is the request's context, which
@@ -237,8 +249,8 @@ static void *take_target(void *context, const char *uri, struct MHD_Connection *
     return NULL;
 }
 
-/* Whoever guesses an address gets to know those there are: the live page, and what has a link on it. */
-static void tell_routes(const struct mr_http *http, struct mr_http_request *request)
+/* The answer to a guessed address lists those there are: the live page, and what has a link on it. */
+static void list_routes(const struct mr_http *http, struct mr_http_request *request)
 {
     const char *paths[MR_HTTP_ROUTES_MAX + 1] = {0};
     size_t count = 0;
@@ -257,8 +269,25 @@ static void tell_routes(const struct mr_http *http, struct mr_http_request *requ
                  meant == NULL ? "" : "?", list);
 }
 
-/* MHD_AccessHandlerCallback: when the head is there, and again when a slow handler is done. */
-static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *path,
+/* Makes the request of a head that is there. The path is what stands behind scheme and authority, which have no escapes. */
+static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Connection *from,
+                                             const char *url)
+{
+    const struct mr_http_target *target = &mr_http_connection_of(from)->target;
+    const char *path = &url[target->is_malformed ? 0 : target->len];
+    path = *path == '\0' ? "/" : path; /* RFC 9110, 4.2.3 */
+    struct mr_http_request *request = mr_http_request_new(path);
+    request->connection = from;
+    request->target = *target;
+    request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
+    request->takes_gzip = mr_http_encoding_has_gzip(
+        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
+    MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
+    return request;
+}
+
+/* MHD_AccessHandlerCallback: when the head is there, with each part of an upload, and when a slow handler is done. */
+static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **request_context)
 {
@@ -268,51 +297,39 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     if (mr_http_connection_of(from) == NULL) {
         return MHD_NO;
     }
-    if (request != NULL) {
-        return request->uploading ? take_upload(http, from, request, upload, upload_size)
-                                  : answer(http, from, request);
+    if (request != NULL && request->uploading) {
+        return take_upload(http, request, upload, upload_size);
     }
-    path = path_of(path, &mr_http_connection_of(from)->target);
-    request = mr_http_request_new(path);
+    if (request != NULL) {
+        slow_end(http, request);
+        return answer(http, request);
+    }
+    request = begin_request(http, from, url);
     *request_context = request;
-    request->connection = from;
-    request->target = mr_http_connection_of(from)->target;
-    request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
-    MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
-    if (!mr_http_admit(&http->options, &http->logins, from, method, stopping(http), request)) {
-        return answer(http, from, request);
+    if (!mr_http_admit(&http->options, &http->logins, method, stopping(http), request)) {
+        return answer(http, request);
     }
     if (request->route == NULL) {
-        tell_routes(http, request);
-        return answer(http, from, request);
+        list_routes(http, request);
+        return answer(http, request);
     }
-    request->takes_gzip = mr_http_encoding_has_gzip(
-        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
-    if (request->route->post) {
-        request->uploading = true;
+    if (request->route->slow) {
+        return slow_start(http, request, mr_http_connection_of(from));
+    }
+    request->uploading = request->route->post;
+    if (request->uploading) {
         return MHD_YES;
     }
-    if (!request->route->slow) {
-        request->route->handler(request->route->context, request);
-        return answer(http, from, request);
-    }
-    request->client_fd = mr_http_connection_of(from)->fd;
-    request->stop_fd = http->stop_fd;
-    request->done_fd = http->done_fd;
-    if (!slow_start(http, request)) {
-        return answer(http, from, request);
-    }
-    mr_http_connection_enter(mr_http_connection_of(from), MR_HTTP_WORKING);
-    MHD_suspend_connection(from);
-    return MHD_YES;
+    request->route->handler(request->route->context, request);
+    return answer(http, request);
 }
 
 /* MHD_RequestCompletedCallback */
 static void request_completed(void *context, struct MHD_Connection *of, void **request_context,
                               enum MHD_RequestTerminationCode how)
 {
-    (void)context;
     (void)how;
+    slow_end(context, *request_context);
     mr_http_request_free(*request_context);
     *request_context = NULL;
     if (mr_http_connection_of(of) != NULL) {
@@ -434,9 +451,9 @@ static void accept_new(struct mr_http *http)
 /* Waits for the next thing and does it. */
 static void turn(struct mr_http *http, int64_t next_tick_ns)
 {
-    struct pollfd fds[4] = {
+    struct pollfd fds[] = {
         {.fd = http->stop_fd, .events = POLLIN},
-        {.fd = http->done_fd, .events = POLLIN},
+        {.fd = http->wake_fd, .events = POLLIN},
         {.fd = epoll_descriptor(http), .events = POLLIN},
         {.fd = may_accept(http) ? http->listen_fd : -1, .events = POLLIN},
     };
@@ -444,7 +461,8 @@ static void turn(struct mr_http *http, int64_t next_tick_ns)
     if (fds[3].revents != 0) {
         accept_new(http);
     }
-    slow_finish(http, false);
+    eventfd_t count;
+    eventfd_read(http->wake_fd, &count);
     if (http->daemon != NULL) {
         MHD_run(http->daemon);
     }
@@ -459,16 +477,16 @@ static void tick(struct mr_http *http)
     mr_http_close_late(&http->connections);
 }
 
-/* Ends slow handlers and gives answers on their way a moment. */
+/* Waits for slow handlers, which see the end, and gives answers on their way a moment. */
 static void say_farewell(struct mr_http *http)
 {
+    int64_t deadline_ns = mr_monotonic_ns() + FAREWELL_MS * INT64_C(1000000);
     if (http->daemon == NULL) {
         return;
     }
-    slow_finish(http, true);
     MHD_run(http->daemon);
-    int64_t deadline_ns = mr_monotonic_ns() + FAREWELL_MS * INT64_C(1000000);
-    while (atomic_load(&http->held_bytes) > 0 && mr_monotonic_ns() < deadline_ns) {
+    while (slow_runs(http) ||
+           (atomic_load(&http->held_bytes) > 0 && mr_monotonic_ns() < deadline_ns)) {
         struct pollfd ready = {.fd = epoll_descriptor(http), .events = POLLIN};
         poll(&ready, 1, 10);
         MHD_run(http->daemon);
@@ -520,7 +538,7 @@ void mr_http_free(struct mr_http *http)
         pthread_join(http->thread, NULL);
     }
     close(http->stop_fd);
-    close(http->done_fd);
+    close(http->wake_fd);
     mr_http_connections_done(&http->connections);
     free(http);
 }

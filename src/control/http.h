@@ -1,19 +1,17 @@
 /* The HTTP server (libmicrohttpd's only user) and what a handler sees of a request.
  *
- * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of
- * 30 seconds) gets a thread of its own. Nothing here waits for the flow and the flow never waits for it.
- * Everything a client can cost has a limit: connections, time until its request is there, time until it has
- * taken the answer, bytes of a request, bytes of all answers, slow handlers at once. When all connections are
- * taken, the one that has waited longest without a request makes room, so that a probe gets through a crowd.
+ * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
+ * thread of its own. The server never waits for the flow, nor the flow for the server.
  *
- *     static void hello(void *context, struct mr_http_request *request)
- *     {
- *         int64_t count;
- *         if (mr_http_number(request, "count", 1, 1, 100, &count)) {
- *             fprintf(mr_http_body(request, "text/plain"), "hello %" PRId64 "\n", count);
- *         }
- *     }
- *     mr_http_add(http, &(struct mr_http_route){.path = "/hello", .handler = hello});
+ * libmicrohttpd parses, bounds a request's head (CONNECTION_MEMORY_LIMIT) and the number of connections, closes idle ones
+ * (CONNECTION_TIMEOUT), decodes Basic authentication and speaks TLS. Beside it stand, because version 0.9.75 has nothing for them:
+ *
+ * - http.c accepts by itself: libmicrohttpd takes every descriptor, and stops accepting for good when none is left.
+ * - http_connections.c has limits in all (a byte now and then resets CONNECTION_TIMEOUT), and lets the connection that has waited
+ *   longest make room: libmicrohttpd's limits, per address or not, would keep a probe out while a crowd is there.
+ * - http_logins.c makes guessing passwords slow.
+ * - http_admit.c refuses what libmicrohttpd accepts and a proxy may read in another way, and pages of other servers.
+ * - slow handlers are few, and end with their clients; answers on their way have a limit together.
  */
 #ifndef MR_CONTROL_HTTP_H
 #define MR_CONTROL_HTTP_H
@@ -33,29 +31,27 @@ struct mr_http_options {
     struct mr_address address;
     const char *certificate; /* PEM text; NULL: no TLS */
     const char *key;         /* PEM text */
-    const char *username;    /* NULL: nobody is asked */
+    const char *username;    /* NULL: no login */
     const char *password;
     uint32_t connections; /* most at once */
-    const char *const
-        *host_names; /* names of this server, for requests by name and without a password */
+    /* Names of this server, for requests by name and without a password. */
+    const char *const *host_names;
     uint32_t host_name_count;
-    void (*listening)(
-        void); /* called once the address is listened on, by whoever did it; NULL: nobody */
+    void (*listening)(void); /* called once the address is listened on; may be NULL */
 };
 
-/* Fills the answer. Quick handlers run on the server's thread and must not block; slow ones on a thread of
- * their own. */
+/* Fills the answer. Quick handlers run on the server's thread and must not block. */
 typedef void (*mr_http_handler_fn)(void *context, struct mr_http_request *request);
 
 struct mr_http_route {
     const char *path;  /* "/metrics"; "/pprof/" at its end means all that begins so */
-    const char *title; /* stands as a link on the live page; NULL: not there */
+    const char *title; /* of its link on the live page; NULL: not there */
     mr_http_handler_fn handler;
     void *context;
     bool
-        slow; /* at most MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429 */
+        slow; /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429 */
     bool open; /* answered without a password too: probes */
-    bool post; /* changes something, or takes a text: POST instead of GET; not slow */
+    bool post; /* POST instead of GET; not slow */
 };
 
 enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 3, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
@@ -81,16 +77,15 @@ const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t 
 /* The whole path, "/pprof/heap". */
 const char *mr_http_path(const struct mr_http_request *request);
 
-/* A parameter of the query, at most 255 bytes, or NULL. A longer one, or more than eight, is refused before
- * the handler is called. */
+/* A parameter of the query, at most 255 bytes, or NULL. Longer ones, and more than eight, are refused before the handler. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
 
 /* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */
 const char *mr_http_parameter_beyond(const struct mr_http_request *request,
                                      const char *const *known);
 
-/* A whole number of the query between `low` and `high`, `fallback` when it is not there. Answers false when
- * it is neither; the request then has status 400 and the handler returns. */
+/* A whole number of the query from `low` to `high`, `fallback` when it is not there. False: it is something else; the request has
+ * status 400 and the handler returns. */
 bool mr_http_number(struct mr_http_request *request, const char *name, int64_t fallback,
                     int64_t low, int64_t high, int64_t *ret);
 
@@ -106,10 +101,8 @@ FILE *mr_http_body(struct mr_http_request *request, const char *type);
 /* A JSON string. */
 void mr_http_print_string(FILE *to, const char *text, size_t len);
 
-/* A malloc'ed answer in place of mr_http_body; it is freed here. */
+/* In place of mr_http_body: a malloc'ed answer, which is freed here; one that lives as long as the process. */
 void mr_http_take(struct mr_http_request *request, const char *type, void *bytes, size_t len);
-
-/* An answer that lives as long as the process, in place of mr_http_body. */
 void mr_http_static(struct mr_http_request *request, const char *type, mr_slice bytes);
 
 /* 200 unless set. */
@@ -118,15 +111,15 @@ void mr_http_status(struct mr_http_request *request, unsigned status);
 /* One more header, in place of a default one of that name. Both literals; at most four. */
 void mr_http_header(struct mr_http_request *request, const char *name, const char *value);
 
-/* An error in place of whatever was written: {"error":"sentence"}. The sentence says what to do. */
+/* An error in place of what was written: {"error":"sentence"}. The sentence says what to do. */
 void mr_http_fail(struct mr_http_request *request, unsigned status, const char *format, ...)
     MR_PRINTF(3, 4);
 
 /* The error of requests that the end of the server cuts short. */
 void mr_http_fail_ending(struct mr_http_request *request);
 
-/* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or the
- * server ends; the handler then stops what it does and returns. */
+/* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or the server ends; the handler
+ * then returns. */
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms);
 
 #endif

@@ -47,7 +47,7 @@ static bool admit_login(const struct mr_http_options *options, struct mr_http_lo
     }
     bool good = is_authorized(options, from, &tried);
     if (tried) {
-        mr_http_login_told(logins, from, good);
+        mr_http_login_count(logins, from, good);
     }
     if (!good) {
         mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
@@ -184,9 +184,9 @@ static bool starts_work(const struct mr_http_request *request, bool is_post)
 }
 
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
-                   struct MHD_Connection *from, const char *method, bool ending,
-                   struct mr_http_request *request)
+                   const char *method, bool ending, struct mr_http_request *request)
 {
+    struct MHD_Connection *from = request->connection;
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
     const char *host = host_of(request, from);
     if (is_ambiguous(from)) {

@@ -1,5 +1,5 @@
-/* Shared by http.c (server), http_connections.c (their table), http_admit.c (who may ask for what) and http_request.c
- * (requests and answers). */
+/* Shared by http.c (server), http_connections.c, http_logins.c, http_admit.c and http_request.c. All is the server's thread's, but
+ * for a slow handler's request. */
 #ifndef MR_CONTROL_HTTP_INTERNAL_H
 #define MR_CONTROL_HTTP_INTERNAL_H
 
@@ -32,13 +32,15 @@ struct parameter {
 };
 
 struct mr_http_request {
+    struct MHD_Connection *connection;
+    const struct mr_http_route *route; /* NULL: there is none at its path */
+
     /* What was asked. */
     struct mr_http_target target;
     char path[PATH_MAX_BYTES + 1];
     struct parameter parameters[PARAMETERS_MAX];
     uint32_t parameter_count;
     bool too_many_parameters; /* or one too long */
-
     bool takes_gzip;
     bool uploading; /* a POST whose text is not all there */
     char *upload;
@@ -51,27 +53,22 @@ struct mr_http_request {
     char *bytes; /* behind `body` */
     size_t len;
     mr_slice fixed; /* in place of `body` */
-    struct {
-        const char *name;
-        const char *value;
+    struct mr_http_header {
+        const char *name, *value;
     } headers[HEADERS_MAX];
     uint32_t header_count;
 
-    /* A slow handler's. */
-    struct MHD_Connection *connection;
-    const struct mr_http_route *route;
-    pthread_t thread;
-    int client_fd;
-    int stop_fd;
-    int done_fd;
-    atomic_bool done;
+    struct {
+        pthread_t thread;
+        int client_fd, stop_fd, wake_fd;
+    } slow;
 };
 
 struct mr_http_request *mr_http_request_new(const char *path);
+void mr_http_request_free(struct mr_http_request *request); /* NULL is fine */
 
 /* Reads what stands before the path in `uri`, which is as it was sent. */
 void mr_http_target_parse(const char *uri, struct mr_http_target *ret);
-void mr_http_request_free(struct mr_http_request *request);
 
 /* Takes one parameter in; NULL value: a name without one. */
 void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
@@ -82,28 +79,22 @@ bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, 
 /* Whether an Accept-Encoding (NULL: none) has gzip. */
 bool mr_http_encoding_has_gzip(const char *accepted);
 
-/* Turns what the handler wrote into libmicrohttpd's response, whose bytes are counted in `held` (at most
- * `held_max`; NULL when they don't fit) until the client has them. */
+/* Turns the answer into libmicrohttpd's response, whose bytes count in `held` until the client has them. NULL: they would be more
+ * than `held_max`. */
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max);
 
-/* ---- failed logins; the server's thread ---- */
+/* ---- failed logins ---- */
 
 enum { MR_HTTP_LOGINS = 64 };
 
-struct mr_http_source {
-    unsigned char bytes[8];
-};
-
-/* One address that was wrong lately. */
-struct mr_http_login {
-    struct mr_http_source source;
-    uint32_t failures; /* in a row */
-    int64_t last_ns;
-};
-
+/* Addresses that were wrong lately. */
 struct mr_http_logins {
-    struct mr_http_login items[MR_HTTP_LOGINS];
+    struct mr_http_login {
+        uint64_t source;   /* IPv4, or the network of IPv6; 0: a unix socket */
+        uint32_t failures; /* in a row; 0: the place is free */
+        int64_t last_ns;
+    } items[MR_HTTP_LOGINS];
     uint64_t failures; /* ever */
     int64_t logged_ns;
 };
@@ -111,32 +102,31 @@ struct mr_http_logins {
 /* Whether the client's address may try a password now. */
 bool mr_http_login_may_try(struct mr_http_logins *logins, struct MHD_Connection *of);
 
-/* It has tried. */
-void mr_http_login_told(struct mr_http_logins *logins, struct MHD_Connection *of, bool good);
+/* Counts a try. */
+void mr_http_login_count(struct mr_http_logins *logins, struct MHD_Connection *of, bool good);
+
+/* ---- admission ---- */
 
 /* Whether a name in a request's Host header can't be one that a stranger has pointed at this machine. */
 bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host);
 
-/* Refuses what no handler should see; true: the handler may run. `ending`: the server
- * ends, and slow handlers don't begin. */
+/* Refuses what no handler should see; true: the handler may run. `ending`: the server ends, and slow handlers don't begin. */
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
-                   struct MHD_Connection *from, const char *method, bool ending,
-                   struct mr_http_request *request);
+                   const char *method, bool ending, struct mr_http_request *request);
 
-/* ---- connections; the server's thread ---- */
+/* ---- connections ---- */
 
 enum { MR_HTTP_IDLE_MS = 30000 /* from an answer to the end of the next request's head */ };
 
 enum mr_http_state {
     MR_HTTP_FREE,
-    MR_HTTP_HEAD,
+    MR_HTTP_HEAD, /* of the first request */
     MR_HTTP_IDLE,
-    MR_HTTP_WORKING,
+    MR_HTTP_WORKING, /* a slow handler */
     MR_HTTP_ANSWERING,
     MR_HTTP_CLOSING,
 };
 
-/* A connection, as far as deadlines and the limit are concerned. */
 struct mr_http_connection {
     enum mr_http_state state;
     int fd;
@@ -162,10 +152,10 @@ struct mr_http_connection *mr_http_connection_of(struct MHD_Connection *of);
 /* One that is being closed stays so. */
 void mr_http_connection_enter(struct mr_http_connection *connection, enum mr_http_state state);
 
-/* The one that has had no request for the longest time goes. */
+/* Closes the one that has had no request for the longest time. */
 void mr_http_close_oldest(struct mr_http_connections *all);
 
-/* Those that have been too long in their state go. */
+/* Closes those that have been in their state for too long. */
 void mr_http_close_late(struct mr_http_connections *all);
 
 /* MHD_NotifyConnectionCallback; the context is the table. */

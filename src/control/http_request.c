@@ -247,8 +247,8 @@ void mr_http_fail_ending(struct mr_http_request *request)
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms)
 {
     struct pollfd fds[2] = {
-        {.fd = request->client_fd, .events = POLLRDHUP},
-        {.fd = request->stop_fd, .events = POLLIN},
+        {.fd = request->slow.client_fd, .events = POLLRDHUP},
+        {.fd = request->slow.stop_fd, .events = POLLIN},
     };
     /* The profiler's signals may interrupt it at any rate. */
     int64_t deadline_ns = mr_monotonic_ns() + (int64_t)ms * 1000000;

@@ -507,6 +507,17 @@ static void test_slow_handlers_are_few_and_end_with_their_client(void **state)
     assert_true(answers(answer, "200", "slept"));
 }
 
+/* The server goes on with a request when its handler is done, and not with the next second. */
+static void test_slow_handler_is_answered_at_once(void **state)
+{
+    struct served *served = *state;
+    int64_t begin_ns = mr_monotonic_ns();
+    for (int i = 0; i < 5; i++) {
+        assert_true(answers(get(served, "/slow/x?ms=1"), "200", "slept"));
+    }
+    assert_true(mr_monotonic_ns() - begin_ns < INT64_C(3000000000));
+}
+
 static void test_end_ends_slow_handlers(void **state)
 {
     struct served *served = *state;
@@ -635,6 +646,7 @@ int main(void)
         SERVED(test_malformed),
         SERVED(test_head_too_large),
         SERVED(test_slow_handlers_are_few_and_end_with_their_client),
+        SERVED(test_slow_handler_is_answered_at_once),
         SERVED(test_end_ends_slow_handlers),
         SERVED(test_end_begins_no_slow_handler),
         SERVED(test_silent_connections_make_room),
