@@ -178,7 +178,7 @@ CONFIGURATIONS = [
     (REGISTRY + 'url = ["https://x:8081"]\nusername = "u"\n', 8, "needs password_env or password_file"),
     (T + '[schema_registry]\nurl = ["https://x:8081"]\n', 3, 'is of format = "avro" alone'),
     (T + 'format = "flat"\nprovide_transaction_metadata = true\n', 3, 'is of format = "debezium" and "row" alone'),
-    (K + '[signal.kafka]\ntopic = "a b"\n', 5, "letters of ASCII"),
+    (K + '[signal.kafka]\ntopic = "a"\n', 4, "POST /api/snapshot"),
     ('[[stream]]\nname = "s"\n', 1, "did you mean [[streams]]"),
     ('[[streams]]\nname = "s"\nsource = {resources = "t"}\n', 3, "a stream has name, source.resource, source.operations"),
     ('[[streams]]\nname = "s"\nsource = "t"\n', 3, "a stream has name, source.resource, source.operations"),

@@ -1,11 +1,9 @@
-"""Signals in Debezium's form, from a table and from a topic: what they ask for is done once, and nothing else."""
+"""Signals in Debezium's form, from a table: what they ask for is done once, and nothing else."""
 
 import json
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-
-from kit import BOOTSTRAP, eventually
+from kit import eventually
 from test_incremental import copies, is_done
 
 TABLE = "CREATE TABLE signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048));"
@@ -95,33 +93,3 @@ def test_a_table_of_signals_that_is_not_published(database, millrace):
     database.run(TABLE + f"CREATE TABLE t (id int PRIMARY KEY); CREATE PUBLICATION {database.publication} FOR TABLE t")
     code, said = millrace(snapshot__signal_table='"public.signal"').run_to_end()
     assert code == 78 and "signal" in said and "ALTER PUBLICATION" in said
-
-
-def committed(group, topic):
-    consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": group})
-    try:
-        return consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset
-    finally:
-        consumer.close()
-
-
-def test_a_topic_of_signals(database, millrace):
-    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i")
-    name, key = database.prefix + ".asks", database.prefix
-    database.create_topic(name)
-    records = [("another", {"id": "1", "type": "log", "data": {"message": "not ours"}}), (key, "{"), (key, "x" * 100000), (key, {"type": 5}),
-               (key, {"id": "2", "type": EXECUTE, "data": snapshot("public.t")}),
-               (key, {"id": "3", "type": "log", "data": {"message": "ours"}})]
-    for owner, value in records:
-        database.produce(name, owner, value if isinstance(value, str) else json.dumps(value))
-    process = millrace(signal__kafka__topic=json.dumps(name)).start().streaming()
-    assert process.wait_for("signal_log")["message"] == "ours"
-    assert eventually(lambda: is_done(process, "public.t"), 60, "t's copy")["rows"] == 100
-    assert len(process.log("signal_ignored")) == 3
-    eventually(lambda: committed("millrace-signal-" + key, name) == len(records), what="the offset")
-    assert process.stop() == 0
-    database.produce(name, key, json.dumps({"id": "4", "type": "log", "data": {"message": "behind"}}))
-    process.start().streaming()
-    assert process.wait_for("signal_log")["message"] == "behind"
-    assert len(process.log("signal_taken")) == 1 and not process.log("incremental_begun")
-    assert process.stop() == 0

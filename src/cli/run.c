@@ -51,23 +51,12 @@ struct app {
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
     struct mr_signals *signals;
-    struct mr_kafka_signals *signal_topic; /* NULL: none is read */
 };
 
 static mr_status take_signal_row(void *context, const struct mr_change *change,
                                  struct mr_error *ret_error)
 {
     return mr_signals_take_row(((struct app *)context)->signals, change, ret_error);
-}
-
-static mr_status take_signal_record(void *context, mr_slice value)
-{
-    return mr_signals_take_record(((struct app *)context)->signals, value);
-}
-
-static bool wishes_are_stored(void *context)
-{
-    return mr_pipeline_copy_is_stored(((struct app *)context)->pipeline);
 }
 
 static bool has_stream(void *context)
@@ -93,17 +82,6 @@ static struct mr_pg_heartbeat *make_heartbeat(struct app *app)
         .has_stream = has_stream,
         .beat = config->encode.heartbeat_topic == NULL ? NULL : send_beat,
         .context = app});
-}
-
-static mr_status signals_start(struct app *app, struct mr_error *ret_error)
-{
-    struct mr_kafka_signal_options *options = &app->config->signals;
-    options->is_open = has_stream;
-    options->take = take_signal_record;
-    options->is_stored = wishes_are_stored;
-    options->context = app;
-    return options->topic == NULL ? MR_OK
-                                  : mr_kafka_signals_start(options, &app->signal_topic, ret_error);
 }
 
 /* The database's name is known once the source is open. */
@@ -153,12 +131,10 @@ static void server_stops(void *context)
 /* No table and no value may name a topic that millrace reads itself. */
 static void reserve_topics(struct app *app)
 {
-    const char *const own[] = {app->config->kafka.state_topic, app->config->values.signal_topic};
-    for (size_t i = 0; i < MR_ARRAY_LEN(own); i++) {
-        if (own[i] != NULL && own[i][0] != '\0') {
-            const char *other;
-            mr_topics_claim(&app->topics, own[i], "millrace itself", &other);
-        }
+    const char *own = app->config->kafka.state_topic;
+    if (own != NULL && own[0] != '\0') {
+        const char *other;
+        mr_topics_claim(&app->topics, own, "millrace itself", &other);
     }
 }
 
@@ -455,13 +431,8 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
     }
     if (status == MR_OK) {
-        struct mr_error error;
-        if (signals_start(app, &error) != MR_OK) {
-            mr_log(MR_LOG_WARN, "signal_topic_unread", error.text);
-        }
         wait_for_end(app, signal_fd, done_fd);
         status = mr_pipeline_join(app->pipeline, ret_error);
-        mr_kafka_signals_stop(app->signal_topic);
         if (app->config->values.stay_up != 0 && needs_person(status)) {
             stay_up(app, signal_fd, status, ret_error);
         }

@@ -644,6 +644,5 @@ void mr_config_build_encode(struct mr_config *config)
                 "no tables are configured; set tables = [\"schema.table\", …]");
     }
     build_signal_table(config);
-    config->encode.kept_topics[0] = values->state_topic[0] == '\0' ? NULL : values->state_topic;
-    config->encode.kept_topics[1] = values->signal_topic[0] == '\0' ? NULL : values->signal_topic;
+    config->encode.kept_topic = values->state_topic[0] == '\0' ? NULL : values->state_topic;
 }

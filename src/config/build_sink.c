@@ -325,33 +325,6 @@ static enum mr_sink_kind wanted_sink(struct mr_config *config)
     return kind;
 }
 
-/* Signals come by the cluster that rows go to. */
-static void build_signals(struct mr_config *config)
-{
-    struct mr_config_values *values = &config->values;
-    if (values->signal_topic[0] == '\0') {
-        return;
-    }
-    const char *fault = mr_topic_fault(values->signal_topic);
-    if (config->sink_kind != MR_SINK_KAFKA) {
-        PROBLEM(config, LINE(config, signal_topic),
-                "signal.kafka.topic is read from the cluster of [sink.kafka]; take it out, or set "
-                "sink.kafka.brokers");
-    } else if (fault != NULL) {
-        PROBLEM(config, LINE(config, signal_topic), "signal.kafka.topic: \"%s\" %s",
-                values->signal_topic, fault);
-    }
-    size_t size = strlen(values->topic_prefix) + sizeof("millrace-signal-");
-    char *group = mr_config_keep(config, MR_ALLOC(size));
-    snprintf(group, size, "millrace-signal-%s", values->topic_prefix);
-    config->signals = (struct mr_kafka_signal_options){
-        .kafka = &config->kafka,
-        .topic = values->signal_topic,
-        .group = values->signal_group[0] == '\0' ? group : values->signal_group,
-        .key = values->topic_prefix,
-    };
-}
-
 void mr_config_build_sink(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -372,5 +345,4 @@ void mr_config_build_sink(struct mr_config *config)
     }
     config->file.path = config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
     config->file.sync = values->file_sync != 0;
-    build_signals(config);
 }

@@ -44,7 +44,6 @@ struct mr_config {
     uint32_t memory_count;
     struct mr_regex **regexes;
     uint32_t regex_count;
-    struct mr_kafka_signal_options signals; /* no topic: none are read */
     struct mr_outbox_options outbox;
     struct mr_routing routing;
     char **secrets; /* wiped before they are freed */

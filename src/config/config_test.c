@@ -207,6 +207,8 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "slot = \"x\"\n", 2, "did you mean \"source.postgres.slot_name\""},
         {T "[publication]\nname = \"x\"\n", 3, "did you mean \"source.postgres.publication_name\""},
         {T "[publicaiton]\nalter = true\n", 2, "did you mean [publication]"},
+        {T "[signal.kafka]\ntopic = \"a\"\n", 2,
+         "is gone: signals are no longer read from a topic"},
         {T "[xyz]\nabc = 1\n", 2, "unknown section [xyz]; millrace help options"},
         {T "[source.postgres]\nport = 5432\n", 3, "millrace help source.postgres lists"},
         {T "[source.postgres]\nname = \"x\"\n", 3, "did you mean \"source.postgres.slot_name\""},

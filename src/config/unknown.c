@@ -191,6 +191,26 @@ static void unknown_key(const char *path, uint32_t line, struct mr_problems *pro
             known ? section : "options");
 }
 
+/* What took the place of an option or section that is gone; NULL: it never was. */
+static const char *place_taken_by(const char *path)
+{
+    static const struct {
+        const char *path;
+        const char *text;
+    } gone[] = {
+        {"signal",
+         "signals are no longer read from a topic of Kafka; ask with \"millrace snapshot\" "
+         "or POST /api/snapshot, or by a row of snapshot.signal_table"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(gone); i++) {
+        size_t len = strlen(gone[i].path);
+        if (strncmp(path, gone[i].path, len) == 0 && (path[len] == '\0' || path[len] == '.')) {
+            return gone[i].text;
+        }
+    }
+    return NULL;
+}
+
 void mr_config_unknown(const char *path, const struct mr_toml_node *node,
                        struct mr_problems *problems)
 {
@@ -199,7 +219,10 @@ void mr_config_unknown(const char *path, const struct mr_toml_node *node,
     char by_file[PATH_MAX_LEN + sizeof("_file")];
     snprintf(by_variable, sizeof(by_variable), "%.*s_env", PATH_MAX_LEN, path);
     snprintf(by_file, sizeof(by_file), "%.*s_file", PATH_MAX_LEN, path);
-    if (mr_option_find(by_variable, &index)) {
+    const char *taken_by = place_taken_by(path);
+    if (taken_by != NULL) {
+        PROBLEM(problems, node->line, "\"%s\" is gone: %s", path, taken_by);
+    } else if (mr_option_find(by_variable, &index)) {
         bool has_file = mr_option_find(by_file, &index);
         PROBLEM(problems, node->line,
                 "\"%s\" is unknown, for secrets are kept out of the file; set %s%s%s", path,

@@ -179,32 +179,20 @@ static void convert_snapshot(struct mr_convert *convert)
     }
 }
 
-/* Debezium takes signals from the table, unless it is told of other channels; the topic has a name of its own. */
+/* Debezium takes signals from the table, unless it is told of other channels. */
 static void convert_signals(struct mr_convert *convert)
 {
     const struct mr_convert_line *line = mr_convert_take(convert, "signal.enabled.channels");
     const struct mr_convert_line *table = mr_convert_take(convert, "signal.data.collection");
-    const struct mr_convert_line *topic = mr_convert_take(convert, "signal.kafka.topic");
-    const struct mr_convert_line *group = mr_convert_take(convert, "signal.kafka.groupId");
-    const struct mr_convert_line *prefix = mr_convert_find(convert, "topic.prefix");
     struct mr_convert_list channels = {0};
     mr_convert_split(line == NULL ? "source" : line->value, ',', &channels);
     for (uint32_t i = 0; i < channels.count; i++) {
-        if (strcmp(channels.items[i], "source") == 0) {
-            if (table != NULL) {
-                mr_convert_set(convert, "snapshot.signal_table", table->value);
-            }
-        } else if (strcmp(channels.items[i], "kafka") == 0) {
-            struct mr_text name = {0};
-            mr_text_format(&name, "%s-signal", prefix == NULL ? "" : prefix->value);
-            mr_convert_set(convert, "signal.kafka.topic",
-                           topic == NULL ? (const char *)name.data : topic->value);
-            mr_convert_set(convert, "signal.kafka.group",
-                           group == NULL ? "kafka-signal" : group->value);
-            mr_text_done(&name);
-        } else {
+        if (strcmp(channels.items[i], "source") != 0) {
             mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                            "signals come by a table or a topic of Kafka; docs/snapshots.md");
+                            "signals come by a table only; \"millrace snapshot\" and POST "
+                            "/api/snapshot ask for the same (docs/snapshots.md)");
+        } else if (table != NULL) {
+            mr_convert_set(convert, "snapshot.signal_table", table->value);
         }
     }
     mr_convert_list_done(&channels);

@@ -16,7 +16,6 @@ enum {
     DATA_MAX = 64 * 1024,
     COLLECTIONS_MAX = 200,
     WHERE_MAX = 4096,
-    PATIENCE_MS = 1000,
     TOLD_MAX = 10, /* lines of the log about one signal */
 };
 
@@ -472,45 +471,4 @@ mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change
     free(type);
     free(text);
     return status;
-}
-
-/* A record's, as a command for the source thread. */
-struct record {
-    struct mr_command command;
-    struct signal signal;
-};
-
-static mr_status act_on_record(struct mr_command *command, struct mr_error *ret_error)
-{
-    return act(&((struct record *)command)->signal, ret_error);
-}
-
-mr_status mr_signals_take_record(struct mr_signals *signals, mr_slice value)
-{
-    struct record record = {
-        .command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = act_on_record},
-        .signal = {.signals = signals, .channel = "kafka", .id = "", .type = ""},
-    };
-    struct signal *signal = &record.signal;
-    if (value.len > DATA_MAX) {
-        ignored(signal, "it is larger than 64 KiB");
-        return MR_OK;
-    }
-    cJSON *json = cJSON_ParseWithLength((const char *)value.data, value.len);
-    const char *id = cJSON_GetStringValue(member(json, "id"));
-    const char *type = cJSON_GetStringValue(member(json, "type"));
-    cJSON *none = cJSON_CreateObject();
-    signal->id = id == NULL ? "" : id;
-    signal->type = type == NULL ? "" : type;
-    signal->data = member(json, "data") == NULL ? none : member(json, "data");
-    mr_status status = MR_OK;
-    if (type == NULL || !cJSON_IsObject(signal->data)) {
-        ignored(signal, "it is not {\"id\": …, \"type\": …, \"data\": {…}}");
-    } else {
-        struct mr_error error;
-        status = mr_pipeline_ask(signals->pipeline, &record.command, PATIENCE_MS, &error);
-    }
-    cJSON_Delete(json);
-    cJSON_Delete(none);
-    return status == MR_OK ? MR_OK : MR_AGAIN;
 }

@@ -1,5 +1,4 @@
-/* Signals in Debezium's form: what is inserted into the table of signals, and what comes by the signal topic. Each has an id, a type
- * and data, a JSON object:
+/* Signals in Debezium's form: what is inserted into the table of signals. Each row has an id, a type and data, a JSON object:
  *
  *   execute-snapshot   {"data-collections": ["schema.table" or an expression, …], "type": "incremental",
  *                       "additional-conditions": [{"data-collection": …, "filter": SQL}, …],
@@ -23,8 +22,5 @@ void mr_signals_free(struct mr_signals *signals); /* NULL is fine */
 /* A row of the table of signals. After an error it was not acted on, and must come again. Source thread. */
 mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
                               struct mr_error *ret_error);
-
-/* A record of the signal topic. MR_AGAIN: the stream is not there, and nothing was done. Any thread but the source's. */
-mr_status mr_signals_take_record(struct mr_signals *signals, mr_slice value);
 
 #endif

@@ -58,10 +58,8 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     if (options->outbox != NULL && options->outbox->messages != NULL) {
         encoder->outbox_message = mr_outbox_message_new(options->outbox);
     }
-    for (size_t i = 0; i < MR_ARRAY_LEN(options->kept_topics); i++) {
-        if (options->kept_topics[i] != NULL) {
-            mr_topics_intern(topics, options->kept_topics[i]);
-        }
+    if (options->kept_topic != NULL) {
+        mr_topics_intern(topics, options->kept_topic);
     }
     name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");

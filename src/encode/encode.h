@@ -265,12 +265,11 @@ struct mr_encode_options {
     size_t message_bytes_max;       /* of a prefix and its content; larger ones are dropped */
     struct mr_table_counts *counts; /* events are counted there; NULL: nowhere */
     enum mr_oversize oversize;
-    size_t record_bytes_max;       /* of a key and its value; 0: no limit */
-    const char *schema_topic;      /* where forms of tables are told; NULL: nowhere */
-    const char *transaction_topic; /* where transactions are told; NULL: nowhere */
-    const char *heartbeat_topic;   /* where heartbeats are; NULL: nowhere */
-    const char
-        *kept_topics[2]; /* that no value of a row may name: of positions, of signals; NULL */
+    size_t record_bytes_max;                /* of a key and its value; 0: no limit */
+    const char *schema_topic;               /* where forms of tables are told; NULL: nowhere */
+    const char *transaction_topic;          /* where transactions are told; NULL: nowhere */
+    const char *heartbeat_topic;            /* where heartbeats are; NULL: nowhere */
+    const char *kept_topic;                 /* of positions: no value of a row may name it; NULL */
     const struct mr_outbox_options *outbox; /* NULL: no table is one */
     const struct mr_routing *routing;       /* NULL: no topic is routed */
     const char *dead_letter_topic;          /* where MR_OVERSIZE_DEAD_LETTER writes to */

@@ -115,32 +115,6 @@ struct mr_kafka_options {
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
 
-/* ---- signals that come by a topic; beside the sink, on a thread of their own ---- */
-
-struct mr_kafka_signal_options {
-    const struct mr_kafka_options *kafka; /* the cluster */
-    const char *topic;                    /* NULL: none is read */
-    const char *group;                    /* whose offset says what was acted on */
-    const char *key;                      /* records with others are somebody else's */
-    /* Whether this instance has the stream; who has not leaves the topic alone. */
-    bool (*is_open)(void *context);
-    /* Acts on a record. MR_AGAIN: not now; it is handed over again in a while. */
-    mr_status (*take)(void *context, mr_slice value);
-    /* What it asked for outlives a kill: only then is the record's offset stored. */
-    bool (*is_stored)(void *context);
-    void *context;
-};
-
-struct mr_kafka_signals;
-
-/* Partition 0 is read from the group's offset, else from its beginning; the offset is stored behind each record that was acted
- * on. What is wrong with Kafka is told in the log, and tried again. The options are the caller's and outlive it. */
-mr_status mr_kafka_signals_start(const struct mr_kafka_signal_options *options,
-                                 struct mr_kafka_signals **ret_signals, struct mr_error *ret_error);
-
-/* Within about a second. NULL is fine. */
-void mr_kafka_signals_stop(struct mr_kafka_signals *signals);
-
 /* Of the librdkafka that runs, which need not be the one we were built with. Any thread. */
 const char *mr_kafka_library_version(void);
 

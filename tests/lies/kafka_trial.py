@@ -4,8 +4,8 @@ acknowledged. What the broker acknowledged and lost is its own lie; what it neve
 import json
 
 import trial
-from lying_kafka import SIGNAL_TOPIC, STATE_TOPIC, Lie, LyingKafka, lies_about, row_name
-from lying_postgres import SIGNALS, SLOT_AT, WANTED, LyingPostgres, small
+from lying_kafka import STATE_TOPIC, LyingKafka, lies_about, row_name
+from lying_postgres import SLOT_AT, LyingPostgres, small
 from trial import WAIT_S, Trial, wait_until
 
 STREAM = tuple(small(f"transaction {i}", 0x3000 + 0x1000 * i, i) for i in range(1, 5))
@@ -19,27 +19,7 @@ KINDS = {
     "at least once": {},
     "sasl": {"sink.kafka.sasl.mechanism": '"PLAIN"', "sink.kafka.sasl.username": '"someone"',
              "sink.kafka.sasl.password_env": '"KAFKA_PASSWORD"'},
-    "signals": {"signal.kafka.topic": json.dumps(SIGNAL_TOPIC)},
     "check": {},
-}
-
-
-def signal(kind, data):
-    return b"millrace", b'{"id":"1","type":%s,"data":%s}' % (json.dumps(kind).encode(), data.encode() or b"{}")
-
-
-ASKED, AFTER = signal("execute-snapshot", WANTED), signal("log", '{"message":"that was all"}')
-# What a record of the topic of signals may be otherwise. Behind it comes an honest one, which must be acted on.
-RECORDS = {
-    **{how: [signal(*what)] for how, what in SIGNALS.items()},
-    "a key without a value": [(b"millrace", None)], "neither": [(None, None)], "no key": [(None, ASKED[1])], "a long key": [(b"k" * 60_000, ASKED[1])],
-    "a key that begins alike": [(b"millrace\0", ASKED[1])], "an empty value": [(b"millrace", b"")], "zeros": [(b"millrace", bytes(5000))],
-    "no text": [(b"millrace", b"\xff\xfe" * 5000)], "no text in JSON": [(b"millrace", b'{"id":"\xff","type":"\xc3","data":{}}')],
-    "a megabyte": [(b"millrace", b'{"id":"' + b"x" * 900_000 + b'"}')], "a list": [(b"millrace", b"[]")], "a number": [(b"millrace", b"1e999")],
-    "deep": [(b"millrace", b"[" * 60_000)], "an id that is none": [(b"millrace", b'{"id":[],"type":"log","data":{}}')],
-    "data that is text": [(b"millrace", b'{"id":"1","type":"log","data":"{}"}')], "a name of 100 kB": [signal(
-        "execute-snapshot", '{"data-collections":["public.' + "x" * 100_000 + '"]}')], "many": [ASKED] * 50, "hundreds of none": [
-        (b"millrace", b"{")] * 300, "hundreds unknown": [signal("x" * 200, "{}")] * 300,
 }
 
 
@@ -50,7 +30,6 @@ def options(kafka, kind):
 # partitions that break off, after which a topic stays locked and rd_kafka_destroy waits for ever (mr_kafka_client_end). Nothing is lost:
 # who starts it again goes on from the slot.
 LIBRDKAFKA = {"metadata": ("topic: null", "host: null", "partitions: minus 1", "brokers: minus 1"), "fetch": ("topic: null", "records: zeros"),
-              "fetch signals": ("topic: null", "records: zeros"),
               "add partitions": ("topic: null", "partitions: highest", "a byte less", "half a body", "length: 1 less")}
 
 
@@ -76,23 +55,14 @@ class Witness:
 def attempt(lie, kind=None):
     kind = lie.kind if lie else kind
     kafka, source = LyingKafka(lie), LyingPostgres(stream=STREAM, patience_s=PATIENCE_S)
-    if kind == "signals":
-        source.state = "signals"  # it answers what a copy asks
-        kafka.has_signals([*(RECORDS[lie.how] if lie and lie.target == "signal record" else [ASKED]), AFTER])
     if kind in ("exactly once", "check"):
         kafka.has_state(*STATE_RECORD)
     witness = Witness(kafka)
     source.on_confirm = witness.confirmed
     tried = Trial(lie.name if lie else kind, source.dsn(), options(kafka, kind), ["check"] if kind == "check" else [])
     try:
-        def done():
-            return "that was all" in tried.text(tried.said) if kind == "signals" else source.finished.is_set()
-        is_record = lie is not None and lie.target == "signal record"
-        wait_until(lambda: tried.ended() or kafka.told.is_set() or (kind != "signals" or lie is None or is_record) and done(), WAIT_S)
-        wait_until(lambda: tried.ended() or done(), QUIET_S)
-        if is_record:
-            kafka.told.set()
-            tried.verdict.faults += ["what comes behind it is not acted on"] * (not tried.ended() and not done())
+        wait_until(lambda: tried.ended() or kafka.told.is_set() or source.finished.is_set(), WAIT_S)
+        wait_until(lambda: tried.ended() or source.finished.is_set(), QUIET_S)
         tried.stop()
         tried.verdict.faults += source.faults + witness.faults[:3]
         tried.verdict.told = lie is None or kafka.told.is_set()
@@ -104,17 +74,12 @@ def attempt(lie, kind=None):
         source.close()
 
 
-ALL_RECORDS = [Lie("signal record", how, None, "signals") for how in RECORDS]
-
-
 def all_lies():
     """About each message that an honest run of each kind has; what several have, is lied about in one."""
     known = {}
     for kind in KINDS:
         verdict, kafka, _ = attempt(None, kind)
         assert verdict.good and verdict.code == 0, (verdict, verdict.said)
-        if kind == "signals":
-            yield from ALL_RECORDS
         again = {name for name in known if not (kind == "at least once" and name.startswith("produce"))}
         yield from lies_about(kafka.seen, kind, again)
         known.update(kafka.seen)

@@ -15,9 +15,9 @@ from fields import Field, Message, garbage, number, turned
 from listener import Listener
 
 NODE = 1
-VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (1, 4), 8: (2, 2), 9: (1, 1), 10: (0, 2), 17: (0, 1), 18: (0, 3), 19: (0, 4), 22: (0, 1), 24: (0, 0),
+VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (1, 4), 10: (0, 2), 17: (0, 1), 18: (0, 3), 19: (0, 4), 22: (0, 1), 24: (0, 0),
             26: (0, 1), 32: (0, 1), 36: (0, 1)}
-STATE_TOPIC, SIGNAL_TOPIC = "__millrace_state", "asks"
+STATE_TOPIC = "__millrace_state"
 UNKNOWN_TOPIC, SEQUENCE, EXISTS, WRITTEN_BEFORE = 3, 45, 36, 46
 
 
@@ -221,12 +221,6 @@ class LyingKafka(Listener):
         self.topics[STATE_TOPIC] = [Partition()]
         self.topics[STATE_TOPIC][0].append(batch_of((key, value)))
 
-    def has_signals(self, records):
-        """In the topic of signals, each in a batch of its own, or all in one."""
-        self.topics[SIGNAL_TOPIC] = [Partition()]
-        for batch in [[record] for record in records] if len(records) < 100 else [records]:
-            self.topics[SIGNAL_TOPIC][0].append(batch_of(*batch))
-
     def address(self):
         return f"127.0.0.1:{self.ports[0]}"
 
@@ -257,7 +251,7 @@ class LyingKafka(Listener):
 
 
 def kind_of(topic):
-    return {STATE_TOPIC: "state", SIGNAL_TOPIC: "signals"}.get(topic, "rows")
+    return "state" if topic == STATE_TOPIC else "rows"
 
 
 class Session:
@@ -481,9 +475,9 @@ class Session:
             offset = reader.number(8)
             reader.take((8 if version >= 5 else 0) + 4)
             return i, offset
-        answers, any_records, signals = [], False, False
+        answers, any_records = [], False
         for topic, partitions in reader.list(lambda: (reader.text(), reader.list(one))):
-            described, signals = [], topic == SIGNAL_TOPIC
+            described = []
             for i, offset in partitions:
                 partition = self.server.topics[topic][i]
                 records = partition.since(offset)
@@ -497,23 +491,7 @@ class Session:
         if not any_records:
             select.select([self.connection], [], [], min(wait_ms, 50) / 1000)
         head = [Field("error", 0, "error of all"), Field("i32", 0, "session")] if version >= 7 else []
-        return "fetch signals" if signals else "fetch", [THROTTLE, *head, *listed("topics", answers)], None
-
-    def on_9(self, reader, _version):
-        reader.text()
-        asked = reader.list(lambda: (reader.text(), reader.list(lambda: reader.number(4))))
-        return "fetch offset", listed("topics", [[Field("text", topic, "topic"), *listed("partitions", [
-            [Field("i32", i, "partition"), Field("i64", -1, "offset"), text(None, "metadata"), Field("error", 0, "error")]
-            for i in partitions])] for topic, partitions in asked]), None
-
-    def on_8(self, reader, _version):
-        reader.text()
-        reader.take(4)
-        reader.text()
-        reader.take(8)
-        asked = reader.list(lambda: (reader.text(), reader.list(lambda: (reader.number(4), reader.number(8), reader.text())[0])))
-        return "commit offset", listed("topics", [[Field("text", topic, "topic"), *listed("partitions", [
-            [Field("i32", i, "partition"), Field("error", 0, "error")] for i in partitions])] for topic, partitions in asked]), None
+        return "fetch", [THROTTLE, *head, *listed("topics", answers)], None
 
     def on_32(self, reader, version):
         resources = reader.list(lambda: (reader.number(1), reader.text(), reader.list(reader.text)))

@@ -12,7 +12,7 @@ import postgres_trial
 import registry_trial
 import trial
 from launcher import Launcher
-from lying_kafka import WHOLE, Lie
+from lying_kafka import Lie
 
 LIES = os.environ.get("MILLRACE_TEST_LIES", "500")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -68,13 +68,6 @@ def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
     assert verdict.code == 0 and verdict.told, verdict.said
 
 
-def test_a_broken_frame_in_place_of_a_groups_offset(monkeypatch):
-    """librdkafka's own search for it ends the process (kafka_signals.c)."""
-    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
-    verdict = kafka_trial.attempt(Lie("fetch offset", "zeros", WHOLE["zeros"], "signals"))
-    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
-
-
 @pytest.mark.parametrize("name", [
     "copies row | value 0: ones", "copy ready | length: 3", "chunk order row | column 0: letter",
     "table found row | column 2: empty | always", "copy tables row | column 0: 0", "copy columns row | column 1: 100 KB",
@@ -100,16 +93,6 @@ def test_honest_servers_of_other_states(monkeypatch, state, said):
         trial.wait_until(lambda: said in self.text(self.said), trial.WAIT_S), stop(self)))
     verdict = postgres_trial.attempt(None, state)
     assert verdict.good and verdict.code == 0 and said in verdict.said, (verdict.faults, verdict.said)
-
-
-def test_a_stop_does_not_wait_for_the_offset_of_a_signal(monkeypatch):
-    """A broker that never answers its commit: librdkafka's client is not closed before the request has timed out."""
-    monkeypatch.setattr(trial, "LAUNCHER", Launcher())
-    for _ in range(3):  # as run.py does, for a starved machine
-        verdict = kafka_trial.attempt(Lie("commit offset", "withheld", WHOLE["withheld, goes on"], "signals"))
-        if verdict.good:
-            break
-    assert verdict.good and verdict.told, (verdict.faults, verdict.said)
 
 
 def test_a_stored_position_with_a_turned_bit(monkeypatch):

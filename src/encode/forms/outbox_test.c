@@ -355,7 +355,7 @@ static void test_outbox_topic_bytes(void **state)
 static void test_outbox_names_no_topic_of_ours(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->options.kept_topics[0] = "positions";
+    fixture->options.kept_topic = "positions";
     char reason[64];
     mr_rewrite_done(&fixture->outbox.route.rewrite);
     assert_true(
