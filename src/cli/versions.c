@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "postgres/conn/pg_conn.h"
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* jemalloc's, when it is linked or preloaded. */
 int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)

@@ -16,9 +16,9 @@
 #include "flow/bottleneck.h"
 #include "flow/pipeline.h"
 #include "metrics/histogram.h"
+#include "ports/sink.h"
 #include "postgres/server/pg_heartbeat.h"
 #include "postgres/server/pg_slot.h"
-#include "sink/sink.h"
 
 enum {
     MR_MONITOR_SAMPLES = 900, /* seconds of history */

@@ -11,6 +11,7 @@
 #include "control/monitor_internal.h"
 #include "flow/pipeline_internal.h"
 #include "metrics/metrics.h"
+#include "sink/file.h"
 #include "testing/test.h"
 
 enum { TABLES = 500, SAMPLE_MS = 5, LIMIT_S = 30 };

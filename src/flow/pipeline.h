@@ -17,8 +17,8 @@
 #include "encode/encode.h"
 #include "flow/mailbox.h"
 #include "flow/meter.h"
+#include "ports/sink.h"
 #include "ports/source.h"
-#include "sink/sink.h"
 
 /* In which order tables are copied, by their rows. */
 enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };

@@ -1,7 +1,7 @@
 /* Counts and drops: what a benchmark of everything before the sink wants. */
 #include <stdlib.h>
 
-#include "sink/sink.h"
+#include "sink/file.h"
 
 struct discard_sink {
     struct mr_sink base;

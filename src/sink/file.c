@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "sink/sink.h"
+#include "sink/file.h"
 
 enum { WRITE_BYTES = 64 * 1024 };
 

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "sink/sink.h"
+#include "sink/file.h"
 #include "testing/test.h"
 
 enum { RECORDS = 3, VALUE_LEN = 40 };

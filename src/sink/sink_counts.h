@@ -10,7 +10,7 @@
 
 #include "base/counter.h"
 #include "event/batch.h"
-#include "sink/sink_view.h"
+#include "ports/sink_view.h"
 
 struct mr_flight_line {
     const char *topic;

@@ -4,7 +4,7 @@
 #define MR_SINK_KAFKA_CHECK_H
 
 #include "base/finding.h"
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* What is stored for this pipeline. */
 struct mr_kafka_stored {

@@ -4,7 +4,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* What the promise stands on comes first, what the user set comes last; the configuration module refuses the
  * properties that would break the promise. MR_ERR_CONFIG names the property that librdkafka refuses. */

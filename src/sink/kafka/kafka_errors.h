@@ -5,7 +5,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 enum { MR_KAFKA_REMEDY_MAX = 256 };
 

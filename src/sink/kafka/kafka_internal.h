@@ -8,10 +8,10 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include "sink/kafka/kafka.h"
 #include "sink/kafka/kafka_state.h"
 #include "sink/kafka/kafka_topics.h"
 #include "sink/record_headers.h"
-#include "sink/sink.h"
 #include "sink/sink_counts.h"
 
 enum {

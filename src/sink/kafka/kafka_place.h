@@ -8,7 +8,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* A topic handle whose records are placed here and whose opaque is `topic`; NULL as rd_kafka_topic_new. */
 rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic,

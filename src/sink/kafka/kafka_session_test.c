@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 #include "testing/test.h"
 
 enum { LIMIT_S = 30, SESSIONS = 50, PRODUCE = 0 /* Kafka's number of that request */ };

@@ -6,7 +6,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* The record's value, JSON, which the caller frees. */
 char *mr_state_format(const struct mr_checkpoint *state);

@@ -2,7 +2,7 @@
 #ifndef MR_SINK_KAFKA_STATS_H
 #define MR_SINK_KAFKA_STATS_H
 
-#include "sink/sink_view.h"
+#include "ports/sink_view.h"
 
 /* False, with `ret` as it was, when the text is not such a report. What is missing in it is 0. */
 bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret);

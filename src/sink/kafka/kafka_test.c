@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 #include "testing/test.h"
 
 /* The sink on librdkafka's own mock brokers: no network, real delivery reports. */

@@ -8,7 +8,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/sink.h"
+#include "sink/kafka/kafka.h"
 
 /* What goes to one partition, in order: records that wait, and how many are with librdkafka. */
 struct mr_kafka_queue {

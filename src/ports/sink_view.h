@@ -1,6 +1,6 @@
 /* What a sink tells of itself to whoever looks: what is in flight, errors, and its client's own figures. */
-#ifndef MR_SINK_SINK_VIEW_H
-#define MR_SINK_SINK_VIEW_H
+#ifndef MR_PORTS_SINK_VIEW_H
+#define MR_PORTS_SINK_VIEW_H
 
 #include "base/base.h"
 

@@ -6,14 +6,14 @@
  * by one, because a hole in a partition that is filled later would defeat consumers that drop by position.
  * Sink thread only.
  */
-#ifndef MR_SINK_SINK_H
-#define MR_SINK_SINK_H
+#ifndef MR_PORTS_SINK_H
+#define MR_PORTS_SINK_H
 
 #include "base/standstill.h"
 #include "base/status.h"
 #include "event/batch.h"
 #include "event/checkpoint.h"
-#include "sink/sink_view.h"
+#include "ports/sink_view.h"
 
 /* The sink has every record of `batch`, and needs it no more; the batch is the receiver's again. MR_STORES_WITH: its
  * records are safe once the state that `store` gets next is; else they are. */
@@ -82,51 +82,5 @@ struct mr_sink {
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: nobody wants to know */
 };
-
-/* Kafka. Strings are the caller's and outlive the sink. */
-struct mr_kafka_property {
-    const char *name;
-    const char *value;
-};
-
-/* Where records without a key go. */
-enum mr_null_keys {
-    MR_NULL_KEYS_TOGETHER, /* to one partition, where they keep their order */
-    MR_NULL_KEYS_SPREAD,   /* to all */
-};
-
-struct mr_kafka_options {
-    const char *brokers;                        /* "host:port,host:port" */
-    const struct mr_kafka_property *properties; /* librdkafka's, applied last */
-    uint32_t property_count;
-    const char *compression; /* none, gzip, snappy, lz4, zstd */
-    size_t batch_bytes;      /* of one produce request and partition */
-    size_t message_bytes_max;
-    bool create_topics;
-    uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */
-    int32_t partitions;              /* of a topic that is created */
-    int32_t replication;             /* of a topic that is created; -1: the broker's default */
-    enum mr_null_keys null_keys;
-    bool headers;            /* position, xid and commit time as record headers */
-    bool exactly_once;       /* events and state in one transaction */
-    const char *state_topic; /* compacted; NULL: nothing is stored */
-    const char *state_name;  /* key of this pipeline's state, and its transactional id */
-};
-
-struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
-
-/* Of the librdkafka that runs, which need not be the one we were built with. Any thread. */
-const char *mr_kafka_library_version(void);
-
-/* JSON lines, one a record, to a descriptor: `{"topic":…,"key":…,"value":…}` or the value alone. */
-struct mr_file_options {
-    const char *path; /* NULL or "-": standard output */
-    bool sync;        /* fdatasync before records count as safe */
-};
-
-struct mr_sink *mr_file_sink_new(const struct mr_file_options *options);
-
-/* Counts and drops. */
-struct mr_sink *mr_discard_sink_new(void);
 
 #endif

@@ -1,0 +1,18 @@
+/* The sinks without a server: a file or standard output, and one that drops what it gets. */
+#ifndef MR_SINK_FILE_H
+#define MR_SINK_FILE_H
+
+#include "ports/sink.h"
+
+/* JSON lines, one a record, to a descriptor: `{"topic":…,"key":…,"value":…}` or the value alone. */
+struct mr_file_options {
+    const char *path; /* NULL or "-": standard output */
+    bool sync;        /* fdatasync before records count as safe */
+};
+
+struct mr_sink *mr_file_sink_new(const struct mr_file_options *options);
+
+/* Drops what it gets: a benchmark of everything before the sink. */
+struct mr_sink *mr_discard_sink_new(void);
+
+#endif
