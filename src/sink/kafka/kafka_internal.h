@@ -1,8 +1,14 @@
-/* What the files of the Kafka sink share: one producer session, and what survives it. Inside sink/ only; sink thread,
- * but for what is atomic.
+/* The Kafka sink inside: one producer session, and what outlives it. Only sink/kafka/ includes it. Everything is the sink
+ * thread's, except for what is atomic.
  *
- *   kafka.c              sessions, records and their reports, the state record
- *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended */
+ *   kafka.c              sessions, the stored position, what the sink tells of itself
+ *   kafka_send.c         records on their way to librdkafka
+ *   kafka_events.c       what librdkafka answers: reports, errors, statistics, or nothing
+ *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended
+ *
+ * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is with librdkafka is ready.
+ * mr_kafka_hand_over gives librdkafka as much of a ready queue as one request takes; when all of that is reported, the queue
+ * is ready again, or empty. */
 #ifndef MR_SINK_KAFKA_INTERNAL_H
 #define MR_SINK_KAFKA_INTERNAL_H
 
@@ -19,66 +25,121 @@ enum {
     MR_KAFKA_REQUEST_RECORDS = 10000, /* at most, of one request to one partition */
 };
 
-/* The open transaction (exactly once). */
+/* How the session stands. */
+enum mr_kafka_session {
+    MR_KAFKA_SERVES,
+    MR_KAFKA_FAILED,  /* a later error that no new session mends may take the place of this one */
+    MR_KAFKA_REFUSED, /* a record was refused; what that means is settled */
+};
+
+/* The position's record. */
+enum mr_kafka_store {
+    MR_KAFKA_STORE_NONE,
+    MR_KAFKA_STORE_WAITS, /* for room in librdkafka */
+    MR_KAFKA_STORE_SENT,  /* librdkafka has it */
+    MR_KAFKA_STORE_REPORTED, /* exactly once: the broker has it; the transaction's commit makes it safe */
+};
+
+enum mr_kafka_open {
+    MR_KAFKA_TRANSACTION_NONE,
+    MR_KAFKA_TRANSACTION_OPEN,  /* librdkafka has nothing of it */
+    MR_KAFKA_TRANSACTION_BEGUN, /* records of it are handed over */
+};
+
+/* Exactly once. Monotonic times. */
 struct mr_kafka_transaction {
-    bool open;
-    bool begun;           /* records of it are handed over */
-    bool ending;          /* its state record is sent; it ends once all is reported */
+    enum mr_kafka_open state;
     int64_t commit_ns;    /* since when its commit is tried; 0: it is not */
     int64_t committed_ns; /* when the one before was; 0: none of this session */
+};
+
+/* Delivery reports. Monotonic times. */
+struct mr_kafka_reports {
+    uint64_t awaited;  /* of records that librdkafka or a queue has, the position's included */
+    int64_t silent_ns; /* since when none of them has come; 0: one just has */
+    int64_t looked_ns; /* when it was last asked what became of them */
+};
+
+/* Whether brokers can be reached. */
+struct mr_kafka_reach {
+    _Atomic bool connected;   /* a session is open */
+    bool ever;                /* something was delivered once */
+    bool logged;              /* that they can't; until something is delivered again */
+    _Atomic bool hung_up;     /* a thread of librdkafka logged it: mr_kafka_is_hung_up */
+    _Atomic int64_t since_ns; /* since when they can't, monotonic; 0: they can */
+};
+
+/* librdkafka's statistics. The latest report waits here until it is looked at; who takes it frees it. */
+struct mr_kafka_figures {
+    _Atomic(char *) report;
+    _Atomic bool session_is_new;
+    struct mr_sink_client client; /* the viewer's */
 };
 
 struct mr_kafka_sink {
     struct mr_sink base;
     struct mr_kafka_options options;
-    rd_kafka_t *producer;
-    rd_kafka_queue_t *events;
-    struct mr_kafka_topics topics;
     mr_sink_done_fn done;
     void *done_context;
-    uint32_t send_at;      /* records of the batch at hand that are produced already */
-    bool reached;          /* something was delivered once */
-    bool told_unreachable; /* said once, until something is delivered again */
-    bool failed;
-    bool judged; /* it failed because of a refused record, and what that means is settled */
-    struct mr_error failure; /* the first of this session, or the one that no new session mends */
-
-    /* For `view`. The latest report waits there until somebody looks; who takes it frees it. */
-    struct mr_sink_counts counts;
-    _Atomic bool connected;
-    _Atomic bool hung_up;           /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
-    _Atomic int64_t unreachable_ns; /* since when, by the monotonic clock; 0: reachable */
-    _Atomic(char *) statistics;
-    _Atomic bool session_is_new;
-    struct mr_sink_client client; /* the viewer's */
-
     int stop_fd;
-    struct mr_record_headers headers;
-
-    bool storing; /* a state record is on its way, */
-    char *state;  /* or waits here; NULL: none does */
-
-    uint64_t unreported; /* records that are not safe yet, the state's included */
-    int64_t silent_ns;   /* monotonic; since when none of them was reported, 0: one just was */
-    int64_t looked_ns;   /* and when it was last asked what became of them */
-    struct mr_kafka_queue *ready; /* with records that wait, and none in flight */
-    struct mr_kafka_queue **ready_last;
+    rd_kafka_t *producer; /* NULL: no session is open */
+    rd_kafka_queue_t *events;
+    enum mr_kafka_session session;
+    struct mr_error failure; /* of a session that serves no more */
+    struct mr_kafka_topics topics;
+    struct mr_kafka_ready ready;
+    uint32_t send_at; /* records of the batch at hand that are in queues already */
+    enum mr_kafka_store store;
+    char *state; /* the position's record, while it waits */
     struct mr_kafka_transaction transaction;
+    struct mr_kafka_reports reports;
+    struct mr_kafka_reach reach;
+    struct mr_sink_counts counts;
+    struct mr_kafka_figures figures;
+    struct mr_record_headers headers;
 };
 
-/* Whether this is now what the session ended with. */
+/* ---- kafka.c ---- */
+
+/* Whether this is now what the session ended with. `topic`: NULL where it is not about one. */
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text);
 
-/* MR_OK while the session lasts; else what it ended with. */
+/* A record that Kafka refused: which one it was, and what that means for the next session. `alone`: its request held no
+ * other. */
+void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
+                             const struct mr_record *record, bool alone);
+
+/* MR_OK while the session serves; else what it ended with. */
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
-/* While a call of librdkafka is tried again: errors are told, and a stop is heard (MR_AGAIN). `context` is the sink. */
+/* The status and the whole text of an error; `topic` may be NULL. */
+mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                           const char *topic, const char *text, struct mr_error *ret_error);
+
+/* While a call of librdkafka is tried again: reports and errors are taken, and a stop is heard (MR_AGAIN). `context` is
+ * the sink. */
 mr_status mr_kafka_serve(void *context, struct mr_error *ret_error);
+
+/* ---- kafka_send.c ---- */
+
+/* Takes a batch: its records go into queues. MR_FULL: a topic is not known yet. */
+mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error);
+
+/* Gives librdkafka what is ready, and the position's record. */
+mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
 /* Sends a record to the state topic. */
 mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
                                  size_t value_len, struct mr_error *ret_error);
+
+/* ---- kafka_events.c ---- */
+
+/* Takes all that librdkafka reports. */
+mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
+
+/* Asks now and then what became of records of which none is reported. */
+void mr_kafka_watch_reports(struct mr_kafka_sink *kafka);
 
 /* ---- kafka_transaction.c ---- */
 

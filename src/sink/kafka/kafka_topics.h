@@ -20,6 +20,36 @@ struct mr_kafka_queue {
     struct mr_kafka_queue *next; /* of those that are ready */
 };
 
+/* The queues that are ready, in the order in which they became so: each has records, and none of them is with librdkafka. */
+struct mr_kafka_ready {
+    struct mr_kafka_queue *first;
+    struct mr_kafka_queue **last;
+};
+
+static inline void mr_kafka_ready_init(struct mr_kafka_ready *ready)
+{
+    *ready = (struct mr_kafka_ready){.last = &ready->first};
+}
+
+/* The queue is about to get a record, or has some. */
+static inline void mr_kafka_ready_add(struct mr_kafka_ready *ready, struct mr_kafka_queue *queue)
+{
+    MR_ASSERT(queue->in_flight == 0);
+    queue->next = NULL;
+    *ready->last = queue;
+    ready->last = &queue->next;
+}
+
+/* Its first queue, of which librdkafka has records by now. */
+static inline void mr_kafka_ready_take(struct mr_kafka_ready *ready, struct mr_kafka_queue *queue)
+{
+    MR_ASSERT(queue == ready->first && queue->in_flight > 0);
+    ready->first = queue->next;
+    if (ready->first == NULL) {
+        ready->last = &ready->first;
+    }
+}
+
 struct mr_kafka_topic {
     rd_kafka_topic_t *handle;
     struct mr_kafka_queue **queues;

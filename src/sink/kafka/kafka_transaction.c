@@ -43,38 +43,37 @@ mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_erro
 
 mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
-    if (kafka->transaction.open) {
+    if (kafka->transaction.state != MR_KAFKA_TRANSACTION_NONE) {
         return MR_OK;
     }
+    MR_ASSERT(kafka->store == MR_KAFKA_STORE_NONE); /* the one before has ended */
     rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
     if (error != NULL) {
         MR_TRY(transaction_failed(kafka, error, ret_error));
         return MR_FULL;
     }
-    kafka->transaction.open = true;
-    kafka->transaction.begun = false;
+    kafka->transaction.state = MR_KAFKA_TRANSACTION_OPEN;
     return MR_OK;
 }
 
 mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
+    struct mr_kafka_transaction *transaction = &kafka->transaction;
+    MR_ASSERT(kafka->store == MR_KAFKA_STORE_REPORTED && kafka->reports.awaited == 0);
+    MR_ASSERT(transaction->state == MR_KAFKA_TRANSACTION_BEGUN);
     int64_t now_ns = mr_monotonic_ns();
-    kafka->transaction.commit_ns =
-        kafka->transaction.commit_ns == 0 ? now_ns : kafka->transaction.commit_ns;
+    transaction->commit_ns = transaction->commit_ns == 0 ? now_ns : transaction->commit_ns;
     rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
     if (error != NULL) {
-        if (now_ns - kafka->transaction.commit_ns > COMMIT_MS * INT64_C(1000000)) {
+        if (now_ns - transaction->commit_ns > COMMIT_MS * INT64_C(1000000)) {
             mr_kafka_session_fail(
                 kafka, rd_kafka_error_code(error), NULL,
                 "a transaction's commit is not answered; reading what became of it");
         }
         return transaction_failed(kafka, error, ret_error);
     }
-    kafka->transaction.commit_ns = 0;
-    kafka->transaction.committed_ns = mr_monotonic_ns();
-    kafka->transaction.open = false;
-    kafka->transaction.ending = false;
-    kafka->storing = false;
+    *transaction = (struct mr_kafka_transaction){.committed_ns = mr_monotonic_ns()};
+    kafka->store = MR_KAFKA_STORE_NONE;
     return MR_OK;
 }
 
@@ -85,9 +84,9 @@ mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct m
         MR_TRY(mr_kafka_serve(kafka, ret_error));
     }
     MR_TRY(status);
-    MR_TRY(mr_kafka_produce_state(kafka, "", "", 0,
-                                  ret_error)); /* the queue of a new session has room */
-    while (kafka->unreported > 0) {
+    /* The queue of a new session has room. */
+    MR_TRY(mr_kafka_produce_state(kafka, "", "", 0, ret_error));
+    while (kafka->reports.awaited > 0) {
         MR_TRY(mr_kafka_serve(kafka, ret_error));
     }
     rd_kafka_error_t *error;
@@ -95,7 +94,7 @@ mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct m
         MR_TRY(transaction_failed(kafka, error, ret_error));
         MR_TRY(mr_kafka_serve(kafka, ret_error));
     }
-    kafka->transaction.open = false;
+    kafka->transaction.state = MR_KAFKA_TRANSACTION_NONE;
     mr_log(MR_LOG_WARN, "state_ended",
            "Kafka had left a transaction open in the topic that keeps the position, although it "
            "had ended; it is given up, and what it held comes again",
@@ -118,7 +117,7 @@ void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
     /* A client that is about to add a partition to its transaction while it goes away aborts the process (rdkafka_txnmgr.c,
      * to 2.8: its request may be answered, as destroyed, before it is counted); one that has given the transaction up adds
      * none. Its thread needs a moment to hear of that. */
-    if (kafka->transaction.open) {
+    if (kafka->transaction.state != MR_KAFKA_TRANSACTION_NONE) {
         rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, ABANDON_MS);
         if (error != NULL) {
             rd_kafka_error_destroy(error);
@@ -128,7 +127,7 @@ void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
 
 bool mr_kafka_transaction_is_unsettled(const struct mr_kafka_sink *kafka)
 {
-    return kafka->transaction.open ||
+    return kafka->transaction.state != MR_KAFKA_TRANSACTION_NONE ||
            (kafka->transaction.committed_ns != 0 &&
             mr_monotonic_ns() - kafka->transaction.committed_ns < UNSETTLED_MS * INT64_C(1000000));
 }

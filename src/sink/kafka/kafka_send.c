@@ -1,0 +1,263 @@
+/* Records on their way: from a batch into the queue of their partition, and from there to librdkafka, without a copy. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sink/kafka/kafka_internal.h"
+#include "sink/kafka/kafka_place.h"
+
+enum {
+    HEADERS = 5,
+    /* Of a request: a record's own lengths at their longest, and our three headers. */
+    RECORD_WIRE_BYTES = 32,
+    HEADERS_WIRE_BYTES = 90,
+    /* rd_kafka_flush tells librdkafka's threads not to wait for more, for as long as it lasts. */
+    SET_OUT_MS = 1,
+    TIMESTAMP_AHEAD_MAX_MS = 1800000,
+    TIMESTAMP_BEHIND_MAX_MS = 86400000,
+};
+
+/* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
+static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
+{
+    struct mr_record_headers *text = &kafka->headers;
+    mr_record_headers_format(record, text);
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(HEADERS);
+    struct mr_header own;
+    const uint8_t *block = mr_record_headers(record);
+    for (size_t at = 0; mr_header_next(block, &at, &own);) {
+        rd_kafka_header_add(headers, (const char *)own.name.data, (ssize_t)own.name.len,
+                            own.value.data, (ssize_t)own.value.len);
+    }
+    if (!kafka->options.headers) {
+        return headers;
+    }
+    rd_kafka_header_add(headers, MR_HEADER_POSITION, sizeof(MR_HEADER_POSITION) - 1, text->position,
+                        MR_POSITION_TEXT_LEN);
+    rd_kafka_header_add(headers, MR_HEADER_XID, sizeof(MR_HEADER_XID) - 1, text->xid,
+                        (ssize_t)text->xid_len);
+    rd_kafka_header_add(headers, MR_HEADER_COMMIT_TIME, sizeof(MR_HEADER_COMMIT_TIME) - 1,
+                        text->commit_time, (ssize_t)text->commit_time_len);
+    return headers;
+}
+
+/* The commit time in milliseconds, or the record's own, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
+ * (message.timestamp.after.max.ms), and deletes a segment whose latest record is older than retention.ms, however late it came
+ * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is somebody's invention (pg_replication_origin_xact_setup), or
+ * of long ago, the record has the time it came, or that of the day before. A whole day, since this machine's clock may be
+ * the one that is wrong: one that is a day ahead must not make every record one of the future. */
+static int64_t timestamp_ms(const struct mr_record *record)
+{
+    int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
+    int64_t commit_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
+    int64_t received_ms = record->batch->received_wall_ns / 1000000;
+    if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
+        return received_ms;
+    }
+    if (MR_UNLIKELY(commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS)) {
+        commit_ms = received_ms - TIMESTAMP_BEHIND_MAX_MS;
+    }
+    return commit_ms > 0 ? commit_ms : 1;
+}
+
+/* MR_FULL: librdkafka has no room; reports make some. */
+static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
+                         struct mr_record *record, struct mr_error *ret_error)
+{
+    /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the pointer. */
+    rd_kafka_vu_t arguments[8] = {
+        {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = queue->handle},
+        {.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = RD_KAFKA_PARTITION_UA},
+        {.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = 0},
+        {.vtype = RD_KAFKA_VTYPE_VALUE,
+         .u.mem = {.ptr = (void *)(uintptr_t)record->value, .size = record->value_len}},
+        {.vtype = RD_KAFKA_VTYPE_KEY,
+         .u.mem = {.ptr = (void *)(uintptr_t)record->key, .size = record->key_len}},
+        {.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = record},
+        {.vtype = RD_KAFKA_VTYPE_TIMESTAMP, .u.i64 = timestamp_ms(record)},
+    };
+    size_t count = 7;
+    rd_kafka_headers_t *headers = NULL;
+    if (kafka->options.headers || MR_UNLIKELY(record->has_headers)) {
+        headers = headers_new(kafka, record);
+        arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
+    }
+    mr_kafka_place_next(queue->partition);
+    rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
+    if (MR_LIKELY(error == NULL)) {
+        return MR_OK;
+    }
+    /* On failure the headers are still ours. */
+    if (headers != NULL) {
+        rd_kafka_headers_destroy(headers);
+    }
+    rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+    if (code != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        mr_kafka_session_refuse(kafka, code, rd_kafka_error_string(error), record, true);
+    }
+    rd_kafka_error_destroy(error);
+    /* The reports that are there may know the cause. */
+    return code == RD_KAFKA_RESP_ERR__QUEUE_FULL ? MR_FULL : mr_kafka_take_events(kafka, ret_error);
+}
+
+/* What a record adds to a request, or a little more: lengths, key, value, headers. */
+static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_record *record)
+{
+    size_t headers = kafka->options.headers ? HEADERS_WIRE_BYTES : 0;
+    return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
+}
+
+/* Gives librdkafka as much of a queue as one request takes. MR_FULL: it has no room. */
+static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
+                              struct mr_error *ret_error)
+{
+    mr_status status = MR_OK;
+    size_t bytes = 0;
+    MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
+    while (queue->first != NULL && queue->in_flight < MR_KAFKA_REQUEST_RECORDS) {
+        struct mr_record *record = queue->first;
+        bytes += wire_bytes(kafka, record);
+        if (queue->in_flight > 0 && bytes > kafka->options.batch_bytes) {
+            break;
+        }
+        if ((status = produce(kafka, queue, record, ret_error)) != MR_OK) {
+            break;
+        }
+        queue->first = record->next;
+        record->flight = queue;
+        queue->in_flight++;
+    }
+    queue->last = queue->first == NULL ? &queue->first : queue->last;
+    mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(queue->handle),
+                         mr_kafka_place_count());
+    return status;
+}
+
+/* The position's record that waits. */
+static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    MR_TRY(mr_kafka_produce_state(kafka, kafka->options.state_name, kafka->state,
+                                  strlen(kafka->state), ret_error));
+    free(kafka->state);
+    kafka->state = NULL;
+    kafka->store = MR_KAFKA_STORE_SENT;
+    return MR_OK;
+}
+
+/* Left to itself, librdkafka would send the first record of a queue alone, and the others would wait for its answer. The
+ * first records of a transaction wait for the broker's word as it is (kafka_conf.c). */
+static void set_out(struct mr_kafka_sink *kafka)
+{
+    struct mr_kafka_transaction *transaction = &kafka->transaction;
+    MR_ASSERT(!kafka->options.exactly_once || transaction->state != MR_KAFKA_TRANSACTION_NONE);
+    if (transaction->state == MR_KAFKA_TRANSACTION_OPEN) {
+        transaction->state = MR_KAFKA_TRANSACTION_BEGUN;
+    } else {
+        rd_kafka_flush(kafka->producer, SET_OUT_MS);
+    }
+}
+
+mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    if (mr_kafka_transaction_settles_in_ms(kafka) > 0) {
+        return MR_OK;
+    }
+    mr_status status = MR_OK;
+    bool any = false;
+    while (kafka->ready.first != NULL && status == MR_OK) {
+        struct mr_kafka_queue *queue = kafka->ready.first;
+        status = fill_request(kafka, queue, ret_error);
+        if (queue->in_flight == 0) {
+            break; /* the reports of other queues make room */
+        }
+        any = true;
+        mr_kafka_ready_take(&kafka->ready, queue);
+    }
+    if (kafka->store == MR_KAFKA_STORE_WAITS && status == MR_OK) {
+        status = hand_over_state(kafka, ret_error);
+        any |= status == MR_OK;
+    }
+    if (any) {
+        set_out(kafka);
+    }
+    return status == MR_FULL ? MR_OK : status;
+}
+
+/* The queue in which the `i`-th record of the batch waits. MR_FULL: its topic is not known yet. */
+static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *batch, uint32_t i,
+                          struct mr_kafka_queue **ret_queue, int32_t *ret_partitions,
+                          struct mr_error *ret_error)
+{
+    struct mr_kafka_topic *topic;
+    MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, i, &topic, ret_error));
+    const struct mr_record *record = mr_batch_record(batch, i);
+    int32_t partition =
+        mr_kafka_place(topic->handle, record, topic->queue_count, kafka->options.null_keys);
+    if (MR_UNLIKELY(partition < 0)) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "Kafka topic \"%s\" has %d partitions, and a row wants partition %d; add "
+                       "partitions, or change outbox.fields",
+                       record->topic->name, topic->queue_count,
+                       mr_headers_place(mr_record_headers(record)).partition);
+    }
+    *ret_queue = topic->queues[partition];
+    *ret_partitions = topic->queue_count;
+    return MR_OK;
+}
+
+/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
+ * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16). And a second
+ * request of a partition does wait there: what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
+ * (rktp_msgs_inflight; https://github.com/confluentinc/librdkafka/pull/4989). */
+mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
+{
+    struct mr_kafka_sink *kafka = (struct mr_kafka_sink *)sink;
+    MR_ASSERT(batch->state == MR_BATCH_SEALED);
+    MR_TRY(mr_kafka_session_status(kafka, ret_error));
+    if (kafka->options.exactly_once) {
+        MR_TRY(mr_kafka_transaction_begin(kafka, ret_error));
+    }
+    if (kafka->send_at == 0) {
+        batch->pending = batch->record_count;
+    }
+    for (; kafka->send_at < batch->record_count; kafka->send_at++) {
+        struct mr_kafka_queue *queue;
+        int32_t partitions;
+        MR_TRY(queue_of(kafka, batch, kafka->send_at, &queue, &partitions, ret_error));
+        struct mr_record *record = mr_batch_own_record(batch, kafka->send_at);
+        record->batch = batch;
+        record->next = NULL;
+        if (queue->first == NULL && queue->in_flight == 0) {
+            mr_kafka_ready_add(&kafka->ready, queue);
+        }
+        *queue->last = record;
+        queue->last = &record->next;
+        kafka->reports.awaited++;
+        mr_sink_counts_sent(&kafka->counts, record->topic, queue->partition, partitions,
+                            record->key_len + record->value_len);
+    }
+    kafka->send_at = 0;
+    batch->state = MR_BATCH_SENDING;
+    if (batch->pending == 0) {
+        kafka->done(kafka->done_context, batch); /* a position alone */
+    }
+    return MR_OK;
+}
+
+/* Without an opaque: that is how its report is known from an event's. */
+mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
+                                 size_t value_len, struct mr_error *ret_error)
+{
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, strlen(key)),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)value, value_len), RD_KAFKA_V_END);
+    if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        return MR_FULL;
+    }
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        mr_kafka_session_fail(kafka, err, kafka->options.state_topic, rd_kafka_err2str(err));
+        return mr_kafka_session_status(kafka, ret_error);
+    }
+    kafka->reports.awaited++;
+    return MR_OK;
+}
