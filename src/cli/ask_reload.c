@@ -12,7 +12,7 @@ enum { LOOK_MS = 50 };
 
 static void print_list(FILE *to, const char *what, const cJSON *answer, const char *name)
 {
-    const char *list = mr_show_word(mr_show_at(answer, name, NULL));
+    const char *list = mr_show_word(answer, name);
     if (list[0] != '\0') {
         fprintf(to, "%-15s %s\n", what, list);
     }
@@ -20,14 +20,14 @@ static void print_list(FILE *to, const char *what, const cJSON *answer, const ch
 
 static void print_outcome(const cJSON *answer, FILE *to)
 {
-    const char *outcome = mr_show_word(mr_show_at(answer, "outcome", NULL));
+    const char *outcome = mr_show_word(answer, "outcome");
     bool checked = strcmp(outcome, "checked") == 0;
     fprintf(to, "%s\n", outcome);
     print_list(to, checked ? "would change:" : "changed:", answer, "changed");
     print_list(to, "tables added:", answer, "tables_added");
     print_list(to, "tables removed:", answer, "tables_removed");
     print_list(to, "needs restart:", answer, "needs_restart");
-    const char *problems = mr_show_word(mr_show_at(answer, "problems", NULL));
+    const char *problems = mr_show_word(answer, "problems");
     if (problems[0] != '\0') {
         fprintf(to, "%s\n", problems);
     }
@@ -42,7 +42,7 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
     while (mr_monotonic_ns() < end_ns) {
         cJSON *answer = NULL;
         MR_TRY(mr_show_ask(server, path, &answer, ret_error));
-        if (cJSON_IsTrue(mr_show_at(answer, "done", NULL))) {
+        if (mr_show_is(answer, "done")) {
             *ret = answer;
             return MR_OK;
         }
@@ -62,7 +62,7 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
              path == NULL ? "" : mr_config_digest(path).text);
     MR_TRY(mr_show_post(server, request, "", &taken, ret_error));
-    const cJSON *other = mr_show_at(taken, "reads", NULL);
+    const cJSON *other = mr_show_at(taken, "reads");
     mr_status status = MR_OK;
     if (other != NULL) {
         status =
@@ -71,9 +71,9 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
                     "was changed or compared. Put the new content there, and reload (--address "
                     "finds a millrace without a file); millrace check --config %s looks at "
                     "a file by itself",
-                    mr_show_word(other), path, path);
+                    mr_show_word(other, ""), path, path);
     }
-    *ret_number = mr_show_number(mr_show_at(taken, "request", NULL));
+    *ret_number = mr_show_number(taken, "request");
     cJSON_Delete(taken);
     return status;
 }
@@ -87,10 +87,10 @@ mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, 
     MR_TRY(await_outcome(server, number, &answer, ret_error));
     print_outcome(answer, to);
     fflush(to);
-    int code = (int)mr_show_number(mr_show_at(answer, "exit_code", NULL));
+    int code = (int)mr_show_number(answer, "exit_code");
     mr_status status = MR_OK;
     if (code != 0) {
-        mr_error_set(ret_error, MR_OK, "%s", mr_show_word(mr_show_at(answer, "error", NULL)));
+        mr_error_set(ret_error, MR_OK, "%s", mr_show_word(answer, "error"));
         status = code == mr_status_exit_code(MR_ERR_CONFIG) ? MR_ERR_CONFIG : MR_ERR_TRANSIENT;
     }
     cJSON_Delete(answer);

@@ -50,16 +50,15 @@ static bool is_among(const cJSON *numbers, double number)
  * refused. */
 static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_error *ret_error)
 {
-    bool checked = !cJSON_IsFalse(mr_show_at(state, "stored", NULL));
+    bool checked = !cJSON_IsFalse(mr_show_at(state, "stored"));
     const cJSON *one;
-    cJSON_ArrayForEach(one, mr_show_at(state, "tables", NULL))
+    cJSON_ArrayForEach(one, mr_show_at(state, "tables"))
     {
-        if (is_among(numbers, mr_show_number(mr_show_at(one, "request", NULL)))) {
-            const char *word = mr_show_word(mr_show_at(one, "state", NULL));
+        if (is_among(numbers, mr_show_number(one, "request"))) {
+            const char *word = mr_show_word(one, "state");
             checked = checked && strcmp(word, "checked") != 0;
             if (strcmp(word, "failed") == 0) {
-                mr_error_set(ret_error, MR_ERR_CONFIG, "%s",
-                             mr_show_word(mr_show_at(one, "error", NULL)));
+                mr_error_set(ret_error, MR_ERR_CONFIG, "%s", mr_show_word(one, "error"));
             }
         }
     }
@@ -68,8 +67,8 @@ static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_erro
 
 static void print_state(const cJSON *state, FILE *to)
 {
-    const cJSON *tables = mr_show_at(state, "tables", NULL);
-    if (cJSON_IsTrue(mr_show_at(state, "paused", NULL))) {
+    const cJSON *tables = mr_show_at(state, "tables");
+    if (mr_show_is(state, "paused")) {
         fputs("paused: millrace snapshot --resume goes on\n", to);
     }
     if (cJSON_GetArraySize(tables) == 0) {
@@ -78,14 +77,12 @@ static void print_state(const cJSON *state, FILE *to)
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
-        double seconds = mr_show_number(mr_show_at(one, "seconds", NULL));
-        double rows = mr_show_number(mr_show_at(one, "rows", NULL));
-        fprintf(to, "%-40s %-8s %12s rows, about %s in all, %s%s\n",
-                mr_show_word(mr_show_at(one, "table", NULL)),
-                mr_show_word(mr_show_at(one, "state", NULL)), mr_show_count(rows).bytes,
-                mr_show_count(mr_show_number(mr_show_at(one, "rows_estimated", NULL))).bytes,
-                mr_show_seconds(seconds).bytes,
-                mr_show_word(mr_show_at(one, "error", NULL))[0] == '\0' ? "" : ": it failed");
+        double seconds = mr_show_number(one, "seconds");
+        double rows = mr_show_number(one, "rows");
+        fprintf(to, "%-40s %-8s %12s rows, about %s in all, %s%s\n", mr_show_word(one, "table"),
+                mr_show_word(one, "state"), mr_show_count(rows).bytes,
+                MR_SHOW_COUNT(one, "rows_estimated"), mr_show_seconds(seconds).bytes,
+                mr_show_word(one, "error")[0] == '\0' ? "" : ": it failed");
     }
 }
 
@@ -101,11 +98,11 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
         MR_TRY(status);
     }
     struct mr_error refused = {0};
-    const cJSON *first = cJSON_GetArrayItem(mr_show_at(taken, "errors", NULL), 0);
+    const cJSON *first = cJSON_GetArrayItem(mr_show_at(taken, "errors"), 0);
     if (first != NULL) {
-        mr_error_set(&refused, MR_ERR_CONFIG, "%s", mr_show_word(first));
+        mr_error_set(&refused, MR_ERR_CONFIG, "%s", mr_show_word(first, ""));
     }
-    const cJSON *numbers = mr_show_at(taken, "requests", NULL);
+    const cJSON *numbers = mr_show_at(taken, "requests");
     cJSON *state = NULL;
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     mr_status status;

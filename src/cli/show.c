@@ -80,30 +80,42 @@ mr_status mr_show_post(const struct mr_http_options *server, const char *path, c
     return ask_object(server, path, text, ret_object, ret_error);
 }
 
-const cJSON *mr_show_at(const cJSON *object, const char *first, const char *second)
+const cJSON *mr_show_at(const cJSON *object, const char *path)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, first);
-    return second == NULL ? item : cJSON_GetObjectItemCaseSensitive(item, second);
+    char name[64];
+    while (*path != '\0') {
+        size_t len = strcspn(path, ".");
+        snprintf(name, sizeof(name), "%.*s", (int)len, path);
+        object = cJSON_GetObjectItemCaseSensitive(object, name);
+        path += len + (path[len] == '.');
+    }
+    return object;
 }
 
-double mr_show_number(const cJSON *item)
+double mr_show_number(const cJSON *object, const char *path)
 {
+    const cJSON *item = mr_show_at(object, path);
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-const char *mr_show_word(const cJSON *item)
+const char *mr_show_word(const cJSON *object, const char *path)
 {
+    const cJSON *item = mr_show_at(object, path);
     return cJSON_IsString(item) ? item->valuestring : "unknown";
+}
+
+bool mr_show_is(const cJSON *object, const char *path)
+{
+    return cJSON_IsTrue(mr_show_at(object, path));
 }
 
 struct mr_show_text mr_show_state(const cJSON *status)
 {
     struct mr_show_text ret;
-    const cJSON *cause = mr_show_at(status, "standstill", "cause");
+    const cJSON *cause = mr_show_at(status, "standstill.cause");
     bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
-    snprintf(ret.bytes, sizeof(ret.bytes), "%s%s%s%s",
-             mr_show_word(mr_show_at(status, "state", NULL)), stands ? " (" : "",
-             stands ? cause->valuestring : "", stands ? ")" : "");
+    snprintf(ret.bytes, sizeof(ret.bytes), "%s%s%s%s", mr_show_word(status, "state"),
+             stands ? " (" : "", stands ? cause->valuestring : "", stands ? ")" : "");
     return ret;
 }
 
@@ -184,4 +196,38 @@ struct mr_show_text mr_show_clock(double time_ms)
     struct mr_show_text ret = {"-"};
     strftime(ret.bytes, sizeof(ret.bytes), "%H:%M:%S", localtime_r(&when, &local));
     return ret;
+}
+
+struct mr_show_text mr_show_since(const cJSON *status)
+{
+    return mr_show_seconds(
+        (mr_show_number(status, "time_ms") - mr_show_number(status, "state_since_ms")) / 1e3);
+}
+
+void mr_show_slot(const cJSON *status, FILE *to)
+{
+    fprintf(to, "slot       %s", mr_show_word(status, "slot.name"));
+    if (mr_show_is(status, "slot.known")) {
+        fprintf(to, "   %s   keeps %s of WAL", mr_show_word(status, "slot.wal_status"),
+                MR_SHOW_BYTES(status, "slot.retained_bytes"));
+    }
+    if (mr_show_at(status, "slot.safe_bytes") != NULL) {
+        double forecast = mr_show_number(status, "slot.forecast_seconds");
+        fprintf(to, "   lost in %s",
+                isfinite(forecast) ? mr_show_seconds(forecast).bytes : "(does not shrink)");
+    }
+    fputc('\n', to);
+}
+
+void mr_show_events(const cJSON *status, int shown, FILE *to)
+{
+    const cJSON *events = mr_show_at(status, "events");
+    int count = cJSON_GetArraySize(events);
+    for (int i = count > shown ? count - shown : 0; i < count; i++) {
+        const cJSON *event = cJSON_GetArrayItem(events, i);
+        const char *about = mr_show_word(event, "about");
+        fprintf(to, "%s %-5s %s: %s%s%s\n", mr_show_clock(mr_show_number(event, "time_ms")).bytes,
+                mr_show_word(event, "level"), mr_show_word(event, "event"),
+                mr_show_word(event, "text"), about[0] == '\0' ? "" : "  ", about);
+    }
 }

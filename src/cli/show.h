@@ -3,6 +3,7 @@
 #define MR_CLI_SHOW_H
 
 #include <cjson/cJSON.h>
+#include <stdio.h>
 
 #include "control/http.h"
 
@@ -18,11 +19,11 @@ mr_status mr_show_ask_text(const struct mr_http_options *server, const char *pat
 mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
                        cJSON **ret_object, struct mr_error *ret_error);
 
-/* The member at a path of names ("lag", "bytes"), or NULL; the second name may be NULL. */
-const cJSON *mr_show_at(const cJSON *object, const char *first, const char *second);
-
-double mr_show_number(const cJSON *item); /* NaN: there is none */
-const char *mr_show_word(const cJSON *item);
+/* What stands at a path of names, "lag.bytes" ("": the object itself). */
+const cJSON *mr_show_at(const cJSON *object, const char *path); /* NULL: nothing */
+double mr_show_number(const cJSON *object, const char *path);   /* NaN: there is none */
+const char *mr_show_word(const cJSON *object, const char *path);
+bool mr_show_is(const cJSON *object, const char *path);
 
 struct mr_show_text {
     char bytes[48];
@@ -39,7 +40,20 @@ struct mr_show_text mr_show_count(double value);     /* "1,234,567" */
 struct mr_show_text mr_show_bytes(double value);     /* "1.2 MiB" */
 struct mr_show_text mr_show_seconds(double seconds); /* "2.5 ms" */
 
+/* The same of a number at a path, as text. */
+#define MR_SHOW_COUNT(object, path)      mr_show_count(mr_show_number(object, path)).bytes
+#define MR_SHOW_BYTES(object, path)      mr_show_bytes(mr_show_number(object, path)).bytes
+#define MR_SHOW_SECONDS(object, path)    mr_show_seconds(mr_show_number(object, path)).bytes
+#define MR_SHOW_PERCENTILE(object, path) mr_show_percentile(mr_show_number(object, path)).bytes
+
 /* "14:03:22", local. */
 struct mr_show_text mr_show_clock(double time_ms);
+
+/* How long it has been in its state. */
+struct mr_show_text mr_show_since(const cJSON *status);
+
+/* The line about the slot; a line for each of the newest `shown` events. */
+void mr_show_slot(const cJSON *status, FILE *to);
+void mr_show_events(const cJSON *status, int shown, FILE *to);
 
 #endif

@@ -58,47 +58,39 @@ static void on_interrupt(int signal_number)
 
 typedef struct mr_show_text (*show_fn)(double value);
 
-struct column {
-    double values[BARS]; /* oldest first; NaN: nothing was measured */
-};
-
-/* The newest seconds of one column of /api/history. */
-static struct column history_column(const cJSON *history, const char *name)
+/* The place of a column of /api/history. */
+static int column_of(const cJSON *history, const char *name)
 {
-    struct column ret;
-    const cJSON *columns = mr_show_at(history, "columns", NULL);
-    const cJSON *rows = mr_show_at(history, "rows", NULL);
     int at = 0;
     const cJSON *title;
-    cJSON_ArrayForEach(title, columns)
+    cJSON_ArrayForEach(title, mr_show_at(history, "columns"))
     {
-        if (strcmp(mr_show_word(title), name) == 0) {
+        if (strcmp(mr_show_word(title, ""), name) == 0) {
             break;
         }
         at++;
     }
-    int count = cJSON_GetArraySize(rows);
-    for (int i = 0; i < BARS; i++) {
-        int row = count - BARS + i;
-        const cJSON *values = row < 0 ? NULL : cJSON_GetArrayItem(rows, row);
-        ret.values[i] = mr_show_number(cJSON_GetArrayItem(values, at));
-    }
-    return ret;
+    return at;
 }
 
+/* The newest seconds as bars, with the last value and the largest one. NaN: nothing was measured. */
 static void print_history(const cJSON *history, const char *label, const char *name, show_fn show,
                           FILE *to)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    struct column column = history_column(history, name);
-    double most = 0;
+    const cJSON *rows = mr_show_at(history, "rows");
+    int at = column_of(history, name);
+    int first = cJSON_GetArraySize(rows) - BARS;
+    double values[BARS], most = 0;
     for (int i = 0; i < BARS; i++) {
-        most = column.values[i] > most ? column.values[i] : most;
+        const cJSON *row = first + i < 0 ? NULL : cJSON_GetArrayItem(rows, first + i);
+        values[i] = mr_show_number(cJSON_GetArrayItem(row, at), "");
+        most = values[i] > most ? values[i] : most;
     }
-    fprintf(to, "%-14s %11s  ", label, show(column.values[BARS - 1]).bytes);
+    fprintf(to, "%-14s %11s  ", label, show(values[BARS - 1]).bytes);
     for (int i = 0; i < BARS; i++) {
-        double part = most > 0 ? column.values[i] / most : 0;
-        fputs(isfinite(column.values[i]) ? bars[(int)(part * 7 + 0.5)] : " ", to);
+        double part = most > 0 ? values[i] / most : 0;
+        fputs(isfinite(values[i]) ? bars[(int)(part * 7 + 0.5)] : " ", to);
     }
     fprintf(to, "  %s\n", show(most).bytes);
 }
@@ -118,8 +110,8 @@ static size_t fitting(const char *line, size_t len, unsigned columns)
 /* Cause and reason, as many lines as they take and a few at most: the remedy comes last. Returns how many. */
 static unsigned print_reason(const struct top *top, const cJSON *status, FILE *to)
 {
-    const char *cause = mr_show_word(mr_show_at(status, "standstill", "cause"));
-    const char *reason = mr_show_word(mr_show_at(status, "reason", NULL));
+    const char *cause = mr_show_word(status, "standstill.cause");
+    const char *reason = mr_show_word(status, "reason");
     char text[2 * REASON_BYTES];
     bool stands = strcmp(cause, "none") != 0 && strcmp(cause, "unknown") != 0;
     snprintf(text, sizeof(text), "%s%s%.*s", stands ? cause : "", stands ? ": " : "", REASON_BYTES,
@@ -145,27 +137,10 @@ static unsigned print_reason(const struct top *top, const cJSON *status, FILE *t
 
 static unsigned print_heading(const struct top *top, const cJSON *status, FILE *to)
 {
-    double since = (mr_show_number(mr_show_at(status, "time_ms", NULL)) -
-                    mr_show_number(mr_show_at(status, "state_since_ms", NULL))) /
-                   1e3;
-    fprintf(to, "millrace %s  %s for %s  bottleneck: %s\n",
-            mr_show_word(mr_show_at(status, "version", NULL)),
-            mr_show_word(mr_show_at(status, "state", NULL)), mr_show_seconds(since).bytes,
-            mr_show_word(mr_show_at(status, "bottleneck", NULL)));
+    fprintf(to, "millrace %s  %s for %s  bottleneck: %s\n", mr_show_word(status, "version"),
+            mr_show_word(status, "state"), mr_show_since(status).bytes,
+            mr_show_word(status, "bottleneck"));
     return print_reason(top, status, to);
-}
-
-static void print_slot(const cJSON *status, FILE *to)
-{
-    const cJSON *slot = mr_show_at(status, "slot", NULL);
-    double forecast = mr_show_number(mr_show_at(slot, "forecast_seconds", NULL));
-    fprintf(to, "slot %s  %s  keeps %s of WAL%s%s\n", mr_show_word(mr_show_at(slot, "name", NULL)),
-            cJSON_IsTrue(mr_show_at(slot, "known", NULL))
-                ? mr_show_word(mr_show_at(slot, "wal_status", NULL))
-                : "not looked at",
-            mr_show_bytes(mr_show_number(mr_show_at(slot, "retained_bytes", NULL))).bytes,
-            isfinite(forecast) ? "  lost in " : "",
-            isfinite(forecast) ? mr_show_seconds(forecast).bytes : "");
 }
 
 static void print_bar(const char *name, double percent, FILE *to)
@@ -181,28 +156,23 @@ static void print_bar(const char *name, double percent, FILE *to)
 /* Existing rows, while they are copied, and a line for each of the first tables under way. Returns how many lines. */
 static unsigned print_copy(const cJSON *status, FILE *to)
 {
-    const cJSON *copy = mr_show_at(status, "snapshot", NULL);
-    if (strcmp(mr_show_word(mr_show_at(copy, "state", NULL)), "running") != 0) {
+    const cJSON *copy = mr_show_at(status, "snapshot");
+    if (strcmp(mr_show_word(copy, "state"), "running") != 0) {
         return 0;
     }
-    print_bar("existing rows", mr_show_number(mr_show_at(copy, "percent", NULL)), to);
-    fprintf(to, "  left %s%s  %s of %s tables  %s rows/s\n",
-            mr_show_seconds(mr_show_number(mr_show_at(copy, "seconds_left", NULL))).bytes,
-            cJSON_IsTrue(mr_show_at(copy, "slot_is_short", NULL)) ? ", the slot is lost before"
-                                                                  : "",
-            mr_show_count(mr_show_number(mr_show_at(copy, "tables_done", NULL))).bytes,
-            mr_show_count(mr_show_number(mr_show_at(copy, "tables", NULL))).bytes,
-            mr_show_count(mr_show_number(mr_show_at(copy, "rows_per_second", NULL))).bytes);
+    print_bar("existing rows", mr_show_number(copy, "percent"), to);
+    fprintf(to, "  left %s%s  %s of %s tables  %s rows/s\n", MR_SHOW_SECONDS(copy, "seconds_left"),
+            mr_show_is(copy, "slot_is_short") ? ", the slot is lost before" : "",
+            MR_SHOW_COUNT(copy, "tables_done"), MR_SHOW_COUNT(copy, "tables"),
+            MR_SHOW_COUNT(copy, "rows_per_second"));
     unsigned lines = 1;
     const cJSON *table;
-    cJSON_ArrayForEach(table, mr_show_at(copy, "progress", NULL))
+    cJSON_ArrayForEach(table, mr_show_at(copy, "progress"))
     {
-        bool is_read = strcmp(mr_show_word(mr_show_at(table, "state", NULL)), "read") == 0;
+        bool is_read = strcmp(mr_show_word(table, "state"), "read") == 0;
         if (is_read && lines <= COPIED_SHOWN) {
-            print_bar(mr_show_word(mr_show_at(table, "table", NULL)),
-                      mr_show_number(mr_show_at(table, "percent", NULL)), to);
-            fprintf(to, "  %s rows\n",
-                    mr_show_count(mr_show_number(mr_show_at(table, "rows", NULL))).bytes);
+            print_bar(mr_show_word(table, "table"), mr_show_number(table, "percent"), to);
+            fprintf(to, "  %s rows\n", MR_SHOW_COUNT(table, "rows"));
             lines++;
         }
     }
@@ -214,7 +184,7 @@ static uint64_t changes_of(const cJSON *table)
     static const char *const members[] = {"insert", "update", "delete", "truncate", "message"};
     double sum = 0;
     for (size_t i = 0; i < MR_ARRAY_LEN(members); i++) {
-        double value = mr_show_number(mr_show_at(table, members[i], NULL));
+        double value = mr_show_number(table, members[i]);
         sum += isfinite(value) ? value : 0;
     }
     return (uint64_t)sum;
@@ -224,13 +194,11 @@ static uint64_t changes_of(const cJSON *table)
 static double rate_of(const struct top *top, const cJSON *status, const cJSON *table)
 {
     const cJSON *other;
-    double seconds = (mr_show_number(mr_show_at(status, "time_ms", NULL)) -
-                      mr_show_number(mr_show_at(top->before, "time_ms", NULL))) /
-                     1e3;
-    cJSON_ArrayForEach(other, mr_show_at(top->before, "tables", NULL))
+    double seconds =
+        (mr_show_number(status, "time_ms") - mr_show_number(top->before, "time_ms")) / 1e3;
+    cJSON_ArrayForEach(other, mr_show_at(top->before, "tables"))
     {
-        if (strcmp(mr_show_word(mr_show_at(other, "table", NULL)),
-                   mr_show_word(mr_show_at(table, "table", NULL))) == 0) {
+        if (strcmp(mr_show_word(other, "table"), mr_show_word(table, "table")) == 0) {
             double grown = (double)changes_of(table) - (double)changes_of(other);
             return seconds > 0 && grown >= 0 ? grown / seconds : NAN;
         }
@@ -246,9 +214,7 @@ struct line {
 
 static double sort_value(const struct line *line)
 {
-    double value = line->member == NULL
-                       ? line->rate
-                       : mr_show_number(mr_show_at(line->table, line->member, NULL));
+    double value = line->member == NULL ? line->rate : mr_show_number(line->table, line->member);
     return isfinite(value) ? value : -1;
 }
 
@@ -261,8 +227,7 @@ static int by_choice(const void *a, const void *b)
     if (x != y) {
         return x < y ? 1 : -1;
     }
-    return strcmp(mr_show_word(mr_show_at(first->table, "table", NULL)),
-                  mr_show_word(mr_show_at(second->table, "table", NULL)));
+    return strcmp(mr_show_word(first->table, "table"), mr_show_word(second->table, "table"));
 }
 
 static void print_name(const char *name, FILE *to)
@@ -280,8 +245,7 @@ static void print_filter(const struct top *top, const cJSON *status, FILE *to)
 {
     if (top->typing || top->filter[0] != '\0') {
         fprintf(to, "/%s%s  %s of %s tables", top->filter, top->typing ? "_" : "",
-                mr_show_count(mr_show_number(mr_show_at(status, "table_found", NULL))).bytes,
-                mr_show_count(mr_show_number(mr_show_at(status, "table_count", NULL))).bytes);
+                MR_SHOW_COUNT(status, "table_found"), MR_SHOW_COUNT(status, "table_count"));
     }
     fputc('\n', to);
 }
@@ -295,7 +259,7 @@ static void print_tables(const struct top *top, const cJSON *status, unsigned sh
     }
     unsigned count = 0;
     const cJSON *table;
-    cJSON_ArrayForEach(table, mr_show_at(status, "tables", NULL))
+    cJSON_ArrayForEach(table, mr_show_at(status, "tables"))
     {
         if (count < TABLES_MAX) {
             lines[count++] = (struct line){table, rate_of(top, status, table), member};
@@ -306,26 +270,10 @@ static void print_tables(const struct top *top, const cJSON *status, unsigned sh
             "deletes", "changes/s");
     for (unsigned i = 0; i < count && i < shown; i++) {
         table = lines[i].table;
-        print_name(mr_show_word(mr_show_at(table, "table", NULL)), to);
-        fprintf(to, " %11s %11s %11s %11s\n",
-                mr_show_count(mr_show_number(mr_show_at(table, "insert", NULL))).bytes,
-                mr_show_count(mr_show_number(mr_show_at(table, "update", NULL))).bytes,
-                mr_show_count(mr_show_number(mr_show_at(table, "delete", NULL))).bytes,
+        print_name(mr_show_word(table, "table"), to);
+        fprintf(to, " %11s %11s %11s %11s\n", MR_SHOW_COUNT(table, "insert"),
+                MR_SHOW_COUNT(table, "update"), MR_SHOW_COUNT(table, "delete"),
                 mr_show_count(lines[i].rate).bytes);
-    }
-}
-
-static void print_events(const cJSON *status, FILE *to)
-{
-    const cJSON *events = mr_show_at(status, "events", NULL);
-    int count = cJSON_GetArraySize(events);
-    for (int i = count > EVENTS_SHOWN ? count - EVENTS_SHOWN : 0; i < count; i++) {
-        const cJSON *event = cJSON_GetArrayItem(events, i);
-        fprintf(to, "%s %s: %s  %s\n",
-                mr_show_clock(mr_show_number(mr_show_at(event, "time_ms", NULL))).bytes,
-                mr_show_word(mr_show_at(event, "event", NULL)),
-                mr_show_word(mr_show_at(event, "text", NULL)),
-                mr_show_word(mr_show_at(event, "about", NULL)));
     }
 }
 
@@ -343,19 +291,28 @@ static void print_hint(const struct top *top, FILE *to)
     fputc('\n', to);
 }
 
+static const struct {
+    const char *label, *column;
+    show_fn show;
+} histories[] = {
+    {"changes/s", "changes_rate", mr_show_count},
+    {"delivered/s", "records_rate", mr_show_count},
+    {"bytes/s", "bytes_rate", mr_show_bytes},
+    {"in flight", "messages_in_flight", mr_show_count},
+    {"flush p99", "flush_p99", mr_show_percentile},
+    {"latency p99", "latency_p99", mr_show_percentile},
+    {"behind", "lag_seconds", mr_show_seconds},
+    {"not confirmed", "lag_bytes", mr_show_bytes},
+    {"memory", "resident_bytes", mr_show_bytes},
+};
+
 static void print_all(const struct top *top, const cJSON *status, const cJSON *history, FILE *to)
 {
     unsigned reason = print_heading(top, status, to);
-    print_history(history, "changes/s", "changes_rate", mr_show_count, to);
-    print_history(history, "delivered/s", "records_rate", mr_show_count, to);
-    print_history(history, "bytes/s", "bytes_rate", mr_show_bytes, to);
-    print_history(history, "in flight", "messages_in_flight", mr_show_count, to);
-    print_history(history, "flush p99", "flush_p99", mr_show_percentile, to);
-    print_history(history, "latency p99", "latency_p99", mr_show_percentile, to);
-    print_history(history, "behind", "lag_seconds", mr_show_seconds, to);
-    print_history(history, "not confirmed", "lag_bytes", mr_show_bytes, to);
-    print_history(history, "memory", "resident_bytes", mr_show_bytes, to);
-    print_slot(status, to);
+    for (size_t i = 0; i < MR_ARRAY_LEN(histories); i++) {
+        print_history(history, histories[i].label, histories[i].column, histories[i].show, to);
+    }
+    mr_show_slot(status, to);
     unsigned copied = print_copy(status, to);
     /* Above the tables 11 lines, the reason and their heading, below them events and hint, and two lines between. */
     unsigned others = reason + copied + 12 + EVENTS_SHOWN + 1 + 2;
@@ -363,7 +320,7 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     print_filter(top, status, to);
     print_tables(top, status, room, to);
     fputc('\n', to);
-    print_events(status, to);
+    mr_show_events(status, EVENTS_SHOWN, to);
     print_hint(top, to);
 }
 
@@ -413,8 +370,7 @@ static void status_path(const struct top *top, char *ret, size_t size)
 /* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of a second or so. */
 static void keep_answer(struct top *top, cJSON *status)
 {
-    double passed_ms = mr_show_number(mr_show_at(status, "time_ms", NULL)) -
-                       mr_show_number(mr_show_at(top->newest, "time_ms", NULL));
+    double passed_ms = mr_show_number(status, "time_ms") - mr_show_number(top->newest, "time_ms");
     bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2.0;
     cJSON_Delete(replaces ? top->newest : top->before);
     top->before = replaces ? top->before : top->newest;
@@ -436,7 +392,7 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     mr_status asked = mr_show_ask(server, path, &status, &error);
     if (asked == MR_OK) {
         keep_answer(top, status);
-        double newest_ms = mr_show_number(mr_show_at(status, "time_ms", NULL));
+        double newest_ms = mr_show_number(status, "time_ms");
         snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
         asked = mr_show_ask(server, path, &history, &error);
     }
