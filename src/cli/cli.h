@@ -25,7 +25,7 @@ mr_status mr_check(const struct mr_config *config, FILE *to);
 mr_status mr_cli_convert(const char *path, FILE *to);
 
 /* Reads what Connect answers of a connector's offset, and has keys as a connector has them, unless the file says otherwise; what
- * is wrong with the offset is told on standard error. */
+ * is wrong with the offset goes to standard error. */
 mr_status mr_cli_take_over(struct mr_config *config, const char *path);
 
 /* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
@@ -66,7 +66,7 @@ struct mr_ask_profile {
 };
 
 /* `millrace profile`: takes a profile of a running millrace. Writes <out>.pb.gz and <out>.svg, prints the stages, and shows the picture where there is a display.
- * MR_ERR_TRANSIENT: nobody answers. */
+ * MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
                          FILE *to, struct mr_error *ret_error);
 

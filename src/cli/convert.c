@@ -8,7 +8,7 @@
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
-/* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and that was told. */
+/* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error says so. */
 static char *read_input(const char *path, const char *name, size_t *ret_len)
 {
     bool is_stdin = strcmp(path, "-") == 0;

@@ -20,9 +20,9 @@
 
 enum {
     MONITOR_SAMPLE_MS = 1000,
-    TELL_MS = 1000,
+    ASK_MS = 1000, /* for the source thread to run a command */
     MEMORY_LOG_MS = 60000,
-    LEAVE_MS = 5000, /* after its deadline, a stop waits for nobody */
+    LEAVE_MS = 5000, /* after its deadline a stop waits no longer than this */
 };
 
 /* ---- wiring ---- */
@@ -67,7 +67,7 @@ static bool has_stream(void *context)
 /* One that finds no moment is left out. */
 static void send_beat(void *context)
 {
-    mr_status sent = mr_pipeline_beat(((struct app *)context)->pipeline, TELL_MS, NULL);
+    mr_status sent = mr_pipeline_beat(((struct app *)context)->pipeline, ASK_MS, NULL);
     (void)sent;
 }
 
@@ -111,7 +111,7 @@ struct shutdown_news {
     struct mr_source *source;
 };
 
-static mr_status tell_source(struct mr_command *command, struct mr_error *ret_error)
+static mr_status say_server_stops(struct mr_command *command, struct mr_error *ret_error)
 {
     (void)ret_error;
     mr_pg_source_server_stops(((struct shutdown_news *)command)->source);
@@ -122,10 +122,11 @@ static mr_status tell_source(struct mr_command *command, struct mr_error *ret_er
 static void server_stops(void *context)
 {
     const struct app *app = context;
-    struct shutdown_news news = {.command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = tell_source},
-                                 .source = app->source};
-    mr_status told = mr_pipeline_ask(app->pipeline, &news.command, TELL_MS, NULL);
-    (void)told;
+    struct shutdown_news news = {
+        .command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = say_server_stops},
+        .source = app->source};
+    mr_status ran = mr_pipeline_ask(app->pipeline, &news.command, ASK_MS, NULL);
+    (void)ran;
 }
 
 /* No table and no value may name a topic that millrace reads itself. */
@@ -226,7 +227,7 @@ static void commands_wire(struct app *app)
     }
 }
 
-/* What only looks. Started before the pipeline and stopped behind it, so that it sees the whole run. */
+/* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
@@ -277,7 +278,7 @@ int mr_cli_signals(void)
     return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* A thread can be where nobody reaches it: libpq counts as many iterations of SCRAM as the server names, and a resolver
+/* A thread can be out of reach: libpq counts as many iterations of SCRAM as the server names, and a resolver
  * may be silent. All that is not confirmed comes again, so the process may leave at any time. */
 static void *leave_main(void *context)
 {

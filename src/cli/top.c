@@ -326,8 +326,8 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
 
 /* ---- the terminal ---- */
 
-/* The last line, the hint, is always there; lines above it that don't fit are left out. What an earlier drawing left
- * behind is wiped. */
+/* The last line, the hint, is always there; lines above it that don't fit are left out. What is left of an earlier
+ * drawing is wiped. */
 static void draw(const struct top *top, bool terminal, const char *text, FILE *to)
 {
     unsigned count = 0;

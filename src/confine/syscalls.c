@@ -78,7 +78,7 @@ static const int denied[] = {
     SCMP_SYS(add_key),
     SCMP_SYS(request_key),
     SCMP_SYS(keyctl),
-    /* the kernel itself, and parts of it with many faults behind them */
+    /* the kernel itself, and parts of it that had many faults */
     SCMP_SYS(bpf),
     SCMP_SYS(userfaultfd),
     SCMP_SYS(io_uring_setup),
@@ -140,7 +140,7 @@ static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condit
 }
 
 /* Threads only. What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C library
- * takes clone (as behind every container runtime). */
+ * takes clone (as with every container runtime). */
 static bool deny_programs(scmp_filter_ctx filter)
 {
     bool good = true;
@@ -181,7 +181,7 @@ static scmp_filter_ctx filter_new(void)
     MR_ASSERT(filter != NULL);
     /* Another processor's numbers (32-bit programs) would go past the list. */
     seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    /* Kernels before 5.16 would slow down every load behind a store, against code that is not trusted from the start. */
+    /* Kernels before 5.16 would slow down every load after a store, against code that is not trusted from the start. */
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree in place of a list */
     return filter;

@@ -11,7 +11,7 @@ struct mr_client_answer {
 };
 
 /* Asks the server that `server` describes for `path`; with TLS its certificate is the only one trusted. `text`: of a POST; NULL:
- * GET. MR_ERR_TRANSIENT: nobody answers. */
+ * GET. MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error);
 

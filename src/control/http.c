@@ -104,8 +104,7 @@ static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *requ
     return queued;
 }
 
-/* What stands behind a zero byte would go unseen: a path or a value that has one stays as it is sent, and is none that is
- * known. */
+/* Text after a zero byte would go unseen: a path or a value that has one stays as it was sent, and is not a known one. */
 static size_t unescape(void *context, struct MHD_Connection *of, char *text)
 {
     (void)context;
@@ -269,7 +268,7 @@ static void list_routes(const struct mr_http *http, struct mr_http_request *requ
                  meant == NULL ? "" : "?", list);
 }
 
-/* Makes the request of a head that is there. The path is what stands behind scheme and authority, which have no escapes. */
+/* Makes the request of a head that is there. The path follows scheme and authority, which have no escapes. */
 static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Connection *from,
                                              const char *url)
 {

@@ -154,7 +154,7 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
 }
 
 /* What a proxy may read in one way and we in another: RFC 9112, 3.2 (Host), 5.1 (no space before the colon), 6.1 and 6.3 (length
- * and encoding). libmicrohttpd 0.9.75 takes all of these. What stands behind a zero byte in a header it does not tell. */
+ * and encoding). libmicrohttpd 0.9.75 takes all of these. It hides what follows a zero byte in a header. */
 static bool is_ambiguous(struct MHD_Connection *of)
 {
     struct headers headers = {0};
@@ -224,7 +224,6 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
     } else if (request->route == NULL) {
         return true; /* what there is in its place, the server knows */
     } else if (request->route->slow && ending) {
-        /* It could begin when nobody waits for it any more. */
         mr_http_fail_ending(request);
     } else if (request->too_many_parameters) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,

@@ -92,7 +92,7 @@ mr_slice mr_http_upload(const struct mr_http_request *request)
 bool mr_http_encoding_has_gzip(const char *accepted)
 {
     const char *gzip = accepted == NULL ? NULL : strcasestr(accepted, "gzip");
-    /* "gzip;q=0" forbids it; nobody sends other forms of nothing. */
+    /* "gzip;q=0" forbids it. */
     return gzip != NULL && strncmp(gzip + 4, ";q=0,", 5) != 0 && strcmp(gzip + 4, ";q=0") != 0;
 }
 
@@ -294,7 +294,7 @@ static struct MHD_Response *response_of_bytes(struct mr_http_request *request, _
                                                                   held_body_free, body);
 }
 
-/* Browsers keep nothing, guess nothing, load nothing and show it in nobody's frame. */
+/* Browsers keep nothing, guess nothing, load nothing and show it in no frame. */
 static const struct {
     const char *name;
     const char *value;

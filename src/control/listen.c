@@ -105,8 +105,7 @@ static mr_status listen_on(const struct sockaddr *at, socklen_t len, int *ret_fd
     return MR_ERR_SYSTEM;
 }
 
-/* True when it is a socket that nobody listens on, left over from a process that is gone. To connect to a file of
- * another kind is refused as well (unix(7)). */
+/* True when it is a socket that a process left behind. Connecting to a file of another kind is refused as well (unix(7)). */
 static bool is_stale(const struct sockaddr_un *at)
 {
     struct stat about;

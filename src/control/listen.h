@@ -23,10 +23,10 @@ struct mr_address {
  * names what is wrong. */
 mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_error *ret_error);
 
-/* True when nobody outside this machine can reach it. */
+/* True when only this machine can reach it. */
 bool mr_address_is_local(const struct mr_address *address);
 
-/* A listening, non-blocking socket, or MR_ERR_SYSTEM. A socket file that nobody listens on any more is
+/* A listening, non-blocking socket, or MR_ERR_SYSTEM. A socket file that no process listens on is
  * replaced; the file is for the owner and the group. */
 mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_error *ret_error);
 

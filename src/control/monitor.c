@@ -149,7 +149,7 @@ static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
 {
     enum mr_cause cause = now->standstill.cause;
     if (!now->pipeline.source_was_connected) {
-        /* Where the sink keeps the position, the stream begins once it has told it. */
+        /* A sink that keeps the position is asked for it before the stream begins. */
         return mr_cause_is_of_sink(cause) ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
     }
     if (mr_cause_is_of_sink(cause)) {
@@ -205,7 +205,7 @@ static const char *reason_of(enum mr_state state)
     return reasons[state];
 }
 
-/* The state, the cause behind it, and what threatens the slot, for whoever reads one line. */
+/* One line: the state, its cause, and what threatens the slot. */
 static void say_reason(struct mr_monitor_snapshot *now)
 {
     struct mr_text text = {0};
@@ -276,7 +276,7 @@ static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor
     return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
 }
 
-/* WAL that nobody captures (of a vacuum, of other tables) is no lag. What the server had written when it was looked at
+/* WAL that is not captured (of a vacuum, of other tables) is not lag. What the server had written when it was looked at
  * has been passed by the stream once that has received as much; when nothing is in flight then, all that was captured
  * of it is delivered. */
 static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
@@ -310,7 +310,7 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     now->lag.bytes =
         confirmed != 0 && now->lag.server_lsn > confirmed ? now->lag.server_lsn - confirmed : 0;
     if (now->state == MR_STATE_STANDBY) {
-        /* How old the oldest waiting row is, only the instance that streams can tell. */
+        /* Only the instance that streams knows how old the oldest waiting row is. */
         monitor->seen.caught_up_ns = now_ns;
         now->lag.seconds = NAN;
         return;

@@ -35,8 +35,8 @@ enum mr_state {
     MR_STATE_STOPPING,           /* asked to stop; delivering what was read */
     MR_STATE_POISON,             /* one change fails and is tried again, three times at most */
     MR_STATE_STANDBY,            /* another instance streams; ready to take over */
-    MR_STATE_SNAPSHOT,           /* existing rows are copied; the stream begins behind them */
-    MR_STATE_FAILED, /* it has ended by itself, and stays for whoever looks (pipeline.stay_up) */
+    MR_STATE_SNAPSHOT,           /* existing rows are copied; the stream begins after them */
+    MR_STATE_FAILED, /* it has ended by itself, and stays up to be looked at (pipeline.stay_up) */
     MR_STATE_COUNT
 };
 const char *
@@ -71,7 +71,7 @@ struct mr_monitor_event {
     char about[MR_MONITOR_TEXT_MAX]; /* the fields, cut: "topic shop.public.orders, partitions 3" */
 };
 
-enum { MR_MONITOR_COPIED = 64 }; /* tables whose rows are copied that are told of at once */
+enum { MR_MONITOR_COPIED = 64 }; /* tables that are copied, of which figures are kept */
 
 /* All that /status, /readyz and the live page need, of one moment. */
 struct mr_monitor_snapshot {
@@ -160,7 +160,7 @@ uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
 /* The text of /metrics. When `out->full` afterwards it did not fit: try again with a larger buffer. */
 void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out);
 
-/* Bytes that the next text surely fits in unless tables or partitions join meanwhile. */
+/* Bytes that the next text fits in, unless tables or partitions join before it. */
 size_t mr_monitor_metrics_size(struct mr_monitor *monitor);
 
 #endif

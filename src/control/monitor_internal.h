@@ -1,4 +1,4 @@
-/* The monitor's inside, shared by the files that make it. Inside admin/ only. */
+/* The monitor's inside, shared by the files that make it. Inside control/ only. */
 #ifndef MR_CONTROL_MONITOR_INTERNAL_H
 #define MR_CONTROL_MONITOR_INTERNAL_H
 

@@ -188,32 +188,28 @@ static void last_event(void *context, struct mr_http_request *request)
 
 /* ---- the live page ---- */
 
-/* Nothing from elsewhere, nothing inline, in nobody's frame. */
-static void allow_own_parts(struct mr_http_request *request)
-{
-    mr_http_header(
-        request, "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-}
+static const struct {
+    const char *path, *type;
+    mr_slice (*bytes)(void);
+} live_files[] = {
+    {"/", "text/html; charset=utf-8", mr_live_page_html},
+    {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
+    {"/live_page.js", "text/javascript; charset=utf-8", mr_live_page_js},
+};
 
 static void live_page(void *context, struct mr_http_request *request)
 {
     (void)context;
-    allow_own_parts(request);
-    mr_http_static(request, "text/html; charset=utf-8", mr_live_page_html());
-}
-
-static void live_style(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    mr_http_static(request, "text/css; charset=utf-8", mr_live_page_css());
-}
-
-static void live_script(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    mr_http_static(request, "text/javascript; charset=utf-8", mr_live_page_js());
+    /* Nothing from elsewhere, nothing inline, in no frame. */
+    mr_http_header(
+        request, "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    for (size_t i = 0; i < MR_ARRAY_LEN(live_files); i++) {
+        if (strcmp(live_files[i].path, mr_http_path(request)) == 0) {
+            mr_http_static(request, live_files[i].type, live_files[i].bytes());
+        }
+    }
 }
 
 /* ---- */
@@ -227,8 +223,8 @@ void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
         bool open;
     } routes[] = {
         {"/", NULL, live_page, false},
-        {"/live_page.css", NULL, live_style, false},
-        {"/live_page.js", NULL, live_script, false},
+        {"/live_page.css", NULL, live_page, false},
+        {"/live_page.js", NULL, live_page, false},
         {"/metrics", "Metrics", metrics, false},
         {"/status", "Status", status, false},
         {"/api/history", NULL, history, false},

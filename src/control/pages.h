@@ -18,7 +18,7 @@ struct mr_pages {
     const char *configuration; /* a JSON object, without secrets */
     const char *origins; /* a JSON object: of each option that is set, "line 12 of config.toml" */
     const char *units;   /* a JSON object: of each duration and size "ms", "us" or "bytes" */
-    const struct mr_table_counts *last_events; /* NULL: events are nobody's to read */
+    const struct mr_table_counts *last_events; /* NULL: events are not shown */
     double (*profiler_seconds)(
         void); /* CPU time that the profiler has taken; NULL: there is none */
 };

@@ -147,7 +147,7 @@ static void add_thread(struct mr_process_threads *threads, const char *id)
     char path[64], name[MR_THREAD_NAME_SIZE + 1], times[96];
     snprintf(path, sizeof(path), "/proc/self/task/%.10s/comm", id);
     if (!read_text(path, name, sizeof(name))) {
-        return; /* it ended meanwhile */
+        return; /* it has ended */
     }
     name[strcspn(name, "\n")] = '\0';
     snprintf(path, sizeof(path), "/proc/self/task/%.10s/schedstat", id);

@@ -393,7 +393,7 @@ static void post_reload(void *context, struct mr_http_request *request)
             (unsigned long long)number);
 }
 
-/* Of several readings behind the request the first is its own. */
+/* Of several readings after the request the first is its own. */
 static void get_outcome(void *context, struct mr_http_request *request)
 {
     struct mr_reload *reload = context;

@@ -16,7 +16,7 @@ static bool may_ask(const struct mr_snapshot_routes *routes, struct mr_http_requ
     return !routes->closed;
 }
 
-/* "schema.table", or a table of schema public. `*ret_schema` is to be freed; the table's name lies behind it. */
+/* "schema.table", or a table of schema public. `*ret_schema` is to be freed; the table's name is part of `name`. */
 static const char *split_name(const char *name, char **ret_schema)
 {
     const char *dot = strchr(name, '.');
@@ -117,7 +117,7 @@ static void answer_with(struct mr_http_request *request, cJSON *answer)
     mr_http_take(request, "application/json", text, strlen(text));
 }
 
-/* Nobody would ever look at the wish (pipeline.stay_up). */
+/* No thread would look at the wish (pipeline.stay_up). */
 static bool refuses_ended(const struct mr_snapshot_routes *routes, cJSON *answer)
 {
     bool has_ended = mr_standstill_has(mr_pipeline_standstill(routes->pipeline), MR_CAUSE_ENDED);

@@ -15,7 +15,7 @@ static void add_lsn(cJSON *to, const char *name, mr_lsn lsn)
     cJSON_AddStringToObject(to, name, text);
 }
 
-/* JSON has no infinity and no NaN; both are "not known" to whoever reads. */
+/* JSON has no infinity and no NaN; both are shown as not known. */
 static void add_number(cJSON *to, const char *name, double value)
 {
     if (isfinite(value)) {
