@@ -15,6 +15,8 @@
 #include "cli/versions.h"
 #include "control/monitor.h"
 #include "control/snapshot.h"
+#include "copy/copies.h"
+#include "copy/pg_server.h"
 #include "copy/signals.h"
 #include "profiler/profiling.h"
 
@@ -35,6 +37,8 @@ struct app {
     struct mr_schemas *schemas; /* NULL: the format has none */
     struct mr_registry *registry;
     struct mr_encoder *encoder;
+    struct mr_pg_server *server; /* of copies */
+    struct mr_copies *copies;
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
@@ -139,6 +143,21 @@ static void reserve_topics(struct app *app)
     }
 }
 
+static void copies_wire(struct app *app)
+{
+    struct mr_copies_options *options = &app->config->copies;
+    struct mr_pipeline_options *pipeline = &app->config->pipeline;
+    app->server = mr_pg_server_new(app->source);
+    options->server = mr_pg_server_functions(app->server);
+    options->change_bytes_max = pipeline->change_bytes_max;
+    if (app->config->source.signal_table != NULL) {
+        options->on_signal = take_signal_row;
+        options->on_signal_context = app;
+    }
+    app->copies = mr_copies_new(options);
+    pipeline->companions = mr_copies_companions(app->copies, &pipeline->companion_count);
+}
+
 static void app_wire(struct app *app)
 {
     app->source = mr_pg_source_new(&app->config->source);
@@ -155,13 +174,10 @@ static void app_wire(struct app *app)
     }
     reserve_topics(app);
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
-    if (app->config->source.signal_table != NULL) {
-        app->config->pipeline.on_signal = take_signal_row;
-        app->config->pipeline.on_signal_context = app;
-    }
+    copies_wire(app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
-    app->signals = mr_signals_new(app->pipeline, app->source);
+    app->signals = mr_signals_new(app->pipeline, app->copies, app->source);
     app->slot =
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
@@ -173,6 +189,7 @@ static void app_wire(struct app *app)
         mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
                                                     .log_ms = MEMORY_LOG_MS,
                                                     .pipeline = app->pipeline,
+                                                    .copies = app->copies,
                                                     .sink = app->sink,
                                                     .tables = app->table_counts,
                                                     .slot = app->slot,
@@ -210,7 +227,7 @@ static void commands_wire(struct app *app)
 {
     const struct mr_config *config = app->config;
     bool closed = config->http.username == NULL && !mr_address_is_local(&config->http.address);
-    app->added = mr_added_new(app->pipeline, &config->source, config->values.snapshot_added != 0);
+    app->added = mr_added_new(app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0);
     app->reloaded =
         (struct mr_reloaded){.started = config, .pages = app->http == NULL ? NULL : &app->pages};
     app->reload =
@@ -218,10 +235,12 @@ static void commands_wire(struct app *app)
                                                   .context = &app->reloaded,
                                                   .path = config->path == NULL ? "" : config->path,
                                                   .pipeline = app->pipeline,
+                                                  .copies = app->copies,
                                                   .added = app->added,
                                                   .http = app->http,
                                                   .closed = closed});
-    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline, .closed = closed};
+    app->snapshot = (struct mr_snapshot_routes){
+        .pipeline = app->pipeline, .copies = app->copies, .closed = closed};
     if (app->http != NULL) {
         mr_snapshot_routes_add(app->http, &app->snapshot);
     }
@@ -256,6 +275,8 @@ static void app_free(struct app *app)
     mr_pg_heartbeat_free(app->heartbeat);
     mr_signals_free(app->signals);
     mr_pipeline_free(app->pipeline);
+    mr_copies_free(app->copies);
+    mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);
     mr_table_counts_free(app->table_counts);
     app->sink->ops->free(app->sink);

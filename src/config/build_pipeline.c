@@ -93,7 +93,7 @@ static void build_memory(struct mr_config *config)
     config->pipeline.batches = (uint32_t)needs.batches;
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
-    config->pipeline.copied_row_bytes_max = mr_memory_take_row(&memory, &needs, change_max, limit);
+    config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max, limit);
     config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
     config->source.relation_bytes_max = mr_memory_relations(&needs, limit);
     values->change_max = (int64_t)change_max; /* as it is shown */
@@ -124,17 +124,18 @@ static void build_copy(struct mr_config *config)
     if (config->source.copies == MR_COPIES_NOTHING) {
         return;
     }
-    config->pipeline.copy_workers = (uint32_t)values->snapshot_threads;
-    config->pipeline.copy_only = config->source.copies == MR_COPIES_ONLY;
-    config->pipeline.copy_when_needed = config->source.copies == MR_COPIES_WHEN_NEEDED;
-    config->pipeline.copy_order = (enum mr_copy_order)values->snapshot_order;
+    config->copies.workers = (uint32_t)values->snapshot_threads;
+    config->copies.only = config->source.copies == MR_COPIES_ONLY;
+    config->copies.when_needed = config->source.copies == MR_COPIES_WHEN_NEEDED;
+    config->copies.order = (enum mr_copy_order)values->snapshot_order;
+    config->pipeline.lanes_beside = config->copies.workers;
     /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 &&
-        config->pipeline.copy_workers > config->pipeline.batches / 2) {
+        config->copies.workers > config->pipeline.batches / 2) {
         PROBLEM(config, LINE(config, snapshot_threads),
                 "snapshot.max.threads is %u, and pipeline.batches only %u; at most half as many "
                 "threads as batches",
-                config->pipeline.copy_workers, config->pipeline.batches);
+                config->copies.workers, config->pipeline.batches);
     }
     enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
     if (strlen(values->slot_name) > SLOT_NAME_MAX) {

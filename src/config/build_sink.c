@@ -205,6 +205,7 @@ static void build_state(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->kafka.exactly_once = values->delivery == 1;
     config->kafka.state_topic = or_null(values->state_topic);
+    config->kafka.sections = mr_copy_section_kinds;
     config->source.position_is_stored = config->kafka.state_topic != NULL;
     if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
         PROBLEM(config, LINE(config, state_topic),

@@ -12,6 +12,7 @@
 #include "base/sha256.h"
 #include "config/values.h"
 #include "control/http.h"
+#include "copy/copies.h"
 #include "encode/encode.h"
 #include "flow/pipeline.h"
 #include "registry/registry.h"
@@ -30,6 +31,7 @@ struct mr_config {
     struct mr_file_options file;
     struct mr_registry_options registry; /* no URL: there is none */
     struct mr_pipeline_options pipeline;
+    struct mr_copies_options copies; /* without their server, and who hears signals */
     uint32_t heartbeat_ms;     /* 0: there are no heartbeats */
     uint32_t slot_interval_ms; /* 0: the slot is never looked at */
     uint32_t metrics_tables_max;

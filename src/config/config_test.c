@@ -167,8 +167,8 @@ static void test_load_outboxx_file(void **state)
     assert_string_equal(getenv("TEST_SASL"), ""); /* read once, then emptied */
     assert_int_equal(config->problems.errors, 0);
     assert_int_equal(config->problems.count, 0);
-    assert_int_equal(config->pipeline.copy_workers, 1); /* snapshot.mode = initial, */
-    assert_false(config->pipeline.copy_only);
+    assert_int_equal(config->copies.workers, 1); /* snapshot.mode = initial, */
+    assert_false(config->copies.only);
     assert_true((config->encode.routes[0].operations & (1u << MR_OP_READ)) != 0); /* read */
     assert_true(config->http.enabled);
     assert_string_equal(config->http.address.host, "0.0.0.0");

@@ -180,7 +180,7 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         /* Without Kafka it could not take over. */
         return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
-    if (now->pipeline.copy.state == MR_COPY_RUNNING && now->sink.connected &&
+    if (now->copy.state == MR_COPY_RUNNING && now->sink.connected &&
         cause == MR_CAUSE_NONE) {
         return MR_STATE_SNAPSHOT;
     }
@@ -345,12 +345,15 @@ bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_
 /* While rows are copied nothing is confirmed, and the slot retains all WAL. */
 static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
 {
-    const struct mr_copy_stats *copy = &now->pipeline.copy;
-    now->copied.count = copy->state == MR_COPY_IDLE
-                            ? 0
-                            : mr_pipeline_copy_tables(monitor->options.pipeline, now->copied.items,
-                                                      MR_MONITOR_COPIED);
-    now->danger.slot_is_short = mr_monitor_slot_is_short(copy, &now->slot);
+    struct mr_copies *copies = monitor->options.copies;
+    if (copies != NULL) {
+        now->copy = mr_copies_stats(copies);
+        now->incremental = mr_copies_incremental(copies);
+        now->copied.count = now->copy.state == MR_COPY_IDLE
+                                ? 0
+                                : mr_copies_tables(copies, now->copied.items, MR_MONITOR_COPIED);
+    }
+    now->danger.slot_is_short = mr_monitor_slot_is_short(&now->copy, &now->slot);
 }
 
 void mr_monitor_look(struct mr_monitor *monitor)

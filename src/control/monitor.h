@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/standstill.h"
 #include "control/process.h"
+#include "copy/copies.h"
 #include "encode/table_counts.h"
 #include "event/event.h"
 #include "flow/bottleneck.h"
@@ -122,6 +123,8 @@ struct mr_monitor_snapshot {
         struct mr_monitor_event items[MR_MONITOR_EVENTS]; /* oldest first */
         uint32_t count;
     } events;
+    struct mr_copy_stats copy;               /* of existing rows, before the stream, */
+    struct mr_incremental_stats incremental; /* and while it runs */
     struct mr_monitor_copied {
         struct mr_copy_table_stats items[MR_MONITOR_COPIED]; /* those under way first */
         uint32_t count;
@@ -133,6 +136,7 @@ struct mr_monitor_options {
     uint32_t log_ms;    /* how often memory is logged at info; 0: never */
     /* All of these are the caller's and outlive the monitor. `slot` may be NULL. */
     struct mr_pipeline *pipeline;
+    struct mr_copies *copies; /* NULL: there are none */
     struct mr_sink *sink;
     const struct mr_table_counts *tables;
     struct mr_pg_slot *slot;

@@ -53,7 +53,7 @@ static void expose_words(struct text *text)
         {MR_METRIC_STATE, state_word, MR_STATE_COUNT, AT(state)},
         {MR_METRIC_STANDSTILL, cause_word, MR_CAUSE_COUNT, AT(standstill.cause)},
         {MR_METRIC_BOTTLENECK, stage_word, MR_BOTTLENECKS, AT(bottleneck)},
-        {MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, AT(pipeline.copy.state)},
+        {MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, AT(copy.state)},
         {MR_METRIC_SLOT_WAL_STATUS, wal_word, MR_WAL_STATUS_COUNT, AT(slot.wal_status)},
         {MR_METRIC_SLOT_INVALIDATION, invalidation_word, MR_INVALIDATION_COUNT,
          AT(slot.invalidation)},

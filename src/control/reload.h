@@ -56,6 +56,7 @@ struct mr_reload_options {
     void *context;
     const char *path; /* of the file; "": there is none */
     struct mr_pipeline *pipeline;
+    struct mr_copies *copies;
     struct mr_added *added;
     struct mr_http *http; /* gets the routes; NULL: nothing is served */
     bool closed; /* other machines reach the server and it has no password: it takes no commands */

@@ -55,7 +55,7 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
         wish.schema = schema;
         uint64_t id;
         struct mr_error error;
-        if (mr_pipeline_copy_table(routes->pipeline, &wish, &id, &error) == MR_OK) {
+        if (mr_copies_ask(routes->copies, &wish, &id, &error) == MR_OK) {
             cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)id));
         } else {
             cJSON_AddItemToArray(errors, cJSON_CreateString(error.text));
@@ -72,11 +72,11 @@ static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, c
     {
         char *schema;
         const char *table = split_name(one->valuestring, &schema);
-        count += mr_pipeline_copy_stop(routes->pipeline, schema, table);
+        count += mr_copies_stop(routes->copies, schema, table);
         free(schema);
     }
     if (cJSON_GetArraySize(tables) == 0) {
-        count = mr_pipeline_copy_stop(routes->pipeline, NULL, NULL);
+        count = mr_copies_stop(routes->copies, NULL, NULL);
     }
     cJSON_AddNumberToObject(answer, "stopped", count);
 }
@@ -103,7 +103,7 @@ static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSO
     } else if (strcmp(type, "stop") == 0) {
         stop(routes, tables, answer);
     } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
-        mr_pipeline_copy_pause(routes->pipeline, type[0] == 'p');
+        mr_copies_pause(routes->copies, type[0] == 'p');
     } else {
         return false;
     }
@@ -160,10 +160,10 @@ static void get_outcome(void *context, struct mr_http_request *request)
     struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
     bool paused;
     uint32_t count =
-        mr_pipeline_copy_requests(routes->pipeline, requests, MR_COPY_REQUESTS_MAX, &paused);
+        mr_copies_requests(routes->copies, requests, MR_COPY_REQUESTS_MAX, &paused);
     cJSON *answer = cJSON_CreateObject();
     cJSON_AddBoolToObject(answer, "paused", paused);
-    cJSON_AddBoolToObject(answer, "stored", mr_pipeline_copy_is_stored(routes->pipeline));
+    cJSON_AddBoolToObject(answer, "stored", mr_copies_is_stored(routes->copies));
     cJSON *list = cJSON_AddArrayToObject(answer, "tables");
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_copy_request *one = &requests[i];

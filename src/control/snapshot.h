@@ -7,11 +7,13 @@
 #define MR_CONTROL_SNAPSHOT_H
 
 #include "control/http.h"
+#include "copy/copies.h"
 #include "flow/pipeline.h"
 
 /* The caller's; outlives the server. */
 struct mr_snapshot_routes {
     struct mr_pipeline *pipeline;
+    struct mr_copies *copies;
     bool closed; /* to all, see mr_reload_is_closed */
 };
 

@@ -98,7 +98,7 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     static const char *const states[] = {[MR_COPY_TABLE_WAITS] = "waits",
                                          [MR_COPY_TABLE_READ] = "read",
                                          [MR_COPY_TABLE_DONE] = "done"};
-    const struct mr_copy_stats *copy = &snapshot->pipeline.copy;
+    const struct mr_copy_stats *copy = &snapshot->copy;
     cJSON *item = section_of(root, "snapshot");
     add_progress(item, mr_copy_state_name(copy->state),
                  mr_copy_percent(copy->bytes, copy->bytes_total), copy->rows, copy->seconds);
@@ -116,7 +116,7 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         add_number(item, "seconds_left", table->seconds_left);
         cJSON_AddItemToArray(tables, item);
     }
-    const struct mr_held_up *held = &snapshot->pipeline.incremental.held;
+    const struct mr_held_up *held = &snapshot->incremental.held;
     if (held->by[0] != '\0') {
         cJSON_AddStringToObject(section_of(root, "incremental"), "held_by", held->by);
         cJSON_AddStringToObject(section_of(root, "incremental"), "held_since", held->since);

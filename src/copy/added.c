@@ -17,13 +17,14 @@ enum { LOOK_MS = 5000, SOON_MS = 200 };
 
 struct mr_added {
     struct mr_pipeline *pipeline;
+    struct mr_copies *copies;
     int stop_fd;
     pthread_t thread;
     bool started;
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source;
-    bool copies;
+    bool asks; /* for the rows of tables that join */
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
@@ -44,7 +45,7 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
         tables[count] = one;
         count += !is_hidden;
     }
-    mr_pipeline_copy_streamed(added->pipeline, tables, count);
+    mr_copies_streamed(added->copies, tables, count);
     free(tables);
 }
 
@@ -67,7 +68,7 @@ static bool look(struct mr_added *added)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
     /* Before that the publication may be yet to be made, which sends nothing. */
-    if (!mr_pipeline_copy_knows(added->pipeline) || stats.source_stands_by ||
+    if (!mr_copies_knows(added->copies) || stats.source_stands_by ||
         !stats.source_was_connected) {
         return false;
     }
@@ -95,7 +96,7 @@ static void *added_main(void *context)
     int wait_ms = SOON_MS;
     while (poll(&stop, 1, wait_ms) <= 0) {
         pthread_mutex_lock(&added->lock);
-        wait_ms = added->copies && !look(added) ? SOON_MS : LOOK_MS;
+        wait_ms = added->asks && !look(added) ? SOON_MS : LOOK_MS;
         pthread_mutex_unlock(&added->lock);
     }
     return NULL;
@@ -104,8 +105,8 @@ static void *added_main(void *context)
 /* With the lock, or before there is a thread. */
 static void start(struct mr_added *added)
 {
-    mr_pipeline_copy_follow(added->pipeline, added->copies);
-    if (added->copies && !added->started) {
+    mr_copies_follow(added->copies, added->asks);
+    if (added->asks && !added->started) {
         int failed = mr_thread_create(&added->thread, added_main, added);
         added->started = failed == 0;
         if (failed != 0) {
@@ -114,13 +115,14 @@ static void start(struct mr_added *added)
     }
 }
 
-struct mr_added *mr_added_new(struct mr_pipeline *pipeline,
-                              const struct mr_pg_source_options *source, bool copies)
+struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
+                              const struct mr_pg_source_options *source, bool asks)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
     *added = (struct mr_added){.pipeline = pipeline,
                                .source = source,
                                .copies = copies,
+                               .asks = asks,
                                .connection = &source->connection};
     added->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(added->stop_fd >= 0);
@@ -158,30 +160,30 @@ static void end_copies(const struct mr_added *added, const struct mr_pg_source_o
 {
     struct mr_error error;
     struct mr_pg_result *streamed = NULL;
-    if (mr_pipeline_stats(added->pipeline).incremental.tables == 0) {
+    if (mr_copies_incremental(added->copies).tables == 0) {
         return;
     }
     if (query(added, source, &streamed, &error) != MR_OK) {
         streamed = NULL; /* a partition whose copy is ended can be asked for again */
     }
     struct kept kept = {.options = source, .streamed = streamed};
-    mr_pipeline_copy_keep(added->pipeline, keeps, &kept);
+    mr_copies_keep(added->copies, keeps, &kept);
     mr_pg_result_free(streamed);
 }
 
-void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool copies)
+void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks)
 {
     pthread_mutex_lock(&added->lock);
     end_copies(added, source);
-    if (copies) {
+    if (asks) {
         /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
-        mr_pipeline_copy_follow(added->pipeline, true);
+        mr_copies_follow(added->copies, true);
         look(added);
     }
     added->source = source;
-    added->copies = copies;
+    added->asks = asks;
     start(added);
-    if (copies) {
+    if (asks) {
         look(added);
     }
     pthread_mutex_unlock(&added->lock);

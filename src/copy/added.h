@@ -1,25 +1,26 @@
 /* Tables that join the stream, while it runs or between two starts, because a pattern covers them or because the publication or the
  * configuration changed: their existing rows are asked for (snapshot.added_tables).
  *
- * A thread of its own looks every few seconds, on a connection that it closes again. The pipeline knows which tables are new,
- * after a restart as well (mr_pipeline_copy_streamed). */
+ * A thread of its own looks every few seconds, on a connection that it closes again. The copies know which tables are new,
+ * after a restart as well (mr_copies_streamed). */
 #ifndef MR_COPY_ADDED_H
 #define MR_COPY_ADDED_H
 
+#include "copy/copies.h"
 #include "flow/pipeline.h"
 #include "stream/pg_source.h"
 
 struct mr_added;
 
-/* Before the pipeline is started. Both are the caller's and outlive it. `copies`: rows of tables that join are asked for. */
-struct mr_added *mr_added_new(struct mr_pipeline *pipeline,
-                              const struct mr_pg_source_options *source, bool copies);
+/* Before the pipeline is started. All are the caller's and outlive it. `asks`: rows of tables that join are asked for. */
+struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
+                              const struct mr_pg_source_options *source, bool asks);
 
 /* Ends the copies of tables that are no longer streamed. `source` counts from now on, and stays the caller's until the next
  * change; nothing reads the former one once this returns. Where copies begin with this change, the former one's tables count as
  * known. One thread at a time, which is not the source thread. */
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source,
-                     bool copies);
+                     bool asks);
 
 /* Before the pipeline is freed. Takes NULL. */
 void mr_added_free(struct mr_added *added);

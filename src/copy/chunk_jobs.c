@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "copy/chunks_internal.h"
-#include "flow/pipeline_internal.h"
 
 enum { ROWS_MAX = 65536 };
 #define TARGET_NS (INT64_C(50) * 1000000)
@@ -16,8 +15,7 @@ enum { ROWS_MAX = 65536 };
 
 int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
 {
-    uint32_t max_ms = atomic_load(&chunks->pipeline->options.backoff_max_ms);
-    return (int64_t)mr_backoff_ms(chunks->attempt++, max_ms) * 1000000;
+    return (int64_t)mr_port_backoff_ms(chunks->base.port, chunks->attempt++) * 1000000;
 }
 
 /* MR_OK: it was dealt with; the job is to be asked again later, or the request has failed. */
@@ -27,7 +25,7 @@ static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *reques
     bool passes = job->status == MR_ERR_TRANSIENT || job->status == MR_ERR_PROTOCOL ||
                   job->status == MR_AGAIN || job->status == MR_ERR_SYSTEM;
     if (!passes) {
-        mr_chunk_request_fail(chunks->requests, request, &job->error);
+        mr_chunk_request_fail(&chunks->requests, request, &job->error);
         if (request == chunks->current) {
             mr_chunks_leave(chunks);
         }
@@ -49,7 +47,7 @@ static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *reques
 
 static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
 {
-    struct mr_chunk_request *request = mr_chunk_requests_of(chunks->requests, job->request);
+    struct mr_chunk_request *request = mr_chunk_requests_of(&chunks->requests, job->request);
     if (request == NULL || request->state != MR_REQUEST_CHECKED) {
         free(job->tables);
         return;
@@ -59,7 +57,7 @@ static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
         return;
     }
     chunks->attempt = 0;
-    mr_chunk_request_found(chunks->requests, request, job->tables, job->table_count);
+    mr_chunk_request_found(&chunks->requests, request, job->tables, job->table_count);
 }
 
 /* As many rows as can be read in the time, and as there is room for. */
@@ -122,7 +120,7 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
 static void begin_held(struct mr_chunks *chunks)
 {
     mr_chunks_close_window(chunks);
-    mr_chunk_request_repeat(chunks->requests, chunks->current);
+    mr_chunk_request_repeat(&chunks->requests, chunks->current);
     chunks->held_ns = mr_monotonic_ns();
     chunks->held_told_ns = 0;
     chunks->due_ns = chunks->held_ns + MR_CHUNKS_AGAIN_NS;
@@ -133,7 +131,7 @@ static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *ho
                       int64_t now_ns)
 {
     const struct mr_chunk_request *current = chunks->current;
-    bool is_other = mr_chunk_requests_hold(chunks->requests, holder);
+    bool is_other = mr_chunk_requests_hold(&chunks->requests, holder);
     bool was_told = chunks->held_told_ns != 0 && now_ns - chunks->held_told_ns < HELD_TOLD_NS;
     if (now_ns - chunks->held_ns < HELD_QUIET_NS || (was_told && !is_other)) {
         return;
@@ -160,7 +158,7 @@ static void take_holder(struct mr_chunks *chunks, const struct mr_chunk_holder *
         mr_chunk_snapshot_done(&snapshot);
     }
     if (!is_held) {
-        mr_chunk_requests_hold(chunks->requests, NULL);
+        mr_chunk_requests_hold(&chunks->requests, NULL);
         mr_chunks_read_next(chunks);
         return;
     }
@@ -207,7 +205,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         mr_error_set(&error, MR_ERR_PROTOCOL,
                      "two rows of table %s.%s have the same key, or one has none",
                      chunks->relation->schema, chunks->relation->table);
-        mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+        mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
         mr_chunks_leave(chunks);
         return;
     }
@@ -281,7 +279,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         return;
     }
     struct mr_chunk_request *unchecked =
-        mr_chunk_requests_first(chunks->requests, MR_REQUEST_CHECKED);
+        mr_chunk_requests_first(&chunks->requests, MR_REQUEST_CHECKED);
     if (unchecked != NULL) {
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
                                            .request = unchecked->id,
@@ -299,7 +297,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
                                            .xid = mr_chunk_window_holder(chunks->window),
                                            .holder = &chunks->holder});
-    } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests->paused)) {
+    } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests.paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->streamed = NULL;
         struct mr_chunk_request *current = chunks->current;
@@ -313,7 +311,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                      .form = chunks->place.form,
                      .rows_max = chunks->rows_max,
                      .bytes_max = chunks->bytes_max,
-                     .row_bytes_max = chunks->pipeline->options.copied_row_bytes_max,
+                     .row_bytes_max = chunks->options.row_bytes_max,
                      .named_schema = current->schema,
                      .named_table = current->table,
                      .part_count = current->part_count,

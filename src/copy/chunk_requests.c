@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "flow/pipeline_internal.h"
+#include "flow/port.h"
 
 enum {
     ENDED_KEPT = 32, /* that are at their ends */
@@ -33,7 +33,8 @@ static bool is_open(const struct mr_chunk_request *request)
 
 struct mr_chunk_note {
     struct mr_chunk_note *next;
-    uint64_t step, sequence, request;
+    uint64_t step, revision;
+    uint64_t request; /* 0: none */
     struct mr_asked_place place;
 };
 
@@ -46,12 +47,17 @@ static void request_free(struct mr_chunk_request *request)
     free(request);
 }
 
-void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores)
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner)
 {
-    *requests =
-        (struct mr_chunk_requests){.wake_fd = wake_fd, .stores = stores, .adopted = !stores};
+    *requests = (struct mr_chunk_requests){.owner = owner};
     requests->last_note = &requests->notes;
     pthread_mutex_init(&requests->lock, NULL);
+}
+
+void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores)
+{
+    requests->stores = stores;
+    atomic_store(&requests->adopted, !stores);
 }
 
 /* The oldest. */
@@ -123,7 +129,8 @@ static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *
 /* With the lock. */
 static void note_wish(struct mr_chunk_requests *requests)
 {
-    requests->wish_step = atomic_fetch_add(&requests->step, 1) + 1;
+    atomic_fetch_add(&requests->revision, 1);
+    requests->wish = MR_WISH_NEW;
 }
 
 static char *text_of(const char *text)
@@ -196,7 +203,7 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
         return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
                        wish->table, fault);
     }
-    mr_wake(requests->wake_fd);
+    mr_port_want(requests->owner);
     return MR_OK;
 }
 
@@ -246,7 +253,7 @@ void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
         free(known);
     }
     pthread_mutex_unlock(&requests->lock);
-    mr_wake(requests->wake_fd);
+    mr_port_want(requests->owner);
 }
 
 /* `context`: schema and table that are meant; NULL: all. */
@@ -278,7 +285,7 @@ uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keep
         note_wish(requests);
     }
     pthread_mutex_unlock(&requests->lock);
-    mr_wake(requests->wake_fd);
+    mr_port_want(requests->owner);
     return count;
 }
 
@@ -295,7 +302,7 @@ void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
                pauses ? "no further existing rows are copied until that is asked for"
                       : "copying existing rows goes on");
     }
-    mr_wake(requests->wake_fd);
+    mr_port_want(requests->owner);
 }
 
 uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
@@ -329,7 +336,7 @@ uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_co
 bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests)
 {
     pthread_mutex_lock(&requests->lock);
-    bool is_stored = !requests->stores || requests->stored_step >= requests->wish_step;
+    bool is_stored = !requests->stores || requests->wish == MR_WISH_STORED;
     pthread_mutex_unlock(&requests->lock);
     return is_stored;
 }
@@ -401,7 +408,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
         atomic_fetch_sub(&requests->open, 1);
-        atomic_fetch_add(&requests->step, !request->safe.settled);
+        atomic_fetch_add(&requests->revision, !request->safe.settled);
     }
     pthread_mutex_unlock(&requests->lock);
     if (ends) {
@@ -447,13 +454,12 @@ struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests
     return one;
 }
 
-struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
-                                                uint64_t published)
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests)
 {
     pthread_mutex_lock(&requests->lock);
     struct mr_chunk_request *one = requests->first;
     while (one != NULL && !(is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
-                                                            published >= one->end_sequence)))) {
+                                                            one->end == MR_REQUEST_END_STORED)))) {
         one = one->next;
     }
     pthread_mutex_unlock(&requests->lock);
@@ -513,8 +519,8 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     pthread_mutex_lock(&requests->lock);
     request->rows_estimated = rows;
     request->part = part_of(request);
+    request->end = request->part < count ? MR_REQUEST_END_OPEN : MR_REQUEST_END_STORED;
     pthread_mutex_unlock(&requests->lock);
-    request->end_sequence = 0;
     mr_chunk_request_set(requests, request,
                          request->part < count ? MR_REQUEST_WAITING : MR_REQUEST_SETTLED);
 }
@@ -562,33 +568,38 @@ void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk
     pthread_mutex_unlock(&requests->lock);
 }
 
-uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
-                               const struct mr_chunk_request *request,
-                               const struct mr_asked_place *place, uint64_t sequence)
+/* With the lock. The step's note of that request, which may be there already: no batch has carried it yet. */
+static struct mr_chunk_note *note_of(struct mr_chunk_requests *requests, uint64_t step, uint64_t id)
+{
+    for (struct mr_chunk_note *note = requests->notes; note != NULL; note = note->next) {
+        MR_ASSERT(note->step <= step);
+        if (note->step == step && note->request == id) {
+            return note;
+        }
+    }
+    struct mr_chunk_note *note = MR_NEW(struct mr_chunk_note);
+    note->step = step;
+    note->request = id;
+    *requests->last_note = note;
+    requests->last_note = &note->next;
+    return note;
+}
+
+void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
+                            const struct mr_chunk_request *request,
+                            const struct mr_asked_place *place)
 {
     pthread_mutex_lock(&requests->lock);
-    struct mr_chunk_note *note = requests->notes;
-    while (note != NULL && note->next != NULL) {
-        note = note->next;
-    }
-    /* No batch has carried its step: the one at hand will carry this one instead. */
-    bool is_same = note != NULL && note->sequence == sequence && note->request == request->id;
-    if (is_same) {
+    struct mr_chunk_note *note = note_of(requests, step, request == NULL ? 0 : request->id);
+    if (request != NULL) {
         mr_asked_place_done(&note->place);
-    } else {
-        note = MR_NEW(struct mr_chunk_note);
-        *requests->last_note = note;
-        requests->last_note = &note->next;
+        note->place = mr_asked_place_copy(place);
+        note->place.rows = request->rows;
+        note->place.passed_over = request->passed_over;
+        atomic_fetch_add(&requests->revision, 1);
     }
-    note->request = request->id;
-    note->sequence = sequence;
-    note->place = mr_asked_place_copy(place);
-    note->place.rows = request->rows;
-    note->place.passed_over = request->passed_over;
-    note->step = atomic_fetch_add(&requests->step, 1) + 1;
-    uint64_t step = note->step;
+    note->revision = atomic_load(&requests->revision);
     pthread_mutex_unlock(&requests->lock);
-    return step;
 }
 
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
@@ -598,7 +609,7 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
         forget_note(requests);
     }
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        one->end_sequence = 0;
+        one->end = one->safe.settled ? MR_REQUEST_END_STORED : MR_REQUEST_END_OPEN;
         if ((one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED ||
              one->state == MR_REQUEST_WAITING) &&
             !one->safe.settled) {
@@ -616,16 +627,28 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
 {
     pthread_mutex_lock(&requests->lock);
     while (requests->notes != NULL && requests->notes->step <= step) {
-        struct mr_chunk_request *request = find(requests, requests->notes->request);
+        struct mr_chunk_note *note = requests->notes;
+        struct mr_chunk_request *request = note->request == 0 ? NULL : find(requests, note->request);
         if (request != NULL) {
             struct mr_asked_place former = request->safe;
-            request->safe = requests->notes->place;
-            requests->notes->place = former;
+            request->safe = note->place;
+            note->place = former;
         }
+        requests->safe = note->revision > requests->safe ? note->revision : requests->safe;
         forget_note(requests);
     }
-    requests->safe_step = step > requests->safe_step ? step : requests->safe_step;
     pthread_mutex_unlock(&requests->lock);
+}
+
+/* With the lock: the revision that is safe with that step. */
+static uint64_t revision_of(const struct mr_chunk_requests *requests, uint64_t step)
+{
+    uint64_t revision = requests->safe;
+    for (const struct mr_chunk_note *note = requests->notes; note != NULL && note->step <= step;
+         note = note->next) {
+        revision = note->revision > revision ? note->revision : revision;
+    }
+    return revision;
 }
 
 static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk_request *request,
@@ -637,6 +660,9 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
         place = note->request == request->id ? &note->place : place;
     }
     request->told = true;
+    if (place->settled && request->end == MR_REQUEST_END_OPEN) {
+        request->end = MR_REQUEST_END_TOLD;
+    }
     if (place->settled || request->stops) {
         return;
     }
@@ -671,11 +697,11 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
     struct mr_asked_stored *state = NULL;
     pthread_mutex_lock(&requests->lock);
     bool paused = atomic_load(&requests->paused);
-    requests->told_step = atomic_load(&requests->step);
+    requests->wish = requests->wish == MR_WISH_STORED ? MR_WISH_STORED : MR_WISH_TOLD;
     if (requests->last_id > 0 || paused || requests->has_known) {
         state = MR_NEW(struct mr_asked_stored);
         *state = (struct mr_asked_stored){
-            .step = step > requests->safe_step ? step : requests->safe_step,
+            .step = revision_of(requests, step),
             .last_id = requests->last_id,
             .paused = paused,
             .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
@@ -695,7 +721,11 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
 void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
 {
     pthread_mutex_lock(&requests->lock);
-    requests->stored_step = requests->told_step;
+    requests->wish = requests->wish == MR_WISH_TOLD ? MR_WISH_STORED : requests->wish;
+    for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        bool ends = one->end == MR_REQUEST_END_TOLD || (!requests->stores && one->safe.settled);
+        one->end = ends ? MR_REQUEST_END_STORED : one->end;
+    }
     pthread_mutex_unlock(&requests->lock);
 }
 
@@ -726,6 +756,7 @@ static void adopt_ours(struct mr_chunk_requests *requests, struct mr_chunk_reque
     } else if (request->id <= stored->last_id) {
         request->safe.settled = true;
         request->state = MR_REQUEST_SETTLED;
+        request->end = MR_REQUEST_END_STORED;
     }
 }
 
@@ -756,15 +787,14 @@ static void adopt_known(struct mr_chunk_requests *requests, const struct mr_aske
     }
 }
 
-uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
-                                 const struct mr_asked_stored *stored)
+void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                             const struct mr_asked_stored *stored)
 {
     pthread_mutex_lock(&requests->lock);
-    if (stored != NULL && stored->step > requests->safe_step) {
+    if (stored != NULL && stored->step > requests->safe) {
         uint64_t ours = requests->told_id;
-        uint64_t step = atomic_load(&requests->step);
-        if (step < stored->step) {
-            atomic_store(&requests->step, stored->step);
+        if (atomic_load(&requests->revision) < stored->step) {
+            atomic_store(&requests->revision, stored->step);
             atomic_store(&requests->paused, stored->paused);
             adopt_known(requests, stored);
         }
@@ -781,10 +811,8 @@ uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
                 adopt_theirs(requests, &stored->tables[i]);
             }
         }
-        requests->safe_step = stored->step;
+        requests->safe = stored->step;
     }
     atomic_store(&requests->adopted, true);
-    uint64_t safe_step = requests->safe_step;
     pthread_mutex_unlock(&requests->lock);
-    return safe_step;
 }

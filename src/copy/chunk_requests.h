@@ -1,16 +1,27 @@
-/* Who asked for which tables' existing rows, and how far each is. Anybody asks and looks; the source thread does what is asked for
- * (chunks.h). Inside pipeline/ only.
+/* Who asked for which tables' existing rows, and how far each is. Any thread asks and looks; the source thread does what is asked
+ * for (chunks.h). Inside copy/ only.
  *
- * Where the sink stores positions, it stores this, too. Each change of it is a step, of which each batch of the stream's lane
- * carries the last (mr_copied.pieces): what a step says is safe once the batches up to that one are. Until then the request's
- * `safe` place is an older one, and what is to become of it waits as a note. */
+ * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
+ * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
+ * has come to. Once the step is safe, the place is the request's `safe` one, and the revision with it. */
 #ifndef MR_PIPELINE_CHUNK_REQUESTS_H
 #define MR_PIPELINE_CHUNK_REQUESTS_H
 
 #include <pthread.h>
 
-#include "event/asked_stored.h"
-#include "flow/pipeline.h"
+#include "base/counter.h"
+#include "copy/asked_stored.h"
+#include "copy/copies.h"
+
+/* How far the end of a request is with the sink. */
+enum mr_request_end {
+    MR_REQUEST_END_OPEN,
+    MR_REQUEST_END_TOLD,   /* the sink is storing that all of it is safe, */
+    MR_REQUEST_END_STORED, /* or has stored that, or stores nothing */
+};
+
+/* How far what was asked for last is with the sink. */
+enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
 struct mr_chunk_request {
     struct mr_chunk_request *next;
@@ -23,12 +34,12 @@ struct mr_chunk_request {
     uint64_t rows, passed_over, chunks, repeated, rows_estimated;
     struct mr_asked_place safe; /* where it begins, or goes on after a loss */
     bool told;                  /* the sink may have stored it */
+    enum mr_request_end end;
     int64_t begun_ns, ended_ns;
     char error[sizeof(((struct mr_copy_request *)0)->error)];
     /* Source thread. */
     struct mr_chunk_table *parts;
     uint32_t part, part_count;
-    uint64_t end_sequence; /* of the lane: its last row's */
     int64_t told_ns;
 };
 
@@ -39,14 +50,12 @@ struct mr_chunk_requests {
     _Atomic bool paused;
     _Atomic uint32_t open;  /* that are not at their ends */
     struct mr_held_up held; /* the one that is copied */
-    int wake_fd;            /* the source thread's */
-    bool stores;            /* the sink does */
-    _Atomic uint64_t step;
-    uint64_t safe_step;
-    uint64_t wish_step;   /* of what somebody asked for last, */
-    uint64_t told_step;   /* of what the sink is storing, */
-    uint64_t stored_step; /* and of what it has stored */
-    uint64_t told_id;     /* the last one of ours that the sink may have stored */
+    struct mr_companion *owner; /* that is to know of what is asked */
+    bool stores;                /* the sink does */
+    _Atomic uint64_t revision;
+    uint64_t safe; /* the revision that is with the sink */
+    enum mr_wish_state wish;
+    uint64_t told_id; /* the last one of ours that the sink may have stored */
     struct mr_chunk_note *notes, **last_note; /* by their steps */
     bool follows;         /* tables that come to the stream are to be asked for */
     _Atomic bool adopted; /* what is stored is known */
@@ -58,10 +67,13 @@ struct mr_chunk_requests {
     mr_counter rows, passed_over, chunks, repeated;
 };
 
-void mr_chunk_requests_init(struct mr_chunk_requests *requests, int wake_fd, bool stores);
+void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner);
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 
-/* ---- any thread; as mr_pipeline_copy_… ---- */
+/* Before anything else but what is asked: whether the sink stores positions. */
+void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
+
+/* ---- any thread; as mr_copies_… ---- */
 
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error);
@@ -85,9 +97,8 @@ struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *reque
                                                  enum mr_copy_request_state state);
 struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id);
 
-/* One that is at its end: somebody wants that, or its last row is among what is published; NULL: there is none. */
-struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests,
-                                                uint64_t published);
+/* One that is at its end: somebody wants that, or it is stored that all of it is safe; NULL: there is none. */
+struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests);
 
 /* An end is logged. */
 void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
@@ -113,11 +124,10 @@ void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk
 bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
                             const struct mr_chunk_holder *holder);
 
-/* A place that the request has come to with what is in the lane's batch at hand, behind the one of that sequence. The next
- * batches are to carry the step that is returned. */
-uint64_t mr_chunk_request_note(struct mr_chunk_requests *requests,
-                               const struct mr_chunk_request *request,
-                               const struct mr_asked_place *place, uint64_t sequence);
+/* The stream's batch that carries `step` brings all that was asked or done so far; and the request (NULL: none) to that place. */
+void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
+                            const struct mr_chunk_request *request,
+                            const struct mr_asked_place *place);
 
 /* What was on its way is lost: what is not at its end goes on where it is safe. */
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
@@ -131,12 +141,12 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
  * has asked for anything yet. */
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
 
-/* What mr_chunk_requests_state told last is stored. */
+/* What mr_chunk_requests_state said last is stored; where the sink stores nothing: what is safe counts as that. */
 void mr_chunk_requests_stored(struct mr_chunk_requests *requests);
 
 /* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the process or another instance
- * has stored it, counts. Returns the step that is safe. While nothing is copied. */
-uint64_t mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
-                                 const struct mr_asked_stored *stored);
+ * has stored it, counts. While nothing is copied. */
+void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
+                             const struct mr_asked_stored *stored);
 
 #endif

@@ -8,7 +8,9 @@
 
 static void begin(struct mr_chunk_requests *requests)
 {
-    mr_chunk_requests_init(requests, -1, true);
+    static struct mr_companion owner;
+    mr_chunk_requests_init(requests, &owner);
+    mr_chunk_requests_attach(requests, true);
 }
 
 static struct mr_chunk_request *ask(struct mr_chunk_requests *requests, const char *table)
@@ -29,23 +31,23 @@ static void found(struct mr_chunk_requests *requests, struct mr_chunk_request *r
     mr_chunk_request_found(requests, request, parts, second == 0 ? 1 : 2);
 }
 
-static uint64_t note(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                     const char *key, uint64_t sequence)
+static void note(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                 const char *key, uint64_t step)
 {
     char text[16];
     snprintf(text, sizeof(text), "%s", key);
     char *after[] = {text};
     struct mr_asked_place place = {.oid = 5, .form = 9, .after = after, .after_count = 1};
     mr_chunk_request_rows(requests, request, 1, 0);
-    return mr_chunk_request_note(requests, request, &place, sequence);
+    mr_chunk_requests_note(requests, step, request, &place);
 }
 
-static uint64_t settle(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+static void settle(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                   uint64_t step)
 {
     struct mr_asked_place place = {.oid = 5, .settled = true};
     mr_chunk_request_set(requests, request, MR_REQUEST_SETTLED);
-    request->end_sequence = 100;
-    return mr_chunk_request_note(requests, request, &place, 99);
+    mr_chunk_requests_note(requests, step, request, &place);
 }
 
 /* What is stored of the first table at that step: its key, "" for none; "-": the table is not told of. */
@@ -68,28 +70,26 @@ static void test_notes_count_with_their_steps(void **test_state)
     assert_null(mr_chunk_requests_state(&requests, 0));
     struct mr_chunk_request *request = ask(&requests, "t");
     found(&requests, request, 5, 0);
-    uint64_t asked = atomic_load(&requests.step);
-    note(&requests, request, "1", 0);
-    uint64_t second = note(&requests, request, "2", 0);
-    uint64_t third = note(&requests, request, "3", 1);
-    expect(&requests, asked, "");
-    expect(&requests, second - 1, "");
-    expect(&requests, second, "2");
-    expect(&requests, third, "3"); /* a transaction tells of what it will make safe, */
-    expect(&requests, asked, "");  /* and that changes nothing */
-    mr_chunk_requests_safe(&requests, second);
-    expect(&requests, asked, "2");
+    note(&requests, request, "1", 1);
+    note(&requests, request, "2", 1);
+    note(&requests, request, "3", 2);
+    expect(&requests, 0, "");
+    expect(&requests, 1, "2");
+    expect(&requests, 2, "3"); /* a transaction tells of what it will make safe, */
+    expect(&requests, 0, "");  /* and that changes nothing */
+    mr_chunk_requests_safe(&requests, 1);
+    expect(&requests, 0, "2");
     assert_int_equal(request->safe.rows, 2);
     mr_chunk_requests_begin_anew(&requests); /* the third was lost */
-    expect(&requests, third, "2");
+    expect(&requests, 2, "2");
     assert_int_equal(request->state, MR_REQUEST_CHECKED);
     assert_int_equal(request->rows, 2);
-    uint64_t end = settle(&requests, request);
-    expect(&requests, end - 1, "2");
-    expect(&requests, end, "-");
-    mr_chunk_requests_safe(&requests, end);
+    settle(&requests, request, 1);
+    expect(&requests, 0, "2");
+    expect(&requests, 1, "-");
+    mr_chunk_requests_safe(&requests, 1);
     mr_chunk_requests_begin_anew(&requests); /* all of it is there: nothing of it again */
-    assert_ptr_equal(mr_chunk_requests_over(&requests, 0), request);
+    assert_ptr_equal(mr_chunk_requests_over(&requests), request);
     mr_chunk_requests_done(&requests);
 }
 
@@ -117,6 +117,32 @@ static void test_found_goes_on_at_its_part(void **test_state)
     }
 }
 
+/* The end counts once it is stored that all of it is safe; at once where nothing is stored. */
+static void test_end_is_stored(void **test_state)
+{
+    (void)test_state;
+    for (int stores = 0; stores < 2; stores++) {
+        struct mr_chunk_requests requests;
+        begin(&requests);
+        requests.stores = stores;
+        struct mr_chunk_request *request = ask(&requests, "t");
+        found(&requests, request, 5, 0);
+        settle(&requests, request, 1);
+        expect(&requests, 0, ""); /* that is being stored, and nothing of the end */
+        mr_chunk_requests_safe(&requests, 1);
+        assert_null(mr_chunk_requests_over(&requests));
+        mr_chunk_requests_stored(&requests);
+        assert_ptr_equal(mr_chunk_requests_over(&requests), stores ? NULL : request);
+        if (stores) {
+            expect(&requests, 1, "-");
+            assert_null(mr_chunk_requests_over(&requests));
+            mr_chunk_requests_stored(&requests);
+            assert_ptr_equal(mr_chunk_requests_over(&requests), request);
+        }
+        mr_chunk_requests_done(&requests);
+    }
+}
+
 static struct mr_asked_stored *stored_by_another(uint64_t *ret_step)
 {
     struct mr_chunk_requests other;
@@ -124,8 +150,9 @@ static struct mr_asked_stored *stored_by_another(uint64_t *ret_step)
     struct mr_chunk_request *request = ask(&other, "t");
     ask(&other, "u");
     mr_chunk_requests_pause(&other, true);
-    *ret_step = note(&other, request, "7", 0);
-    struct mr_asked_stored *stored = mr_chunk_requests_state(&other, *ret_step);
+    note(&other, request, "7", 1);
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&other, 1);
+    *ret_step = stored->step;
     mr_chunk_requests_done(&other);
     return stored;
 }
@@ -139,7 +166,8 @@ static void test_adopt_at_a_start(void **test_state)
     struct mr_chunk_requests requests;
     begin(&requests);
     ask(&requests, "early");
-    assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step);
+    mr_chunk_requests_adopt(&requests, stored);
+    assert_int_equal(requests.safe, step);
     struct mr_copy_request looks[8];
     bool paused;
     assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
@@ -151,11 +179,12 @@ static void test_adopt_at_a_start(void **test_state)
     assert_int_equal(looks[1].rows, 1);
     assert_string_equal(mr_chunk_requests_of(&requests, 1)->where, "n > 1");
     assert_null(mr_chunk_requests_of(&requests, 1)->key);
-    struct mr_asked_stored *again = mr_chunk_requests_state(&requests, step);
+    struct mr_asked_stored *again = mr_chunk_requests_state(&requests, 0);
     assert_int_equal(again->count, 3);
     assert_int_equal(again->last_id, 3);
     assert_string_equal(again->tables[1].place.after[0], "7");
-    assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step); /* nothing twice */
+    mr_chunk_requests_adopt(&requests, stored);
+    assert_int_equal(requests.safe, step); /* nothing twice */
     assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
     mr_asked_stored_free(again);
     mr_asked_stored_free(stored);
@@ -171,15 +200,22 @@ static void test_adopt_of_what_was_in_doubt(void **test_state)
         begin(&requests);
         struct mr_chunk_request *request = ask(&requests, "t");
         found(&requests, request, 5, 0);
-        mr_chunk_requests_safe(&requests, note(&requests, request, "1", 0));
-        uint64_t step = ends ? settle(&requests, request) : note(&requests, request, "2", 1);
-        struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, step);
+        note(&requests, request, "1", 1);
+        mr_chunk_requests_safe(&requests, 1);
+        if (ends) {
+            settle(&requests, request, 2);
+        } else {
+            note(&requests, request, "2", 2);
+        }
+        struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 2);
+        uint64_t step = stored->step;
         mr_chunk_requests_begin_anew(&requests);
         expect(&requests, 0, "1");
-        assert_int_equal(mr_chunk_requests_adopt(&requests, stored), step);
+        mr_chunk_requests_adopt(&requests, stored);
+    assert_int_equal(requests.safe, step);
         expect(&requests, 0, ends ? "-" : "2");
         if (ends) {
-            assert_ptr_equal(mr_chunk_requests_over(&requests, 0), request);
+            assert_ptr_equal(mr_chunk_requests_over(&requests), request);
         }
         mr_asked_stored_free(stored);
         mr_chunk_requests_done(&requests);
@@ -193,11 +229,14 @@ static void test_adopt_brings_none_back(void **test_state)
     struct mr_chunk_requests requests;
     begin(&requests);
     struct mr_chunk_request *request = ask(&requests, "t");
+    mr_chunk_requests_note(&requests, 1, NULL, NULL);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
+    assert_int_equal(stored->step, 1);
     mr_chunk_request_set(&requests, request, MR_REQUEST_STOPPED);
     for (int i = 0; i < 40; i++) {
         mr_chunk_request_set(&requests, ask(&requests, "u"), MR_REQUEST_STOPPED);
-        assert_int_equal(mr_chunk_requests_adopt(&requests, stored), 1);
+        mr_chunk_requests_adopt(&requests, stored);
+        assert_int_equal(requests.safe, 1);
         assert_int_equal(atomic_load(&requests.open), 0);
     }
     assert_null(mr_chunk_requests_of(&requests, 1));
@@ -273,14 +312,15 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     streamed(&requests, tables, 10, 1);
     expect_asked(&requests, "");
     assert_false(mr_chunk_requests_is_stored(&requests));
-    uint64_t step = requests.step;
+    uint64_t revision = requests.revision;
     streamed(&requests, tables, 10, 1);
-    assert_int_equal(requests.step, step); /* nothing is new to be stored */
+    assert_int_equal(requests.revision, revision); /* nothing is new to be stored */
     ask(&requests, "b");
     streamed(&requests, tables, 10, 3); /* b has been asked for already */
     expect_asked(&requests, "bc");
 
-    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, requests.step);
+    mr_chunk_requests_note(&requests, 1, NULL, NULL);
+    struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
     assert_true(stored->has_known);
     assert_int_equal(stored->known_count, 3);
     assert_int_equal(stored->known[2], 12);
@@ -363,6 +403,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notes_count_with_their_steps),
+        cmocka_unit_test(test_end_is_stored),
         cmocka_unit_test(test_found_goes_on_at_its_part),
         cmocka_unit_test(test_adopt_at_a_start),
         cmocka_unit_test(test_adopt_of_what_was_in_doubt),

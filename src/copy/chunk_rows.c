@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "copy/chunks_internal.h"
-#include "flow/intake_internal.h"
 
 enum {
     SLICE_BYTES = 32 * 1024, /* between two transactions */
@@ -15,23 +14,23 @@ enum {
 
 /* Right below the place that the stream has come to: the last commit record begins before, the next one there or behind. False:
  * what was appended last is not below that; a message outside transactions may lie at the place itself. */
-static bool place_rows(struct mr_chunks *chunks, const struct mr_intake *intake, int64_t wall_ns)
+static bool place_rows(struct mr_chunks *chunks, int64_t wall_ns)
 {
     struct mr_transaction *transaction = &chunks->transaction;
-    if (transaction->commit_lsn != intake->marked - 1) {
-        *transaction = (struct mr_transaction){.commit_lsn = intake->marked - 1,
-                                               .end_lsn = intake->marked,
+    mr_lsn place = mr_port_place(chunks->base.port);
+    if (transaction->commit_lsn != place - 1) {
+        *transaction = (struct mr_transaction){.commit_lsn = place - 1,
+                                               .end_lsn = place,
                                                .commit_time_us = wall_ns / 1000,
                                                .xid = chunks->thread.chunk.xmax};
         chunks->ordinal = ORDINAL_FIRST;
     }
     struct mr_position next = {.commit_lsn = transaction->commit_lsn,
                                .ordinal = chunks->ordinal + 1};
-    return mr_position_compare(intake->appended, next) < 0;
+    return mr_port_is_above(chunks->base.port, next);
 }
 
-static mr_status send_row(struct mr_chunks *chunks, struct mr_intake *intake,
-                          struct mr_error *ret_error)
+static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     struct mr_change change = {
@@ -43,22 +42,17 @@ static mr_status send_row(struct mr_chunks *chunks, struct mr_intake *intake,
         .relation = chunk->relation,
         .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->at)},
     };
-    struct mr_item item = {.change = &change};
     chunks->appends = true;
-    mr_status status = mr_lane_append(intake->lane, &item, ret_error);
+    mr_status status = mr_port_append(chunks->base.port, &change, ret_error);
     chunks->appends = false;
     MR_TRY(status);
-    intake->handler.hold = intake->lane->hold;
     chunks->ordinal++;
-    intake->appended = change.position;
     return MR_OK;
 }
 
 bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns)
 {
-    const struct mr_pool *pool = &chunks->pipeline->pool;
-    return mr_ring_count(&pool->free) < (pool->count + 1) / 2 &&
-           now_ns - chunks->since_ns < YIELD_MAX_NS;
+    return mr_port_is_crowded(chunks->base.port) && now_ns - chunks->since_ns < YIELD_MAX_NS;
 }
 
 /* The chunk is dealt with. */
@@ -70,7 +64,7 @@ static void end_chunk(struct mr_chunks *chunks)
     mr_chunks_close_window(chunks);
     chunks->differed_stream = chunks->differed_chunk = NULL;
     chunks->lacked = 0; /* the next chunk begins with another row */
-    mr_chunk_request_chunk(chunks->requests, request);
+    mr_chunk_request_chunk(&chunks->requests, request);
     if (!is_last) {
         mr_chunks_read_next(chunks);
         return;
@@ -83,10 +77,8 @@ static void end_chunk(struct mr_chunks *chunks)
     }
     chunks->place.settled = true;
     mr_chunks_note_place(chunks);
-    const struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
-    request->end_sequence = lane->sequence + mr_lane_has_records(lane);
     mr_chunks_leave(chunks);
-    mr_chunk_request_set(chunks->requests, request, MR_REQUEST_SETTLED);
+    mr_chunk_request_set(&chunks->requests, request, MR_REQUEST_SETTLED);
 }
 
 /* The row at hand is read again, in a chunk that begins with it. False: that was so too often, and it is passed over. */
@@ -114,18 +106,16 @@ static bool read_row_again(struct mr_chunks *chunks)
 }
 
 /* A few rows. MR_FULL: there is no room for one. */
-mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake)
+mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     int64_t now_ns = mr_monotonic_ns();
     int64_t wall_ns = mr_wall_ns();
     if (chunk->rows > 0 &&
-        (mr_chunks_yield(chunks, now_ns) || !place_rows(chunks, intake, wall_ns))) {
+        (mr_chunks_yield(chunks, now_ns) || !place_rows(chunks, wall_ns))) {
         return MR_OK;
     }
-    intake->lane->round_ns = now_ns;
-    intake->lane->round_wall_ns = wall_ns;
-    mr_encoder_set_clock(intake->lane->encoder, wall_ns);
+    mr_port_set_clock(chunks->base.port, now_ns, wall_ns);
     uint32_t most =
         chunk->rows == 0 ? 0 : (uint32_t)(SLICE_BYTES / (chunk->len / chunk->rows + 1)) + 1;
     uint32_t sent = 0;
@@ -134,7 +124,7 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake
     for (; status == MR_OK && chunks->at < chunk->rows && sent < most;
          chunks->at += status == MR_OK) {
         if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {
-            status = send_row(chunks, intake, &error);
+            status = send_row(chunks, &error);
             sent += status == MR_OK;
             chunks->sent += status == MR_OK;
         } else if (mr_chunk_window_lacks(chunks->window, chunks->at) && read_row_again(chunks)) {
@@ -144,10 +134,10 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake
         }
     }
     chunks->since_ns = now_ns;
-    mr_chunk_request_rows(chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
+    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
     chunks->sent = chunks->passed_over = 0;
     if (status != MR_OK && status != MR_FULL) {
-        mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+        mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
         mr_chunks_leave(chunks);
         return MR_OK;
     }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "copy/chunks_internal.h"
-#include "flow/pipeline_internal.h"
 
 static bool same_column(const struct mr_column *a, const struct mr_column *b)
 {
@@ -73,8 +72,9 @@ static bool lacks_value(const struct mr_change *change)
     return false;
 }
 
-void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, bool is_new)
+void mr_chunks_change(struct mr_companion *companion, const struct mr_change *change, bool is_new)
 {
+    struct mr_chunks *chunks = (struct mr_chunks *)companion;
     if (chunks->window == NULL || change->relation->oid != mr_chunks_table(chunks)->oid) {
         return;
     }
@@ -96,23 +96,25 @@ void mr_chunks_change(struct mr_chunks *chunks, const struct mr_change *change, 
     }
     /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of the table's streams, too. */
     if (is_new) {
-        struct mr_encoder *encoder = chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
+        struct mr_encoder *encoder = mr_port_stream(chunks->base.port)->encoder;
         bool lacks = lacks_value(change) || mr_encoder_passes_by(encoder, change);
         note_row(chunks, change->relation, &change->after, &change->before, lacks);
         note_row(chunks, change->relation, &change->before, NULL, lacks); /* mostly the same key */
     }
 }
 
-void mr_chunks_commit(struct mr_chunks *chunks, const struct mr_transaction *transaction)
+void mr_chunks_commit(struct mr_companion *companion, const struct mr_transaction *transaction)
 {
+    struct mr_chunks *chunks = (struct mr_chunks *)companion;
     if (chunks->changed && chunks->window != NULL) {
         mr_chunk_window_commit(chunks->window, transaction->xid);
     }
     chunks->changed = false;
 }
 
-void mr_chunks_relation_end(struct mr_chunks *chunks, const struct mr_relation *relation)
+void mr_chunks_relation_end(struct mr_companion *companion, const struct mr_relation *relation)
 {
+    struct mr_chunks *chunks = (struct mr_chunks *)companion;
     if (chunks->streamed == relation && chunks->window != NULL) {
         chunks->streamed = NULL;
         mr_chunk_window_reshape(chunks->window);

@@ -10,14 +10,16 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "flow/pipeline_internal.h"
+#include "base/wake.h"
+#include "flow/port.h"
 
 /* With nothing to do for so long, the connection is given up: it would hold up a server that stops in order. */
 enum { KEPT_S = 2 };
 
-void mr_chunk_thread_init(struct mr_chunk_thread *thread, struct mr_source *source, int wake_fd)
+void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_server *server,
+                          struct mr_port *port)
 {
-    *thread = (struct mr_chunk_thread){.source = source, .wake_fd = wake_fd};
+    *thread = (struct mr_chunk_thread){.server = server, .port = port};
     pthread_mutex_init(&thread->lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -30,19 +32,19 @@ void mr_chunk_thread_init(struct mr_chunk_thread *thread, struct mr_source *sour
 
 static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *job)
 {
-    const struct mr_source_ops *ops = thread->source->ops;
+    const struct mr_chunk_ops *ops = thread->server->chunks;
     switch (job->kind) {
     case MR_CHUNK_JOB_FIND:
-        return ops->chunks_find(thread->reader, job->schema, job->name, job->key, &job->tables,
+        return ops->find(thread->reader, job->schema, job->name, job->key, &job->tables,
                                 &job->table_count, &job->error);
     case MR_CHUNK_JOB_NUMBER:
-        return ops->chunks_number(thread->reader, &job->xid, &job->error);
+        return ops->number(thread->reader, &job->xid, &job->error);
     case MR_CHUNK_JOB_HOLDER:
-        return ops->chunks_holder(thread->reader, job->xid, job->holder, &job->error);
+        return ops->holder(thread->reader, job->xid, job->holder, &job->error);
     case MR_CHUNK_JOB_READ:
         break;
     }
-    return ops->chunks_read(thread->reader, &job->wish, &thread->chunk, &job->error);
+    return ops->read(thread->reader, &job->wish, &thread->chunk, &job->error);
 }
 
 /* False: the thread is to end. */
@@ -57,7 +59,7 @@ static bool wait_for_job(struct mr_chunk_thread *thread)
         if (rests) {
             pthread_cond_wait(&thread->asked, &thread->lock);
         } else if (pthread_cond_timedwait(&thread->asked, &thread->lock, &end) == ETIMEDOUT) {
-            thread->source->ops->chunks_rest(thread->reader);
+            thread->server->chunks->rest(thread->reader);
             rests = true;
         }
     }
@@ -77,7 +79,7 @@ static void *thread_main(void *context)
         job->status = run_job(thread, job);
         job->ns = mr_monotonic_ns() - begun_ns;
         atomic_store_explicit(&thread->state, MR_CHUNK_JOB_DONE, memory_order_release);
-        mr_wake(thread->wake_fd);
+        mr_port_wake(thread->port);
     }
     mr_thread_end();
     return NULL;
@@ -90,10 +92,10 @@ mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error 
     }
     mr_wake_clear(thread->stop_fd);
     thread->ending = false;
-    thread->reader = thread->source->ops->chunks_new(thread->source, thread->stop_fd);
+    thread->reader = thread->server->chunks->new(thread->server->context, thread->stop_fd);
     int failed = mr_thread_create(&thread->thread, thread_main, thread);
     if (failed != 0) {
-        thread->source->ops->chunks_free(thread->reader);
+        thread->server->chunks->free(thread->reader);
         thread->reader = NULL;
         return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
     }
@@ -111,7 +113,7 @@ void mr_chunk_thread_end(struct mr_chunk_thread *thread)
     pthread_cond_signal(&thread->asked);
     pthread_mutex_unlock(&thread->lock);
     pthread_join(thread->thread, NULL);
-    thread->source->ops->chunks_free(thread->reader);
+    thread->server->chunks->free(thread->reader);
     thread->reader = NULL;
     if (mr_chunk_thread_state(thread) == MR_CHUNK_JOB_DONE) {
         free(thread->job.tables);

@@ -3,13 +3,14 @@
  *   idle -> asked -> done -> idle
  *
  * From asked on the job is the reader's thread's, from done on the source thread's. */
-#ifndef MR_PIPELINE_CHUNK_THREAD_H
-#define MR_PIPELINE_CHUNK_THREAD_H
+#ifndef MR_COPY_CHUNK_THREAD_H
+#define MR_COPY_CHUNK_THREAD_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ports/source.h"
+#include "copy/readers.h"
+#include "ports/companion.h"
 
 enum mr_chunk_job_kind {
     MR_CHUNK_JOB_FIND,
@@ -35,8 +36,8 @@ struct mr_chunk_job {
 };
 
 struct mr_chunk_thread {
-    struct mr_source *source;
-    int wake_fd;                    /* written when a job is done */
+    const struct mr_copy_server *server;
+    struct mr_port *port;           /* woken when a job is done */
     struct mr_chunk_reader *reader; /* NULL: it does not run */
     pthread_t thread;
     int stop_fd;
@@ -49,7 +50,8 @@ struct mr_chunk_thread {
 };
 
 /* Source thread. `begin` starts the thread if it does not run; `end` breaks off what it does and waits for it. */
-void mr_chunk_thread_init(struct mr_chunk_thread *thread, struct mr_source *source, int wake_fd);
+void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_server *server,
+                          struct mr_port *port);
 mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error *ret_error);
 void mr_chunk_thread_end(struct mr_chunk_thread *thread);
 void mr_chunk_thread_done(struct mr_chunk_thread *thread);

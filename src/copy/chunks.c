@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "copy/chunks_internal.h"
-#include "flow/intake_internal.h"
 #include "flow/memory.h"
 
 enum {
@@ -17,34 +16,16 @@ enum {
 };
 #define YIELD_NS (INT64_C(5) * 1000000)
 
-struct mr_chunks *mr_chunks_new(struct mr_pipeline *pipeline)
+static struct mr_chunks *chunks_of(const struct mr_companion *companion)
 {
-    struct mr_chunks *chunks = MR_NEW(struct mr_chunks);
-    chunks->pipeline = pipeline;
-    chunks->requests = &pipeline->copy_requests;
-    mr_chunk_thread_init(&chunks->thread, pipeline->source, pipeline->source_wake);
-    chunks->bytes_max = mr_memory_chunk(pipeline->options.change_bytes_max);
-    return chunks;
-}
-
-void mr_chunks_free(struct mr_chunks *chunks)
-{
-    if (chunks == NULL) {
-        return;
-    }
-    mr_chunk_thread_done(&chunks->thread);
-    mr_chunk_window_free(chunks->window);
-    mr_asked_place_done(&chunks->place);
-    mr_text_done(&chunks->key);
-    free(chunks->holder.snapshot);
-    free(chunks);
+    return (struct mr_chunks *)(uintptr_t)companion;
 }
 
 /* ---- the table at hand ---- */
 
 static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
 {
-    return chunks->pipeline->lanes[MR_LANE_STREAM].encoder;
+    return mr_port_stream(chunks->base.port)->encoder;
 }
 
 void mr_chunks_forget_relation(struct mr_chunks *chunks)
@@ -80,7 +61,7 @@ static void begin_window(struct mr_chunks *chunks)
     chunks->streamed = NULL;
     chunks->changed = false;
     chunks->due_ns = 0;
-    mr_chunk_requests_hold(chunks->requests, NULL);
+    mr_chunk_requests_hold(&chunks->requests, NULL);
     mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBER);
 }
 
@@ -94,7 +75,7 @@ void mr_chunks_leave(struct mr_chunks *chunks)
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;
     chunks->current = NULL;
-    mr_chunk_requests_hold(chunks->requests, NULL);
+    mr_chunk_requests_hold(&chunks->requests, NULL);
     mr_chunks_set_phase(chunks, MR_CHUNKS_NONE);
 }
 
@@ -108,7 +89,7 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
     chunks->lacked = 0;
     chunks->lacks_told = false;
     begin_window(chunks);
-    chunks->place = mr_chunk_request_begin(chunks->requests, request);
+    chunks->place = mr_chunk_request_begin(&chunks->requests, request);
 }
 
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
@@ -119,7 +100,7 @@ const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    mr_chunk_request_rows(chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
+    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
     chunks->sent = chunks->passed_over = 0;
     if (rows == 0) {
         return;
@@ -140,12 +121,13 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
     mr_chunks_note_place(chunks);
 }
 
-void mr_chunks_follow_step(const struct mr_chunks *chunks)
+/* The stream's next batch carries all that was asked or done so far. */
+static void note_requests(struct mr_chunks *chunks)
 {
-    struct mr_lane *lane = &chunks->pipeline->lanes[MR_LANE_STREAM];
-    if (chunks->requests->stores) {
-        lane->coming.pieces = atomic_load_explicit(&chunks->requests->step, memory_order_relaxed);
-        lane->copied = lane->coming;
+    if (chunks->requests.stores && atomic_load(&chunks->requests.revision) != chunks->noted) {
+        uint64_t step = mr_port_note(mr_port_stream(chunks->base.port));
+        mr_chunk_requests_note(&chunks->requests, step, NULL, NULL);
+        chunks->noted = atomic_load(&chunks->requests.revision);
     }
 }
 
@@ -155,10 +137,10 @@ void mr_chunks_note_place(struct mr_chunks *chunks)
     for (uint32_t i = 0; i < chunks->place.after_count; i++) {
         key_bytes += strlen(chunks->place.after[i]);
     }
-    if (chunks->requests->stores && (key_bytes <= KEY_MAX || chunks->place.settled)) {
-        uint64_t sequence = chunks->pipeline->lanes[MR_LANE_STREAM].sequence;
-        mr_chunk_request_note(chunks->requests, chunks->current, &chunks->place, sequence);
-        mr_chunks_follow_step(chunks);
+    if (key_bytes <= KEY_MAX || chunks->place.settled) {
+        uint64_t step = mr_port_note(mr_port_stream(chunks->base.port));
+        mr_chunk_requests_note(&chunks->requests, step, chunks->current, &chunks->place);
+        chunks->noted = atomic_load(&chunks->requests.revision);
     }
 }
 
@@ -181,7 +163,7 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
         chunks->differed_from = chunk->wal_end;
     }
     if (++chunks->differed < DIFFERS_MAX ||
-        chunks->pipeline->intake->marked < chunks->differed_from) {
+        mr_port_place(chunks->base.port) < chunks->differed_from) {
         return false;
     }
     struct mr_error error;
@@ -191,7 +173,7 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
         "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
         "does not help, please report it with the table's definition",
         chunks->current->schema, chunks->current->table, chunks->differed);
-    mr_chunk_request_fail(chunks->requests, chunks->current, &error);
+    mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
     mr_chunks_leave(chunks);
     return true;
 }
@@ -199,28 +181,28 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
 {
     mr_chunks_close_window(chunks);
-    mr_chunk_request_repeat(chunks->requests, chunks->current);
+    mr_chunk_request_repeat(&chunks->requests, chunks->current);
     chunks->due_ns = wait_ns == 0 ? 0 : mr_monotonic_ns() + wait_ns;
     mr_chunks_read_next(chunks);
 }
 
 /* ---- steps ---- */
 
-bool mr_chunks_wanted(const struct mr_chunks *chunks)
+/* Whoever asks for something next sets it again. */
+static void set_wants(struct mr_chunks *chunks)
 {
-    const struct mr_chunk_requests *requests = chunks->requests;
-    uint64_t step = chunks->pipeline->lanes[MR_LANE_STREAM].copied.pieces;
-    return chunks->watches ||
-           MR_UNLIKELY(atomic_load_explicit(&requests->open, memory_order_relaxed) > 0) ||
-           (requests->stores &&
-            atomic_load_explicit(&requests->step, memory_order_relaxed) != step);
+    const struct mr_chunk_requests *requests = &chunks->requests;
+    bool wants = chunks->base.watches || atomic_load(&requests->open) > 0 ||
+                 (requests->stores && atomic_load(&requests->revision) != chunks->noted);
+    if (wants) {
+        atomic_store_explicit(&chunks->base.wants, true, memory_order_relaxed);
+    }
 }
 
 /* Those that somebody wants to end, and those whose last row is safe. */
-static void end_requests(struct mr_chunks *chunks, const struct mr_intake *intake)
+static void end_requests(struct mr_chunks *chunks)
 {
-    struct mr_chunk_request *one =
-        mr_chunk_requests_over(chunks->requests, atomic_load(&intake->lane->published));
+    struct mr_chunk_request *one = mr_chunk_requests_over(&chunks->requests);
     if (one == NULL) {
         return;
     }
@@ -235,17 +217,16 @@ static void end_requests(struct mr_chunks *chunks, const struct mr_intake *intak
         chunks->stale = false;
     }
     bool is_done = one->state == MR_REQUEST_SETTLED;
-    mr_chunk_request_set(chunks->requests, one, is_done ? MR_REQUEST_DONE : MR_REQUEST_STOPPED);
+    mr_chunk_request_set(&chunks->requests, one, is_done ? MR_REQUEST_DONE : MR_REQUEST_STOPPED);
 }
 
-static void set_watch(struct mr_chunks *chunks, struct mr_intake *intake, bool watches)
+static void set_watch(struct mr_chunks *chunks, bool watches)
 {
-    if (chunks->watches == watches) {
+    if (chunks->base.watches == watches) {
         return;
     }
-    chunks->watches = watches;
     chunks->changed = false;
-    mr_intake_watch(intake, watches);
+    mr_port_watch(&chunks->base, watches);
     if (!watches) {
         mr_chunk_thread_end(&chunks->thread);
         chunks->stale = false;
@@ -259,47 +240,64 @@ static bool is_other_form(const struct mr_chunks *chunks)
            !mr_chunks_same_shape(chunks->streamed, chunks->thread.chunk.relation);
 }
 
-mr_status mr_chunks_step(struct mr_intake *intake)
+static void take_next_request(struct mr_chunks *chunks)
 {
-    struct mr_chunks *chunks = intake->pipeline->chunks;
-    mr_chunks_follow_step(chunks);
-    set_watch(chunks, intake, atomic_load(&chunks->requests->open) > 0);
-    if (!chunks->watches) {
-        return MR_OK;
+    if (chunks->current == NULL && !atomic_load(&chunks->requests.paused)) {
+        struct mr_chunk_request *next =
+            mr_chunk_requests_first(&chunks->requests, MR_REQUEST_WAITING);
+        if (next != NULL) {
+            mr_chunks_begin(chunks, next);
+        }
     }
+}
+
+/* Rows that were judged good wait for the stream, or go out. */
+static void look_at_window(struct mr_chunks *chunks)
+{
+    if (chunks->phase != MR_CHUNKS_WAITS && chunks->phase != MR_CHUNKS_SENDS) {
+        return;
+    }
+    if (mr_chunk_window_is_void(chunks->window)) {
+        mr_chunks_keep_place(chunks, chunks->at);
+        if (!is_other_form(chunks) || !mr_chunks_differs(chunks)) {
+            mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
+        }
+    } else if (chunks->phase == MR_CHUNKS_WAITS &&
+               mr_chunk_window_is_due(chunks->window, mr_port_place(chunks->base.port))) {
+        mr_chunks_set_phase(chunks, MR_CHUNKS_SENDS);
+    }
+}
+
+static mr_status go_on(struct mr_chunks *chunks)
+{
     mr_chunks_take_job(chunks);
-    end_requests(chunks, intake);
+    end_requests(chunks);
     struct mr_error error;
     if (mr_chunk_thread_begin(&chunks->thread, &error) != MR_OK) {
         chunks->due_ns = mr_monotonic_ns() + mr_chunks_backoff_ns(chunks);
         return MR_OK;
     }
-    if (chunks->current == NULL && !atomic_load(&chunks->requests->paused)) {
-        struct mr_chunk_request *next =
-            mr_chunk_requests_first(chunks->requests, MR_REQUEST_WAITING);
-        if (next != NULL) {
-            mr_chunks_begin(chunks, next);
-        }
-    }
-    if (chunks->phase == MR_CHUNKS_WAITS || chunks->phase == MR_CHUNKS_SENDS) {
-        if (mr_chunk_window_is_void(chunks->window)) {
-            mr_chunks_keep_place(chunks, chunks->at);
-            if (!is_other_form(chunks) || !mr_chunks_differs(chunks)) {
-                mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
-            }
-        } else if (chunks->phase == MR_CHUNKS_WAITS &&
-                   mr_chunk_window_is_due(chunks->window, intake->marked)) {
-            mr_chunks_set_phase(chunks, MR_CHUNKS_SENDS);
-        }
-    }
-    mr_status status =
-        chunks->phase == MR_CHUNKS_SENDS ? mr_chunks_send_rows(chunks, intake) : MR_OK;
+    take_next_request(chunks);
+    look_at_window(chunks);
+    mr_status status = chunks->phase == MR_CHUNKS_SENDS ? mr_chunks_send_rows(chunks) : MR_OK;
     mr_chunks_give_job(chunks, mr_monotonic_ns());
     return status;
 }
 
-int64_t mr_chunks_due_in(const struct mr_chunks *chunks, int64_t now_ns)
+static mr_status between(struct mr_companion *companion)
 {
+    struct mr_chunks *chunks = chunks_of(companion);
+    atomic_store_explicit(&companion->wants, false, memory_order_seq_cst);
+    note_requests(chunks);
+    set_watch(chunks, atomic_load(&chunks->requests.open) > 0);
+    mr_status status = companion->watches ? go_on(chunks) : MR_OK;
+    set_wants(chunks);
+    return status;
+}
+
+static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
+{
+    const struct mr_chunks *chunks = chunks_of(companion);
     if (chunks->phase == MR_CHUNKS_SENDS) {
         return mr_chunks_yield(chunks, now_ns) ? YIELD_NS : 0;
     }
@@ -310,15 +308,29 @@ int64_t mr_chunks_due_in(const struct mr_chunks *chunks, int64_t now_ns)
     return MR_CHUNKS_QUIET_NS;
 }
 
-void mr_chunks_hand_over(struct mr_chunks *chunks)
+/* Who has stored the position of the signal has what it asked for, too. */
+static mr_status hear_signal(struct mr_companion *companion, const struct mr_change *change,
+                             struct mr_error *ret_error)
 {
+    struct mr_chunks *chunks = chunks_of(companion);
+    const struct mr_copies_options *options = &chunks->options;
+    MR_TRY(options->on_signal(options->on_signal_context, change, ret_error));
+    note_requests(chunks);
+    return MR_OK;
+}
+
+static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
+{
+    struct mr_chunks *chunks = chunks_of(companion);
+    MR_ASSERT(lane == MR_LANE_STREAM);
     if (chunks->phase == MR_CHUNKS_SENDS) {
-        bool has_row = chunks->appends && chunks->pipeline->lanes[MR_LANE_STREAM].has_item;
-        mr_chunks_keep_place(chunks, chunks->at + has_row);
+        mr_chunks_keep_place(chunks, chunks->at + (chunks->appends && has_item));
     }
 }
 
-void mr_chunks_interrupt(struct mr_chunks *chunks)
+/* ---- losses ---- */
+
+static void interrupt(struct mr_chunks *chunks)
 {
     chunks->changed = false;
     if (chunks->current == NULL) {
@@ -332,20 +344,137 @@ void mr_chunks_interrupt(struct mr_chunks *chunks)
     begin_window(chunks);
 }
 
-void mr_chunks_begin_anew(struct mr_chunks *chunks)
+static void begin_again(struct mr_chunks *chunks)
 {
     if (chunks->current != NULL) {
         mr_chunks_leave(chunks);
     }
     mr_chunk_thread_end(&chunks->thread); /* whoever it looks for may get another number */
     chunks->stale = false;
-    mr_chunk_requests_begin_anew(chunks->requests);
+    chunks->noted = 0;
+    mr_chunk_requests_begin_anew(&chunks->requests);
+    atomic_store(&chunks->base.wants, true);
 }
 
-void mr_chunks_rest(struct mr_chunks *chunks)
+static void rest(struct mr_chunks *chunks)
 {
-    mr_chunks_interrupt(chunks);
+    interrupt(chunks);
     mr_chunks_forget_relation(chunks);
     mr_chunk_thread_end(&chunks->thread);
     chunks->stale = false;
+}
+
+static void lost(struct mr_companion *companion, enum mr_loss loss)
+{
+    struct mr_chunks *chunks = chunks_of(companion);
+    switch (loss) {
+    case MR_LOST_CONNECTION:
+        interrupt(chunks); /* the chunk at hand is read again after it */
+        break;
+    case MR_LOST_SESSION:
+        begin_again(chunks); /* what the sink may not have is sent again */
+        break;
+    case MR_LOST_OPTIONS:
+    case MR_LOST_END:
+        rest(chunks);
+        break;
+    }
+}
+
+/* ---- sink thread ---- */
+
+static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    struct mr_asked_stored *asked = mr_asked_stored_of(stored);
+    mr_chunk_requests_adopt(&chunks_of(companion)->requests, asked);
+    mr_asked_stored_free(asked);
+    mr_port_want(companion);
+}
+
+static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
+{
+    if (lane == MR_LANE_STREAM) {
+        mr_chunk_requests_safe(&chunks_of(companion)->requests, step);
+    }
+}
+
+static void section(struct mr_companion *companion, const struct mr_reach *reach,
+                    struct mr_checkpoint *checkpoint)
+{
+    struct mr_asked_stored *state = mr_chunk_requests_state(&chunks_of(companion)->requests,
+                                                            reach->steps[MR_LANE_STREAM]);
+    if (state != NULL) {
+        mr_asked_stored_add(state, checkpoint);
+        mr_asked_stored_free(state);
+    }
+}
+
+static void stored(struct mr_companion *companion)
+{
+    mr_chunk_requests_stored(&chunks_of(companion)->requests);
+}
+
+/* ---- life ---- */
+
+static void attach(struct mr_companion *companion)
+{
+    struct mr_chunks *chunks = chunks_of(companion);
+    mr_chunk_requests_attach(&chunks->requests, mr_port_stores(companion->port));
+    mr_chunk_thread_init(&chunks->thread, chunks->options.server, companion->port);
+}
+
+struct mr_chunks *mr_chunks_new(const struct mr_copies_options *options)
+{
+    static const struct mr_companion_ops ops = {.name = "chunks",
+                                                .attach = attach,
+                                                .signal = hear_signal,
+                                                .between = between,
+                                                .due_in = due_in,
+                                                .change = mr_chunks_change,
+                                                .commit = mr_chunks_commit,
+                                                .relation_end = mr_chunks_relation_end,
+                                                .lost = lost,
+                                                .sealed = sealed,
+                                                .adopt = adopt,
+                                                .safe = safe,
+                                                .section = section,
+                                                .stored = stored};
+    struct mr_chunks *chunks = MR_NEW(struct mr_chunks);
+    chunks->base.ops = &ops;
+    chunks->base.hears_signals = options->on_signal != NULL;
+    chunks->options = *options;
+    chunks->bytes_max = mr_memory_chunk(options->change_bytes_max);
+    mr_chunk_requests_init(&chunks->requests, &chunks->base);
+    return chunks;
+}
+
+void mr_chunks_free(struct mr_chunks *chunks)
+{
+    if (chunks == NULL) {
+        return;
+    }
+    if (chunks->base.port != NULL) {
+        mr_chunk_thread_done(&chunks->thread);
+    }
+    mr_chunk_window_free(chunks->window);
+    mr_chunk_requests_done(&chunks->requests);
+    mr_asked_place_done(&chunks->place);
+    mr_text_done(&chunks->key);
+    free(chunks->holder.snapshot);
+    free(chunks);
+}
+
+struct mr_companion *mr_chunks_companion(struct mr_chunks *chunks)
+{
+    return &chunks->base;
+}
+
+struct mr_chunk_requests *mr_chunks_requests(struct mr_chunks *chunks)
+{
+    return &chunks->requests;
+}
+
+bool mr_chunks_can_read(const struct mr_chunks *chunks)
+{
+    return chunks->options.server->chunks != NULL;
 }

@@ -4,14 +4,15 @@
  *   chunk_jobs.c    what the reader is asked, and what comes of it
  *   chunk_stream.c  what the stream brings meanwhile
  *   chunk_rows.c    rows go out */
-#ifndef MR_PIPELINE_CHUNKS_INTERNAL_H
-#define MR_PIPELINE_CHUNKS_INTERNAL_H
+#ifndef MR_COPY_CHUNKS_INTERNAL_H
+#define MR_COPY_CHUNKS_INTERNAL_H
 
 #include "base/text.h"
 #include "copy/chunk_requests.h"
 #include "copy/chunk_thread.h"
 #include "copy/chunk_window.h"
 #include "copy/chunks.h"
+#include "flow/port.h"
 
 /* The fewest rows of a chunk. */
 enum { MR_CHUNKS_ROWS_MIN = 16 };
@@ -33,10 +34,11 @@ enum mr_chunks_phase {
 };
 
 struct mr_chunks {
-    struct mr_pipeline *pipeline;
-    struct mr_chunk_requests *requests;
+    struct mr_companion base;
+    struct mr_copies_options options;
+    struct mr_chunk_requests requests;
+    uint64_t noted; /* the revision of the requests that the lane's last step stands for, in this session */
 
-    bool watches;
     struct mr_chunk_thread thread;
     struct mr_chunk_job asked; /* by us last */
     bool stale;                /* what it brings is of no use */
@@ -106,7 +108,11 @@ int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
 void mr_chunks_take_job(struct mr_chunks *chunks);
 void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
 
-/* ---- chunk_stream.c ---- */
+/* ---- chunk_stream.c: as in mr_companion_ops ---- */
+
+void mr_chunks_change(struct mr_companion *companion, const struct mr_change *change, bool is_new);
+void mr_chunks_commit(struct mr_companion *companion, const struct mr_transaction *transaction);
+void mr_chunks_relation_end(struct mr_companion *companion, const struct mr_relation *relation);
 
 bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
 
@@ -117,7 +123,7 @@ bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
 /* ---- chunk_rows.c ---- */
 
 /* Sends a few rows. MR_FULL: there is no room for one. */
-mr_status mr_chunks_send_rows(struct mr_chunks *chunks, struct mr_intake *intake);
+mr_status mr_chunks_send_rows(struct mr_chunks *chunks);
 
 /* The stream is to have what is left of the pool. */
 bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns);

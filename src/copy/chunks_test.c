@@ -1,5 +1,5 @@
 /* A table that is copied beside a scripted stream, by a scripted reader. */
-#include "copy/chunks.h"
+#include "copy/copies.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "flow/port.h"
 #include "testing/stage.h"
 #include "testing/test.h"
 
@@ -14,7 +15,9 @@ enum { OID = 7, ROWS = 40, TRANSACTIONS = 60, COLUMNS_MAX = 2 };
 
 static struct {
     struct mr_stage *stage;
-    struct mr_source_ops ops;
+    struct mr_copy_server server;
+    struct mr_copies *copies;
+    struct mr_companion *companions[2]; /* the chunks, and another one */
     struct mr_column columns[COLUMNS_MAX];
     struct mr_relation relation; /* as the catalog has it */
     uint32_t key[1];
@@ -22,9 +25,9 @@ static struct {
     _Atomic int reads;
 } reader;
 
-static struct mr_chunk_reader *script_new(struct mr_source *source, int stop_fd)
+static struct mr_chunk_reader *script_new(void *context, int stop_fd)
 {
-    (void)source;
+    (void)context;
     (void)stop_fd;
     return (struct mr_chunk_reader *)&reader;
 }
@@ -105,14 +108,20 @@ static int setup(void **state)
     struct mr_stage *stage = *state;
     memset(&reader, 0, sizeof(reader));
     reader.stage = stage;
-    reader.ops = *stage->source.ops;
-    reader.ops.chunks_new = script_new;
-    reader.ops.chunks_find = script_find;
-    reader.ops.chunks_number = script_number;
-    reader.ops.chunks_read = script_read;
-    reader.ops.chunks_rest = script_rest;
-    reader.ops.chunks_free = script_rest;
-    stage->source.ops = &reader.ops;
+    static const struct mr_chunk_ops ops = {.new = script_new,
+                                            .find = script_find,
+                                            .number = script_number,
+                                            .read = script_read,
+                                            .rest = script_rest,
+                                            .free = script_rest};
+    reader.server.chunks = &ops;
+    struct mr_copies_options options = {.server = &reader.server, .change_bytes_max = 65536};
+    uint32_t count;
+    reader.copies = mr_copies_new(&options);
+    reader.companions[0] = mr_copies_companions(reader.copies, &count)[0];
+    assert_int_equal(count, 1);
+    stage->options.companions = reader.companions;
+    stage->options.companion_count = 1;
     stage->relation.oid = OID;
     stage->relation.key_columns = reader.key;
     stage->relation.key_count = 1;
@@ -123,6 +132,13 @@ static int setup(void **state)
     reader.relation = stage->relation;
     reader.relation.columns = reader.columns;
     return 0;
+}
+
+static int teardown(void **state)
+{
+    int status = mr_stage_teardown(state);
+    mr_copies_free(reader.copies);
+    return status;
 }
 
 /* Transactions of a row each, one for each chunk that is asked for. */
@@ -147,17 +163,17 @@ static void stop(struct mr_stage *stage)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &error), MR_OK);
 }
 
-static struct mr_copy_request copy(struct mr_stage *stage)
+static struct mr_copy_request copy(void)
 {
     uint64_t id;
     struct mr_error error;
     struct mr_copy_wish wish = {.schema = "public", .table = "t"};
-    assert_int_equal(mr_pipeline_copy_table(stage->pipeline, &wish, &id, &error), MR_OK);
+    assert_int_equal(mr_copies_ask(reader.copies, &wish, &id, &error), MR_OK);
     int64_t limit_ns = mr_monotonic_ns() + (int64_t)MR_STAGE_WAIT_S * 1000000000;
     for (;;) {
         struct mr_copy_request look;
         bool paused;
-        assert_int_equal(mr_pipeline_copy_requests(stage->pipeline, &look, 1, &paused), 1);
+        assert_int_equal(mr_copies_requests(reader.copies, &look, 1, &paused), 1);
         if (look.state >= MR_REQUEST_DONE) {
             return look;
         }
@@ -172,7 +188,7 @@ static void test_rows_go_out_but_for_what_the_stream_had(void **state)
     struct mr_stage *stage = *state;
     reader.waits = TRANSACTIONS;
     start(stage);
-    struct mr_copy_request end = copy(stage);
+    struct mr_copy_request end = copy();
     assert_int_equal(end.state, MR_REQUEST_DONE);
     assert_int_equal(end.rows, ROWS - 1);
     assert_int_equal(end.passed_over, 1);
@@ -184,7 +200,7 @@ static void assert_all_rows_go_out(struct mr_stage *stage)
 {
     reader.waits = 1;
     start(stage);
-    struct mr_copy_request end = copy(stage);
+    struct mr_copy_request end = copy();
     assert_int_equal(end.state, MR_REQUEST_DONE);
     assert_int_equal(end.rows, ROWS);
     assert_int_equal(end.passed_over, 0);
@@ -218,23 +234,144 @@ static void test_a_form_that_never_agrees(void **state)
     reader.waits = TRANSACTIONS;
     reader.columns[0].type_oid = 23;
     start(stage);
-    struct mr_copy_request end = copy(stage);
+    struct mr_copy_request end = copy();
     assert_int_equal(end.state, MR_REQUEST_FAILED);
     assert_non_null(strstr(end.error, "public.t"));
     assert_true(atomic_load(&reader.reads) >= 20 && atomic_load(&reader.reads) < TRANSACTIONS);
     stop(stage);
 }
 
+/* ---- beside another companion ---- */
+
+/* Counts the changes that are safe. */
+static struct {
+    struct mr_companion base;
+    uint64_t changes, noted; /* appended, and those that a step was given for; source thread */
+    pthread_mutex_t lock;
+    uint64_t step, count; /* the step, and what it stands for */
+    _Atomic uint64_t safe, stored, adopted, sealed;
+} counter;
+
+static mr_status counter_between(struct mr_companion *companion)
+{
+    atomic_store(&companion->wants, false);
+    mr_port_watch(companion, true);
+    return MR_OK;
+}
+
+static void counter_change(struct mr_companion *companion, const struct mr_change *change,
+                           bool is_new)
+{
+    (void)companion;
+    (void)change;
+    counter.changes += is_new;
+}
+
+static void counter_sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
+{
+    (void)has_item;
+    assert_int_equal(lane, MR_LANE_STREAM);
+    pthread_mutex_lock(&counter.lock);
+    counter.step = mr_port_note(mr_port_stream(companion->port));
+    counter.count = counter.changes;
+    pthread_mutex_unlock(&counter.lock);
+    atomic_fetch_add(&counter.sealed, 1);
+}
+
+static void counter_safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
+{
+    (void)companion;
+    (void)lane;
+    pthread_mutex_lock(&counter.lock);
+    if (step == counter.step) {
+        atomic_store(&counter.safe, counter.count);
+    }
+    pthread_mutex_unlock(&counter.lock);
+}
+
+/* The chunks' section is there already: companions are called in their order. */
+static void counter_section(struct mr_companion *companion, const struct mr_reach *reach,
+                            struct mr_checkpoint *checkpoint)
+{
+    (void)companion;
+    char text[32];
+    assert_true(reach->lanes == 1 && checkpoint->section_count <= 1);
+    snprintf(text, sizeof(text), "%u", (unsigned)atomic_load(&counter.safe));
+    mr_checkpoint_add(checkpoint, "counter", MR_STRDUP(text),
+                      &(struct mr_section_rank){.minor = atomic_load(&counter.safe)});
+}
+
+static void counter_stored(struct mr_companion *companion)
+{
+    (void)companion;
+    atomic_fetch_add(&counter.stored, 1);
+}
+
+static void counter_adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, "counter");
+    atomic_fetch_add(&counter.adopted, section == NULL ? 0 : strtoull(section->json, NULL, 10));
+    mr_port_want(companion);
+}
+
+static bool counter_is_stored(const struct mr_stage *stage, long value)
+{
+    struct mr_stage *locked = (struct mr_stage *)(uintptr_t)stage;
+    pthread_mutex_lock(&locked->lock);
+    const struct mr_section *section = mr_checkpoint_section(&stage->stored, "counter");
+    bool is_stored = section != NULL && strtol(section->json, NULL, 10) >= value &&
+                     mr_checkpoint_section(&stage->stored, "asked") != NULL;
+    pthread_mutex_unlock(&locked->lock);
+    return is_stored;
+}
+
+/* Both get what they want of the stream, note steps in the same batches, and have their sections in one record. */
+static void test_two_companions_in_one_flow(void **state)
+{
+    static const struct mr_companion_ops ops = {.name = "counter",
+                                                .between = counter_between,
+                                                .change = counter_change,
+                                                .sealed = counter_sealed,
+                                                .adopt = counter_adopt,
+                                                .safe = counter_safe,
+                                                .section = counter_section,
+                                                .stored = counter_stored};
+    struct mr_stage *stage = *state;
+    memset(&counter, 0, sizeof(counter));
+    counter.base.ops = &ops;
+    pthread_mutex_init(&counter.lock, NULL);
+    reader.companions[1] = &counter.base;
+    stage->options.companion_count = 2;
+    stage->sink.storage = MR_STORES_AFTER;
+    stage->stored_found = true;
+    mr_checkpoint_add(&stage->stored, "counter", MR_STRDUP("5"), &(struct mr_section_rank){0});
+    reader.waits = TRANSACTIONS;
+    start(stage);
+    struct mr_copy_request end = copy();
+    assert_int_equal(end.state, MR_REQUEST_DONE); /* and so it is stored */
+    assert_int_equal(end.rows, ROWS - 1);
+    assert_true(mr_copies_is_stored(reader.copies));
+    uint64_t rows = (uint64_t)atomic_load(&stage->gates_open);
+    assert_true(rows > 0);
+    mr_stage_wait(stage, counter_is_stored, (long)rows);
+    assert_int_equal(atomic_load(&counter.adopted), 5);
+    assert_true(atomic_load(&counter.sealed) > 0 && atomic_load(&counter.stored) > 0);
+    stop(stage);
+    assert_int_equal(counter.changes, rows); /* rows of chunks are not changes of the stream */
+    pthread_mutex_destroy(&counter.lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows_go_out_but_for_what_the_stream_had, setup,
-                                        mr_stage_teardown),
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup,
-                                        mr_stage_teardown),
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup,
-                                        mr_stage_teardown),
-        cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, mr_stage_teardown),
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_companions_in_one_flow, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

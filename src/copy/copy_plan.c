@@ -89,11 +89,11 @@ static void describe_tables(struct mr_copy_plan *plan)
 }
 
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
-                                      uint32_t workers, const struct mr_copy_plan *before)
+                                      uint32_t workers)
 {
     struct mr_copy_plan *plan = MR_NEW(struct mr_copy_plan);
     plan->copy = copy;
-    plan->number = before == NULL ? 1 : before->number + 1;
+    plan->counts = true;
     plan->order = order;
     plan->table_count = copy->table_count;
     plan->tables = MR_NEW_ARRAY(struct mr_plan_table, copy->table_count);
@@ -143,6 +143,7 @@ void mr_copy_plan_free(struct mr_copy_plan *plan)
     }
     for (uint32_t i = 0; i < MR_COPY_LANES_MAX; i++) {
         free(plan->lanes[i].open);
+        free(plan->lanes[i].notes);
     }
     free(plan->tables);
     free(plan->order);
@@ -207,11 +208,27 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
 
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copied copied)
 {
-    if (copied.plan != plan->number) {
-        return;
-    }
     pthread_mutex_lock(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
+    if (lane->first_note + lane->note_count == lane->note_capacity) {
+        if (lane->first_note > 0) {
+            memmove(lane->notes, lane->notes + lane->first_note,
+                    lane->note_count * sizeof(*lane->notes));
+            lane->first_note = 0;
+        }
+        if (lane->note_count * 2 >= lane->note_capacity) {
+            lane->note_capacity = lane->note_capacity == 0 ? 8 : 2 * lane->note_capacity;
+            lane->notes = MR_REALLOC(lane->notes, lane->note_capacity * sizeof(*lane->notes));
+        }
+    }
+    lane->notes[lane->first_note + lane->note_count++] = copied;
+    pthread_mutex_unlock(&plan->lock);
+}
+
+/* With the lock. */
+static void note_safe(struct mr_copy_plan *plan, struct mr_plan_lane *lane,
+                      struct mr_copied copied)
+{
     for (; lane->done < copied.pieces; lane->done++) {
         MR_ASSERT(lane->count > 0);
         plan->tables[lane->open[lane->first].table].safe++;
@@ -222,6 +239,17 @@ void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copi
         MR_ASSERT(lane->count > 0);
         lane->open[lane->first].range.after = copied.place;
         plan->tables[lane->open[lane->first].table].was_begun = true;
+    }
+}
+
+void mr_copy_plan_safe(struct mr_copy_plan *plan, uint32_t index, uint64_t step)
+{
+    pthread_mutex_lock(&plan->lock);
+    struct mr_plan_lane *lane = &plan->lanes[index];
+    while (lane->note_count > 0 && lane->notes[lane->first_note].step <= step) {
+        note_safe(plan, lane, lane->notes[lane->first_note]);
+        lane->first_note++;
+        lane->note_count--;
     }
     pthread_mutex_unlock(&plan->lock);
 }

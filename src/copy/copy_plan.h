@@ -13,15 +13,21 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "event/batch.h"
-#include "flow/pipeline.h"
-#include "ports/source.h"
+#include "copy/copies.h"
+#include "copy/readers.h"
 
 struct mr_copy_piece {
     uint32_t table; /* of copy->tables */
     uint32_t head;  /* the first of those whose rows the stream has as the same relation's */
     struct mr_copy_range range;
     uint64_t bytes;
+};
+
+/* How far a lane is: so many of its pieces are complete, and the next one is up to that place (0: nothing of it is). */
+struct mr_copied {
+    uint64_t step; /* of the lane, that says so */
+    uint64_t pieces;
+    uint64_t place;
 };
 
 struct mr_plan_table {
@@ -55,12 +61,14 @@ struct mr_plan_lane {
     struct mr_copy_piece *open;
     uint32_t first, count, capacity;
     uint64_t done; /* pieces before them */
+    /* By their steps: what the sink does not have yet. */
+    struct mr_copied *notes;
+    uint32_t first_note, note_count, note_capacity;
 };
 
 struct mr_copy_plan {
     const struct mr_copy *copy;   /* as long as somebody takes pieces */
-    uint32_t session;             /* of the sink, that it goes to */
-    uint32_t number;              /* 1, 2, 3 … in the order in which they were made */
+    bool counts;                  /* the sink's session, that it is made for, goes on */
     struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it, or it is done */
     uint32_t table_count;
     uint32_t *order; /* of the tables that are read; those of one relation follow each other */
@@ -77,9 +85,9 @@ struct mr_copy_plan {
 
 /* `order`: `count` indexes of copy->tables, those of one relation (which follow each other there, too) in a row; the plan's from
  * now on. `workers` will share the pieces. What copy->resumed says
- * is done is left out. `before`: the plan whose place it takes, or NULL. */
+ * is done is left out. */
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
-                                      uint32_t workers, const struct mr_copy_plan *before);
+                                      uint32_t workers);
 void mr_copy_plan_free(struct mr_copy_plan *plan); /* NULL is fine */
 
 /* Tables there is something to read of; and the bytes of that. */
@@ -89,9 +97,12 @@ uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_byte
  * one's. Any worker. */
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece);
 
-/* So much of what that lane took is with the sink, or will be together with what is stored next. What is of another
- * plan says nothing: a lane's last batch may be of an earlier one. Sink thread. */
+/* That lane's next batch carries `copied.step`. Its thread. */
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t lane, struct mr_copied copied);
+
+/* All of that lane up to the step is with the sink, or will be together with what is stored next. Steps of an earlier plan say
+ * nothing of this one. Sink thread. */
+void mr_copy_plan_safe(struct mr_copy_plan *plan, uint32_t lane, uint64_t step);
 
 /* How far it is by that; `rows`: handed over in this attempt. The caller frees it. */
 struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t rows);

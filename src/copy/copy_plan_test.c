@@ -43,7 +43,7 @@ static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy
     for (uint32_t i = 0; i < MR_ARRAY_LEN(tables); i++) {
         order[i] = i;
     }
-    return mr_copy_plan_new(copy, order, MR_ARRAY_LEN(tables), workers, NULL);
+    return mr_copy_plan_new(copy, order, MR_ARRAY_LEN(tables), workers);
 }
 
 /* The pieces of a table follow each other without gap or overlap, and only the last has no end. */
@@ -89,6 +89,15 @@ static void take(struct mr_copy_plan *plan, uint32_t lane, uint32_t count)
     }
 }
 
+/* A batch of that lane has brought so much, and is safe. */
+static void progress(struct mr_copy_plan *plan, uint32_t lane, struct mr_copied copied)
+{
+    static uint64_t step;
+    copied.step = ++step;
+    mr_copy_plan_note(plan, lane, copied);
+    mr_copy_plan_safe(plan, lane, step);
+}
+
 /* What is not with the sink is what the next attempt takes, and nothing else. */
 static void test_state_says_what_is_left(void **state)
 {
@@ -102,9 +111,9 @@ static void test_state_says_what_is_left(void **state)
     mr_copy_stored_free(stored);
 
     take(plan, 0, 1); /* 256 to 383 */
-    mr_copy_plan_note(plan, 0,
-                      (struct mr_copied){.plan = 1, .pieces = 1, .place = mr_copy_place(300, 7)});
-    mr_copy_plan_note(plan, 1, (struct mr_copied){.plan = 1, .place = mr_copy_place(200, 1)});
+    progress(plan, 0,
+                      (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
+    progress(plan, 1, (struct mr_copied){.place = mr_copy_place(200, 1)});
     stored = mr_copy_plan_state(plan, 5);
     assert_int_equal(stored->rows, 5);
     const struct mr_copy_part *part = mr_copy_stored_part(stored, 30);
@@ -124,7 +133,7 @@ static void test_state_says_what_is_left(void **state)
     take(plan, 0, 5); /* three ranges and two tables */
     struct mr_copy_piece piece;
     assert_false(mr_copy_plan_take(plan, 0, &piece));
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 1, .pieces = 4});
+    progress(plan, 0, (struct mr_copied){.pieces = 4});
     struct mr_copy_stored *second = mr_copy_plan_state(plan, 0);
     assert_true(mr_copy_stored_is_done(second, 30) && mr_copy_stored_is_done(second, 20));
     assert_int_equal(second->done_count, 2);
@@ -136,7 +145,7 @@ static void test_state_says_what_is_left(void **state)
     assert_int_equal(mr_copy_plan_tables(plan, &bytes), 1);
     take(plan, 0, 1);
     assert_false(mr_copy_plan_take(plan, 0, &piece));
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 1, .pieces = 1});
+    progress(plan, 0, (struct mr_copied){.pieces = 1});
     struct mr_copy_stored *third = mr_copy_plan_state(plan, 0);
     assert_int_equal(third->done_count, 3);
     mr_copy_plan_free(plan);
@@ -149,21 +158,24 @@ static void test_progress_of_an_earlier_plan_says_nothing(void **state)
 {
     (void)state;
     struct mr_copy copy;
-    struct mr_copy_plan *first = make_plan(&copy, NULL, 2);
-    uint32_t *order = MR_NEW_ARRAY(uint32_t, 1);
-    struct mr_copy_plan *plan = mr_copy_plan_new(&copy, order, 1, 2, first);
-    mr_copy_plan_free(first);
-    struct mr_copied earlier = {.plan = 1, .pieces = 3, .place = mr_copy_place(7, 7)};
-    mr_copy_plan_note(plan, 0, earlier); /* nothing is taken yet */
-    take(plan, 0, 1);
-    mr_copy_plan_note(plan, 0, earlier);
-    mr_copy_plan_note(plan, 1, (struct mr_copied){0});
+    struct mr_copy_plan *plan = make_plan(&copy, NULL, 2);
+    take(plan, 0, 2);
+    mr_copy_plan_safe(plan, 0, 7); /* of the plan before */
+    mr_copy_plan_note(plan, 0, (struct mr_copied){.step = 8, .pieces = 1});
+    mr_copy_plan_note(plan, 0,
+                      (struct mr_copied){.step = 9, .pieces = 1, .place = mr_copy_place(200, 3)});
+    mr_copy_plan_safe(plan, 0, 7);
     struct mr_copy_stored *stored = mr_copy_plan_state(plan, 0);
-    assert_true(stored->done_count == 0 && stored->part_count == 0);
+    assert_int_equal(stored->part_count, 0);
     mr_copy_stored_free(stored);
-    mr_copy_plan_note(plan, 0, (struct mr_copied){.plan = 2, .pieces = 1});
+    mr_copy_plan_safe(plan, 0, 8);
+    mr_copy_plan_safe(plan, 0, 8); /* nothing twice */
     stored = mr_copy_plan_state(plan, 0);
-    assert_int_equal(stored->part_count, 1);
+    assert_int_equal(mr_copy_stored_part(stored, 30)->ranges[0].after, mr_copy_place(128, 0));
+    mr_copy_stored_free(stored);
+    mr_copy_plan_safe(plan, 0, 99);
+    stored = mr_copy_plan_state(plan, 0);
+    assert_int_equal(mr_copy_stored_part(stored, 30)->ranges[0].after, mr_copy_place(200, 3));
     mr_copy_stored_free(stored);
     mr_copy_plan_free(plan);
 }
@@ -247,7 +259,7 @@ static void test_marks_are_of_a_relation(void **state)
     struct mr_copy copy = {.lsn = 100, .attempt = 1, .tables = leaves, .table_count = 3};
     uint32_t *order = MR_NEW_ARRAY(uint32_t, 3);
     memcpy(order, (uint32_t[]){1, 2, 0}, 3 * sizeof(uint32_t));
-    struct mr_copy_plan *plan = mr_copy_plan_new(&copy, order, 3, 1, NULL);
+    struct mr_copy_plan *plan = mr_copy_plan_new(&copy, order, 3, 1);
     struct mr_copy_piece piece;
     uint64_t rows;
     assert_true(mr_copy_plan_take(plan, 0, &piece));

@@ -1,14 +1,14 @@
 /* Reads existing rows in chunks, each in a transaction and under a snapshot of its own, in the order of the table's key.
- * Inside source/ only; the thread that reads.
+ * Inside copy/ only; the thread that reads.
  *
  * What a chunk needs of a table is asked of the catalog once, and again when a catalog row of it has changed: the table is
  * locked (ACCESS SHARE) before the snapshot is taken, so what the snapshot sees of the catalog is what the rows are of
  * (manual, LOCK: in REPEATABLE READ it is to come before the first SELECT).
  */
-#ifndef MR_SOURCE_PG_CHUNKS_H
-#define MR_SOURCE_PG_CHUNKS_H
+#ifndef MR_COPY_PG_CHUNKS_H
+#define MR_COPY_PG_CHUNKS_H
 
-#include "ports/source.h"
+#include "copy/readers.h"
 #include "postgres/server/pg_copying.h"
 
 /* The options are copied; the texts that they point to outlive the reader, and so does `home`. */

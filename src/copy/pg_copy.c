@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "copy/copy_text.h"
+#include "stream/pg_source.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
@@ -120,9 +121,7 @@ struct reading {
     const struct mr_pg_result *tables;
     const struct mr_pg_result *parts;
     uint32_t part; /* the next of them */
-    mr_pgoutput_keys_fn find_key;
-    mr_pgoutput_types_fn find_types;
-    void *context;
+    struct mr_source *source; /* knows keys and types */
 };
 
 /* The relation of the table in that row, and with it the key that the stream would have. */
@@ -154,10 +153,9 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
         };
     }
     reading->part = part;
-    MR_TRY(reading->find_key(reading->context, &reading->copy->view.transaction, &view, key,
-                             ret_error));
-    MR_TRY(reading->find_types(reading->context, &reading->copy->view.transaction, &view, columns,
-                               ret_error));
+    const struct mr_transaction *transaction = &reading->copy->view.transaction;
+    MR_TRY(mr_pg_source_find_key(reading->source, transaction, &view, key, ret_error));
+    MR_TRY(mr_pg_source_find_types(reading->source, transaction, &view, columns, ret_error));
     *ret_relation = mr_relation_new(&view);
     return MR_OK;
 }
@@ -358,25 +356,20 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
     return status;
 }
 
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
-                         const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
-                         const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
-                         mr_pgoutput_types_fn find_types, void *context,
-                         struct mr_pg_copy **ret_copy, struct mr_error *ret_error)
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_source *source,
+                         const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
+                         struct mr_error *ret_error)
 {
+    const struct mr_pg_source_options *options = mr_pg_source_options(source);
     struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
-    /* No commit record begins there, and all that the stream brings begins behind. */
-    copy->view.transaction.commit_lsn = lsn - 1;
-    copy->view.transaction.end_lsn = lsn;
-    copy->view.lsn = lsn;
-    copy->view.attempt = attempt;
-    copy->view.resumed = resumed;
+    /* No commit record begins there, and all that the stream brings begins after it. */
+    copy->view.transaction.commit_lsn = moment->lsn - 1;
+    copy->view.transaction.end_lsn = moment->lsn;
+    copy->view.lsn = moment->lsn;
+    copy->view.attempt = moment->attempt;
+    copy->view.resumed = moment->resumed;
     copy->view.database = mr_pg_database(keeper);
-    struct reading reading = {.copy = copy,
-                              .options = options,
-                              .find_key = find_key,
-                              .find_types = find_types,
-                              .context = context};
+    struct reading reading = {.copy = copy, .options = options, .source = source};
     mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);

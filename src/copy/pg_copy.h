@@ -1,16 +1,16 @@
-/* Existing rows: which tables are copied, how each is asked for, and the connections that read them. Inside source/ only.
+/* Existing rows: which tables are copied, how each is asked for, and the connections that read them. Inside copy/ only.
  *
  * One transaction, the keeper's, has the snapshot and hands it to the readers (pg_export_snapshot; SET TRANSACTION
  * SNAPSHOT). Tables are read as the publication sends them: its columns in its order, its filter, a partition under its
  * root's name where it says so. The values are the texts that the stream has, for both come from the types' output
  * functions under the same settings.
  */
-#ifndef MR_SOURCE_PG_COPY_H
-#define MR_SOURCE_PG_COPY_H
+#ifndef MR_COPY_PG_COPY_H
+#define MR_COPY_PG_COPY_H
 
+#include "copy/readers.h"
 #include "ports/source.h"
 #include "postgres/server/pg_copying.h"
-#include "stream/pgoutput.h"
 
 struct mr_pg_copy;
 
@@ -19,13 +19,18 @@ struct mr_pg_copy;
 mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
                                   struct mr_error *ret_error);
 
-/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot. `resumed`: as in struct mr_copy.
- * Source thread. */
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd,
-                         const struct mr_pg_source_options *options, mr_lsn lsn, uint32_t attempt,
-                         const struct mr_copy_stored *resumed, mr_pgoutput_keys_fn find_key,
-                         mr_pgoutput_types_fn find_types, void *context,
-                         struct mr_pg_copy **ret_copy, struct mr_error *ret_error);
+/* Which copy it is: struct mr_copy says what the fields mean. */
+struct mr_copy_moment {
+    mr_lsn lsn;
+    uint32_t attempt;
+    const struct mr_copy_stored *resumed;
+};
+
+/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot; `source` (of mr_pg_source_new) knows
+ * keys and types. Source thread. */
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_source *source,
+                         const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
+                         struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
 /* Once all rows are read: logs partitions that were attached meanwhile, if they can be asked for. Ends `keeper`'s transaction. Source

@@ -27,6 +27,7 @@ enum {
 
 struct mr_signals {
     struct mr_pipeline *pipeline;
+    struct mr_copies *copies;
     struct mr_source *source;
 };
 
@@ -41,10 +42,11 @@ struct signal {
     uint32_t told; /* lines */
 };
 
-struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source)
+struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
+                                  struct mr_source *source)
 {
     struct mr_signals *signals = MR_NEW(struct mr_signals);
-    *signals = (struct mr_signals){.pipeline = pipeline, .source = source};
+    *signals = (struct mr_signals){.pipeline = pipeline, .copies = copies, .source = source};
     return signals;
 }
 
@@ -319,14 +321,14 @@ static void start_table(struct signal *signal, const char *schema, const char *t
     };
     uint64_t id;
     struct mr_error error;
-    if (mr_pipeline_copy_table(signal->signals->pipeline, &wish, &id, &error) != MR_OK) {
+    if (mr_copies_ask(signal->signals->copies, &wish, &id, &error) != MR_OK) {
         ignored(signal, error.text);
     }
 }
 
 static void stop_table(struct signal *signal, const char *schema, const char *table)
 {
-    if (mr_pipeline_copy_stop(signal->signals->pipeline, schema, table) == 0) {
+    if (mr_copies_stop(signal->signals->copies, schema, table) == 0) {
         ignored(signal, "no copy of that table is under way");
     }
 }
@@ -373,7 +375,7 @@ static mr_status stop(struct signal *signal, struct mr_error *ret_error)
     if (cJSON_GetArraySize(list) > 0) {
         return each_collection(signal, stop_table, ret_error);
     }
-    mr_pipeline_copy_stop(signal->signals->pipeline, NULL, NULL);
+    mr_copies_stop(signal->signals->copies, NULL, NULL);
     return MR_OK;
 }
 
@@ -381,7 +383,7 @@ static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_err
 {
     (void)ret_error;
     if (type_is(signal->data, "incremental")) {
-        mr_pipeline_copy_pause(signal->signals->pipeline, signal->type[0] == 'p');
+        mr_copies_pause(signal->signals->copies, signal->type[0] == 'p');
     } else {
         ignored(signal, "only incremental snapshots can be paused");
     }

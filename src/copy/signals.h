@@ -11,12 +11,14 @@
 #ifndef MR_COPY_SIGNALS_H
 #define MR_COPY_SIGNALS_H
 
+#include "copy/copies.h"
 #include "flow/pipeline.h"
 
 struct mr_signals;
 
-/* Both the caller's; they outlive it. */
-struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_source *source);
+/* All are the caller's and outlive it. */
+struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
+                                  struct mr_source *source);
 void mr_signals_free(struct mr_signals *signals); /* NULL is fine */
 
 /* A row of the table of signals. After an error it was not acted on, and must come again. Source thread. */

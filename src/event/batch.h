@@ -120,15 +120,6 @@ enum mr_batch_state {
     MR_BATCH_SENDING,
 };
 
-/* How far a lane is that copies existing rows: of that plan (0: of none) so many of its pieces are complete, and the one
- * behind them is up to that place (0: nothing of it is). In the stream's lane `pieces` are the steps of copies beside it
- * (copy/chunk_requests.h). */
-struct mr_copied {
-    uint32_t plan;
-    uint64_t pieces;
-    uint64_t place;
-};
-
 struct mr_batch {
     enum mr_batch_state state;
     uint32_t lane;    /* who filled it: flow/lane.h */
@@ -136,7 +127,7 @@ struct mr_batch {
     uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn
         confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
-    struct mr_copied copied; /* with its end, the same of a lane that copies */
+    uint64_t step; /* of its lane, that is safe with it: ports/companion.h; 0: none */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

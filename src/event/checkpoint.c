@@ -1,33 +1,95 @@
 #include "event/checkpoint.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RECIPE_MAX = 384 };
 
 void mr_checkpoint_done(struct mr_checkpoint *state)
 {
-    mr_copy_stored_free(state->copy);
-    mr_asked_stored_free(state->asked);
-    state->copy = NULL;
-    state->asked = NULL;
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        free(state->sections[i].json);
+    }
+    state->section_count = 0;
 }
 
-static uint64_t asked_step(const struct mr_checkpoint *state)
+void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json,
+                       const struct mr_section_rank *rank)
 {
-    return state->asked == NULL ? 0 : state->asked->step;
+    MR_ASSERT(state->section_count < MR_SECTIONS_MAX);
+    MR_ASSERT(mr_checkpoint_section(state, name) == NULL);
+    state->sections[state->section_count++] =
+        (struct mr_section){.name = name, .json = json, .rank = *rank};
 }
 
-/* A copy says where the stream will begin, and it is not there before it is complete. */
+struct mr_checkpoint mr_checkpoint_copy(const struct mr_checkpoint *state)
+{
+    struct mr_checkpoint copy = *state;
+    for (uint32_t i = 0; i < copy.section_count; i++) {
+        copy.sections[i].json = MR_STRDUP(state->sections[i].json);
+    }
+    return copy;
+}
+
+const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name)
+{
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        if (strcmp(state->sections[i].name, name) == 0) {
+            return &state->sections[i];
+        }
+    }
+    return NULL;
+}
+
+mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state)
+{
+    mr_lsn begins = 0;
+    for (uint32_t i = 0; i < state->section_count && begins == 0; i++) {
+        begins = state->sections[i].rank.begins;
+    }
+    return begins;
+}
+
+static bool has_no_stream(const struct mr_checkpoint *state)
+{
+    bool no_stream = false;
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        no_stream = no_stream || state->sections[i].rank.no_stream;
+    }
+    return no_stream;
+}
+
 static mr_lsn reached(const struct mr_checkpoint *state)
 {
-    return state->copy != NULL ? state->copy->lsn : state->end_lsn;
+    mr_lsn begins = mr_checkpoint_begins(state);
+    return begins != 0 ? begins : state->end_lsn;
 }
 
 bool mr_checkpoint_has_stream(const struct mr_checkpoint *state)
 {
-    /* Without either, the first transaction of all is under way: only where nothing else is told of. */
-    return state->copy == NULL || state->end_lsn != 0 || state->position.commit_lsn != 0;
+    /* Without either, the first transaction of all is under way: only where no section says that none has begun. */
+    return mr_checkpoint_begins(state) == 0 || state->end_lsn != 0 ||
+           state->position.commit_lsn != 0;
+}
+
+static int rank_compare(const struct mr_section_rank *a, const struct mr_section_rank *b)
+{
+    return a->major != b->major ? (a->major > b->major) - (a->major < b->major)
+                                : (a->minor > b->minor) - (a->minor < b->minor);
+}
+
+/* The first section that differs decides. */
+static bool sections_are_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known)
+{
+    static const struct mr_section none = {.rank = {.major = 0}};
+    int order = 0;
+    for (uint32_t i = 0; order == 0 && i < known->section_count; i++) {
+        const struct mr_section *section = mr_checkpoint_section(next, known->sections[i].name);
+        order = rank_compare(section == NULL ? &none.rank : &section->rank,
+                             &known->sections[i].rank);
+    }
+    return order < 0;
 }
 
 bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known)
@@ -41,12 +103,12 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     if (reached(next) != reached(known)) {
         return reached(next) < reached(known);
     }
-    if (next->copy != NULL || known->copy != NULL) {
-        return next->copy != NULL &&
-               (known->copy == NULL || mr_copy_stored_is_behind(next->copy, known->copy));
+    bool begins = mr_checkpoint_begins(next) != 0;
+    if (begins != (mr_checkpoint_begins(known) != 0)) {
+        return begins;
     }
-    int order = mr_position_compare(next->position, known->position);
-    return order < 0 || (order == 0 && asked_step(next) < asked_step(known));
+    int order = begins ? 0 : mr_position_compare(next->position, known->position);
+    return order < 0 || (order == 0 && sections_are_behind(next, known));
 }
 
 /* ---- what to do ---- */
@@ -222,7 +284,7 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, mr_lsn handed_over,
                                struct mr_error *ret_error)
 {
-    bool has_copy = stored != NULL && stored->copy != NULL && !stored->copy_only;
+    mr_lsn begins = stored != NULL && !has_no_stream(stored) ? mr_checkpoint_begins(stored) : 0;
     char steps[RECIPE_MAX];
     if (stored != NULL && strcmp(stored->identity.system_id, server->identity.system_id) != 0) {
         return mr_fail(
@@ -237,8 +299,8 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
         MR_TRY(verify_log(stored, server, ret_error));
         return verify_stream(stored, server, ret_error);
     }
-    if (has_copy || (server->copy_slot[0] != '\0' && !server->slot_exists)) {
-        MR_TRY(verify_copy(server, has_copy ? stored->copy->lsn : 0, ret_error));
+    if (begins != 0 || (server->copy_slot[0] != '\0' && !server->slot_exists)) {
+        MR_TRY(verify_copy(server, begins, ret_error));
     }
     return handed_over == 0 ? MR_OK : verify_handed_over(server, handed_over, ret_error);
 }

@@ -5,8 +5,6 @@
 #define MR_EVENT_CHECKPOINT_H
 
 #include "base/status.h"
-#include "event/asked_stored.h"
-#include "event/copy_stored.h"
 #include "event/event.h"
 
 /* Whose stream it is. */
@@ -18,22 +16,57 @@ struct mr_identity {
     uint64_t tables;       /* tells the configured names apart from others; 0: not known */
 };
 
+/* Of two records at one position the one with the higher rank is further. */
+struct mr_section_rank {
+    mr_lsn begins;  /* the stream is to begin there, and is not stored as begun; 0: says nothing of that */
+    bool no_stream; /* none is to begin */
+    uint64_t major, minor;
+    uint32_t version; /* of the record: a build that only knows lower ones must not go on from it */
+};
+
+/* A member of the stored record that belongs to a companion (ports/companion.h): only the companion reads it. */
+struct mr_section {
+    const char *name; /* static */
+    char *json;       /* as it is in the record */
+    struct mr_section_rank rank;
+};
+
+/* Sections that a record may have; a table of them ends with a name that is NULL. */
+struct mr_section_kind {
+    const char *name;
+    uint32_t version; /* a record of this version must have it; 0: none must */
+    /* False: it can't be read, so nothing may go on from the record. */
+    bool (*rank)(const char *json, struct mr_section_rank *ret_rank);
+};
+
+enum { MR_SECTIONS_MAX = 6 };
+
 struct mr_checkpoint {
     struct mr_identity identity;
     /* Every transaction that ends at or before this is with the sink as a whole. */
     mr_lsn end_lsn;
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
     struct mr_position position;
-    /* Existing rows are being copied, and the stream that is to begin there is not told of yet; end_lsn and position are then
-     * those of the stream before. NULL: they are not. Of whoever made it. */
-    struct mr_copy_stored *copy;
-    bool copy_only; /* no stream is to begin there */
-    /* Existing rows are asked for while the stream runs, or were; NULL: not yet. Of whoever made it. */
-    struct mr_asked_stored *asked;
+    struct mr_section sections[MR_SECTIONS_MAX]; /* in the record's order */
+    uint32_t section_count;
 };
 
 /* Frees what it has, and not itself. */
 void mr_checkpoint_done(struct mr_checkpoint *state);
+
+/* `json` is the checkpoint's from now on. */
+void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json,
+                       const struct mr_section_rank *rank);
+
+/* The same, with what it has; the caller's. */
+struct mr_checkpoint mr_checkpoint_copy(const struct mr_checkpoint *state);
+
+/* NULL: there is none of that name. */
+const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name);
+
+/* Where a stream is to begin that is not stored as begun; 0: no section says so. end_lsn and position are then those of the
+ * stream before. */
+mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state);
 
 /* Whether it says how far a stream was delivered. */
 bool mr_checkpoint_has_stream(const struct mr_checkpoint *state);

@@ -9,6 +9,13 @@ static const struct mr_checkpoint stored = {
     .end_lsn = 1000,
 };
 
+static struct mr_checkpoint with_rank(mr_lsn end_lsn, const struct mr_section_rank *rank)
+{
+    struct mr_checkpoint checkpoint = {.identity = stored.identity, .end_lsn = end_lsn};
+    mr_checkpoint_add(&checkpoint, "section", NULL, rank);
+    return checkpoint;
+}
+
 static struct mr_server_position server(void)
 {
     return (struct mr_server_position){
@@ -121,14 +128,13 @@ static void test_furthest_counts(void **state)
     next.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
     assert_false(mr_checkpoint_is_behind(&next, &stored));
     assert_true(mr_checkpoint_is_behind(&stored, &next));
-    struct mr_asked_stored earlier = {.step = 3};
-    struct mr_asked_stored later = {.step = 4};
     struct mr_checkpoint known = next;
-    next.asked = &later;
+    mr_checkpoint_add(&next, "steps", NULL, &(struct mr_section_rank){.minor = 4});
     assert_false(mr_checkpoint_is_behind(&next, &known));
     assert_true(mr_checkpoint_is_behind(&known, &next));
-    known.asked = &earlier;
+    mr_checkpoint_add(&known, "steps", NULL, &(struct mr_section_rank){.minor = 3});
     assert_true(mr_checkpoint_is_behind(&known, &next));
+    assert_false(mr_checkpoint_is_behind(&next, &known));
     next.end_lsn = 1;
     strcpy(next.identity.system_id, "7001");
     assert_false(mr_checkpoint_is_behind(&next, &stored));
@@ -138,12 +144,11 @@ static void test_furthest_counts(void **state)
 static void test_a_copy_is_further_than_the_stream_before_it(void **state)
 {
     (void)state;
-    struct mr_copy_stored begun = {.lsn = 1500, .attempt = 1, .step = 1};
-    struct mr_copy_stored later = {.lsn = 1500, .attempt = 2, .step = 1};
     const struct mr_checkpoint copies[] = {
         stored,
-        {.identity = stored.identity, .end_lsn = 1000, .copy = &begun},
-        {.identity = stored.identity, .end_lsn = 0, .copy = &later},
+        with_rank(1000, &(struct mr_section_rank){.begins = 1500, .major = 1, .minor = 2}),
+        with_rank(0, &(struct mr_section_rank){.begins = 1500, .major = 2, .minor = 1}),
+        with_rank(0, &(struct mr_section_rank){.begins = 1500, .major = 2, .minor = 2}),
         {.identity = stored.identity, .end_lsn = 1500},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(copies); i++) {
@@ -157,13 +162,11 @@ static void test_a_copy_is_further_than_the_stream_before_it(void **state)
 static void test_where_a_stream_may_begin(void **state)
 {
     (void)state;
-    struct mr_copy_stored copy = {.lsn = 1500, .attempt = 1};
-    struct mr_checkpoint over = stored; /* a copy over a stream, … */
-    over.copy = &copy;
-    struct mr_checkpoint first = {.identity = stored.identity,
-                                  .copy = &copy}; /* the first one, … */
-    struct mr_checkpoint only = first;            /* and one that no stream is to follow */
-    only.copy_only = true;
+    const struct mr_section_rank rank = {.begins = 1500, .major = 1};
+    struct mr_checkpoint over = with_rank(stored.end_lsn, &rank); /* a copy over a stream, … */
+    struct mr_checkpoint first = with_rank(0, &rank);             /* the first one, … */
+    struct mr_checkpoint only = first; /* and one that no stream is to follow */
+    mr_checkpoint_add(&only, "only", NULL, &(struct mr_section_rank){.no_stream = true});
     enum { NO_SLOT = -1 };
     const struct {
         const struct mr_checkpoint *stored;

@@ -22,6 +22,8 @@ void mr_ack_reset(struct mr_ack *ack, uint64_t first)
 {
     ack->next = first;
     ack->oldest = first;
+    ack->step = 0;
+    ack->step_sent = 0;
 }
 
 static struct mr_ack_entry *ack_entry(struct mr_ack *ack, uint64_t sequence)
@@ -34,11 +36,13 @@ bool mr_ack_full(const struct mr_ack *ack)
     return ack->next - ack->oldest >= ack->capacity;
 }
 
-void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn)
+void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint64_t step)
 {
     MR_ASSERT(sequence == ack->next);
     MR_ASSERT(!mr_ack_full(ack));
-    *ack_entry(ack, sequence) = (struct mr_ack_entry){.confirm_lsn = confirm_lsn, .done = false};
+    MR_ASSERT(step >= ack->step_sent);
+    *ack_entry(ack, sequence) = (struct mr_ack_entry){.confirm_lsn = confirm_lsn, .step = step};
+    ack->step_sent = step;
     ack->next++;
 }
 
@@ -51,6 +55,7 @@ bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence)
     bool moved = false;
     while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {
         mr_lsn lsn = ack_entry(ack, ack->oldest)->confirm_lsn;
+        ack->step = ack_entry(ack, ack->oldest)->step;
         if (lsn != 0) {
             MR_ASSERT(lsn >= ack->acknowledged);
             ack->acknowledged = lsn;

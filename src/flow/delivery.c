@@ -2,6 +2,7 @@
  * to the pool, and the position into the sink's storage before anybody is told of it. */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -50,10 +51,8 @@ struct delivery {
     bool is_storing;
     bool owes_store;   /* a transaction is to end, and the sink had no room for its position yet */
     int64_t stored_ns; /* when the sink was asked to store last */
-    uint64_t copied;   /* how often a lane that copies has come further, */
-    uint64_t copied_stored;  /* and up to then it is stored */
-    uint64_t step;           /* of copies beside the stream: acknowledged, */
-    uint64_t sent_step;      /* and sent */
+    bool owes_sections; /* steps have become safe since the sink was asked to store */
+    uint64_t *steps;    /* of a reach, by lane */
     mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
 
@@ -154,38 +153,27 @@ static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
     return &lane->marks[sequence % lane->ack.capacity];
 }
 
-/* All of that lane up to the batch of that sequence counts. Whoever has the plan's lock. */
-static void note_copied(struct mr_pipeline *pipeline, const struct mr_lane *lane, uint64_t sequence)
-{
-    if (sequence > 0 && pipeline->copy_plan != NULL) {
-        mr_copy_plan_note(pipeline->copy_plan, lane->index - MR_LANE_STREAM - 1,
-                          lane->copied_with[sequence % lane->ack.capacity]);
-    }
-}
-
-/* Copied rows have no position that could be stored as one: how far they are, the plan knows (copy_plan.h), and whether they
- * are all there, the slot's name says (postgres/server/pg_setup.h). */
-static void publish_copied(struct delivery *delivery, struct mr_lane *lane)
+/* Companions learn which steps are safe. */
+static void follow_step(struct delivery *delivery, struct mr_lane *lane)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    delivery->attempt = 0;
-    delivery->copied++;
-    pthread_mutex_lock(&pipeline->copy_plan_lock);
-    note_copied(pipeline, lane, lane->ack.oldest - 1);
-    pthread_mutex_unlock(&pipeline->copy_plan_lock);
-    atomic_store(&lane->published, lane->ack.oldest - 1);
+    if (MR_LIKELY(lane->ack.step == lane->step_safe)) {
+        return;
+    }
+    MR_ASSERT(lane->ack.step > lane->step_safe);
+    lane->step_safe = lane->ack.step;
+    delivery->owes_sections = true;
+    mr_companions_safe(pipeline, lane->index, lane->step_safe);
+    if (pipeline->sink->storage == MR_STORES_NOTHING) {
+        mr_companions_stored(pipeline);
+    }
 }
 
-/* Of copies beside the stream more is with the sink. */
-static void follow_step(struct delivery *delivery)
+/* What other lanes append has no position that could be stored as one; how far they are, sections say. */
+static void publish_beside(struct delivery *delivery, struct mr_lane *lane)
 {
-    const struct mr_lane *lane = delivery->stream;
-    uint64_t step = lane->copied_with[(lane->ack.oldest - 1) % lane->ack.capacity].pieces;
-    if (MR_UNLIKELY(step != delivery->step)) {
-        delivery->step = step;
-        delivery->copied++;
-        mr_chunk_requests_safe(&delivery->pipeline->copy_requests, step);
-    }
+    delivery->attempt = 0;
+    atomic_store(&lane->published, lane->ack.oldest - 1);
 }
 
 /* All of a batch is safe. */
@@ -195,11 +183,11 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     struct mr_lane *lane = &pipeline->lanes[mark->lane];
     atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
-    if (moved && lane == delivery->stream) {
-        follow_step(delivery);
+    if (moved) {
+        follow_step(delivery, lane);
     }
     if (moved && lane != delivery->stream) {
-        publish_copied(delivery, lane);
+        publish_beside(delivery, lane);
     } else if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
         publish(delivery, acknowledged(delivery));
     }
@@ -287,8 +275,7 @@ static struct mr_batch *next_batch(struct delivery *delivery)
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
             struct mr_lane *lane = lane_of(delivery, batch);
-            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn);
-            lane->copied_with[batch->sequence % lane->ack.capacity] = batch->copied;
+            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, batch->step);
             batch->with_sink = true;
             return batch;
         }
@@ -299,24 +286,19 @@ static struct mr_batch *next_batch(struct delivery *delivery)
 
 /* ---- the stored position ---- */
 
-/* How far the copy is that ends where the stream begins; NULL: the stream is there, or there is none. A transaction tells of
- * all that was sent. */
-static struct mr_copy_stored *copy_state(struct delivery *delivery, mr_lsn end_lsn)
+/* A transaction tells of all that was sent. */
+static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    struct mr_copy_stored *state = NULL;
-    pthread_mutex_lock(&pipeline->copy_plan_lock);
-    struct mr_copy_plan *plan = pipeline->copy_plan;
-    if (plan != NULL && plan->session == delivery->session && end_lsn < plan->state.lsn) {
-        for (uint32_t i = MR_LANE_STREAM + 1;
-             is_transactional(delivery) && i < pipeline->lane_count; i++) {
-            note_copied(pipeline, &pipeline->lanes[i], pipeline->lanes[i].ack.next - 1);
-        }
-        state = mr_copy_plan_state(plan, mr_pipeline_copied(pipeline) -
-                                             atomic_load(&pipeline->copy.rows_before));
+    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+        const struct mr_ack *ack = &pipeline->lanes[i].ack;
+        delivery->steps[i] = is_transactional(delivery) ? ack->step_sent : ack->step;
     }
-    pthread_mutex_unlock(&pipeline->copy_plan_lock);
-    return state;
+    struct mr_reach reach = {.end_lsn = state->end_lsn,
+                             .position = state->position,
+                             .steps = delivery->steps,
+                             .lanes = pipeline->lane_count};
+    mr_companions_section(pipeline, &reach, state);
 }
 
 static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
@@ -327,17 +309,11 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
     pthread_mutex_lock(&pipeline->identity_lock);
     state.identity = pipeline->identity;
     pthread_mutex_unlock(&pipeline->identity_lock);
-    state.copy = copy_state(delivery, end_lsn);
-    state.copy_only = state.copy != NULL && pipeline->options.copy_only;
-    state.asked =
-        mr_chunk_requests_state(&pipeline->copy_requests,
-                                is_transactional(delivery) ? delivery->sent_step : delivery->step);
+    add_sections(delivery, &state);
     delivery->stored_ns = mr_monotonic_ns();
     mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
     mr_checkpoint_done(&state);
-    if (status == MR_OK) {
-        delivery->copied_stored = delivery->copied;
-    }
+    delivery->owes_sections = delivery->owes_sections && status != MR_OK;
     return status;
 }
 
@@ -349,7 +325,7 @@ static int store_due_ms(const struct delivery *delivery)
         return -1;
     }
     bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
-                delivery->copied != delivery->copied_stored;
+                delivery->owes_sections;
     if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
         return -1;
     }
@@ -367,7 +343,6 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = delivery->pipeline->sink;
     if (delivery->is_storing && !sink->ops->storing(sink)) {
         delivery->is_storing = false;
-        mr_chunk_requests_stored(&delivery->pipeline->copy_requests);
         if (is_transactional(delivery)) {
             delivery->ending_ns =
                 mr_pace_ending_ns(delivery->ending_ns, mr_monotonic_ns() - delivery->stored_ns);
@@ -375,6 +350,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
         } else {
             publish(delivery, delivery->storing);
         }
+        mr_companions_stored(delivery->pipeline);
         wake_source(delivery->pipeline);
     }
     if (store_due_ms(delivery) != 0) {
@@ -383,7 +359,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     struct progress progress = acknowledged(delivery);
     if (progress.lsn == delivery->published.lsn &&
         progress.sequence != delivery->published.sequence &&
-        delivery->copied == delivery->copied_stored) {
+        !delivery->owes_sections) {
         publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
@@ -408,11 +384,8 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
-    delivery->step = mr_chunk_requests_adopt(&pipeline->copy_requests, state.asked);
-    delivery->sent_step = delivery->step;
+    mr_companions_adopt(pipeline, &state);
     mr_checkpoint_done(&pipeline->stored);
-    mr_asked_stored_free(state.asked);
-    state.asked = NULL;
     pipeline->stored = state;
     pipeline->stored_found = found;
     step(delivery, MR_HANDSHAKE_LOADED);
@@ -427,9 +400,6 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     bool is_stream = batch->lane == MR_LANE_STREAM;
     if (batch->confirm_lsn != 0) {
         delivery->sent_lsn = batch->confirm_lsn;
-    }
-    if (is_stream) {
-        delivery->sent_step = batch->copied.pieces;
     }
     if (is_stream && batch->record_count > 0) {
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
@@ -568,10 +538,11 @@ static void end_session(struct delivery *delivery)
     delivery->is_storing = false;
     delivery->owes_store = false;
     delivery->begun_bytes = 0;
-    delivery->copied_stored = delivery->copied;
+    delivery->owes_sections = false;
     delivery->published.sequence = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         mr_ack_reset(&pipeline->lanes[i].ack, 1);
+        pipeline->lanes[i].step_safe = 0;
         atomic_store(&pipeline->lanes[i].published, 0);
     }
     step(delivery, MR_HANDSHAKE_END);
@@ -744,9 +715,11 @@ void *mr_delivery_main(void *context)
     mr_thread_begin(MR_THREAD_SINK, "mr-sink");
     struct delivery delivery = {.pipeline = pipeline,
                                 .woken = watch_wake(pipeline->sink_wake),
-                                .stream = &pipeline->lanes[MR_LANE_STREAM]};
+                                .stream = &pipeline->lanes[MR_LANE_STREAM],
+                                .steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
     pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
     close(delivery.woken);
+    free(delivery.steps);
     atomic_store(&pipeline->sink_ended, true);
     mr_wake(pipeline->source_wake);
     mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "copy/chunks.h"
 #include "flow/intake_internal.h"
 
 /* So many questions in a row at one position, each right behind our answer: the server shuts down and waits for a
@@ -15,8 +14,8 @@ enum { STALLED_INTERVALS = 6 };
 /* At the end, a sink that is there has stored a position alone by then. */
 #define POSITION_PATIENCE_NS (INT64_C(1) * 1000000000)
 
-/* So long rows that are copied wait for a batch before the stream is looked at again. */
-#define COPY_WAIT_NS (INT64_C(5) * 1000000)
+/* So long companions wait for a batch before the stream is looked at again. */
+#define BESIDE_WAIT_NS (INT64_C(5) * 1000000)
 
 static void publish_counts(struct mr_intake *intake)
 {
@@ -89,14 +88,10 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
 }
 
 /* While the pool is empty there is nothing to receive for either. */
-static void copy_round(struct mr_intake *intake)
+static void companions_round(struct mr_intake *intake)
 {
-    struct mr_chunks *chunks = intake->pipeline->chunks;
-    if (chunks == NULL || !mr_chunks_wanted(chunks) || intake->in_transaction) {
-        return;
-    }
-    if (mr_chunks_step(intake) == MR_FULL) {
-        mr_intake_wait_for_sink(intake, COPY_WAIT_NS);
+    if (!intake->in_transaction && mr_companions_between(intake->pipeline) == MR_FULL) {
+        mr_intake_wait_for_sink(intake, BESIDE_WAIT_NS);
     }
 }
 
@@ -106,7 +101,7 @@ static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_err
     intake->lane->round_ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
     mr_intake_send_position(intake, now_ns);
-    copy_round(intake);
+    companions_round(intake);
     return receive_round(intake, ret_error);
 }
 
@@ -158,7 +153,7 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
                            struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    if (atomic_load(&pipeline->copy.state) == MR_COPY_RUNNING) {
+    if (mr_companions_are_busy(pipeline)) {
         return mr_fail(ret_error, MR_AGAIN,
                        "existing rows are being copied; ask again when that is done");
     }
@@ -302,9 +297,7 @@ void *mr_intake_main(void *context)
     pipeline->intake = &intake;
     pipeline->source_status = run(&intake, &pipeline->source_error);
     mr_mailbox_close(&pipeline->mailbox);
-    if (pipeline->chunks != NULL) {
-        mr_chunks_rest(pipeline->chunks);
-    }
+    mr_companions_lost(pipeline, MR_LOST_END);
     if (mr_handshake_is_claimed(intake.state)) {
         mr_intake_disconnect(&intake, 0);
     }

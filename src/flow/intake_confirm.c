@@ -32,10 +32,10 @@ void mr_intake_carry(struct mr_intake *intake)
     }
 }
 
-/* What is said of copies beside the stream goes with a position, and there is one. */
+/* A companion's step goes with a position, and there is one. */
 static bool owes_step(const struct mr_intake *intake)
 {
-    return intake->marked != 0 && mr_lane_owes_pieces(intake->lane);
+    return intake->marked != 0 && mr_lane_owes_step(intake->lane);
 }
 
 bool mr_intake_position_waits(const struct mr_intake *intake)

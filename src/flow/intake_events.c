@@ -1,7 +1,6 @@
 /* What the source calls: events become records of the batch at hand, and full batches go to the sink thread. */
 #include "base/clock.h"
 #include "base/thread.h"
-#include "copy/chunks.h"
 #include "flow/intake_internal.h"
 
 static mr_status append(struct mr_intake *intake, const struct mr_item *item,
@@ -195,9 +194,7 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
-    if (intake->pipeline->chunks != NULL) {
-        mr_chunks_relation_end(intake->pipeline->chunks, relation);
-    }
+    mr_companions_relation_end(intake->pipeline, relation);
     mr_encoder_forget(intake->lane->encoder, relation);
 }
 
@@ -262,30 +259,28 @@ static mr_status on_commit_counted(void *context, const struct mr_transaction *t
 
 /* ---- where there is a table of signals, besides ---- */
 
-/* A signal is acted on before it counts as received, and the batch that carries its position tells of what was asked for: who has
- * stored the one has the other, too, and what comes again is not done. */
+/* A signal is acted on before it counts as received, and the batch that carries its position carries the step of what was asked for:
+ * who has stored the one has the other, too, and what comes again is not done. */
 static mr_status on_change_signals(void *context, const struct mr_change *change,
                                    struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
-    const struct mr_pipeline_options *options = &intake->pipeline->options;
     if (MR_UNLIKELY(change->relation->is_signal) && change->op == MR_OP_INSERT &&
-        options->on_signal != NULL && change->lsn >= intake->delivered_below &&
+        intake->hears_signals && change->lsn >= intake->delivered_below &&
         mr_position_compare(change->position, intake->appended) > 0 &&
         mr_position_compare(change->position, intake->signalled) > 0) {
-        mr_status status = options->on_signal(options->on_signal_context, change, ret_error);
+        mr_status status = mr_companions_signal(intake->pipeline, change, ret_error);
         if (status != MR_OK) {
             note_failure(intake, status, change->position);
             return status;
         }
         intake->signalled = change->position;
-        mr_chunks_follow_step(intake->pipeline->chunks);
     }
     return intake->counts ? on_change_counted(context, change, ret_error)
                           : on_change(context, change, ret_error);
 }
 
-/* ---- while existing rows are copied, besides ---- */
+/* ---- while a companion watches, besides ---- */
 
 static uint64_t records_made(const struct mr_intake *intake)
 {
@@ -300,7 +295,7 @@ static mr_status on_change_watched(void *context, const struct mr_change *change
     struct mr_intake *intake = context;
     uint64_t before = records_made(intake);
     MR_TRY(on_change_signals(context, change, ret_error));
-    mr_chunks_change(intake->pipeline->chunks, change, records_made(intake) != before);
+    mr_companions_change(intake->pipeline, change, records_made(intake) != before);
     return MR_OK;
 }
 
@@ -309,7 +304,7 @@ static mr_status on_begin_watched(void *context, const struct mr_transaction *tr
                                   struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
-    MR_TRY(mr_chunks_step(intake));
+    MR_TRY(mr_companions_between(intake->pipeline));
     return intake->counts ? on_begin_counted(context, transaction, ret_error)
                           : on_begin(context, transaction, ret_error);
 }
@@ -320,31 +315,31 @@ static mr_status on_commit_watched(void *context, const struct mr_transaction *t
     const struct mr_intake *intake = context;
     MR_TRY(intake->counts ? on_commit_counted(context, transaction, ret_error)
                           : on_commit(context, transaction, ret_error));
-    mr_chunks_commit(intake->pipeline->chunks, transaction);
+    mr_companions_commit(intake->pipeline, transaction);
     return MR_OK;
 }
 
-static void on_hand_over_watched(void *context)
+static void on_sealed_watched(void *context, const struct mr_lane *lane)
 {
-    const struct mr_intake *intake = context;
-    mr_chunks_hand_over(intake->pipeline->chunks);
+    mr_companions_sealed(context, lane);
 }
 
 void mr_intake_watch(struct mr_intake *intake, bool watches)
 {
-    intake->lane->on_hand_over = watches ? on_hand_over_watched : NULL;
+    intake->lane->on_sealed = watches ? on_sealed_watched : NULL;
+    intake->lane->sealed_context = intake->pipeline;
     struct mr_source_handler *handler = &intake->handler;
     bool counts = intake->counts;
-    handler->change = watches                                       ? on_change_watched
-                      : intake->pipeline->options.on_signal != NULL ? on_change_signals
-                      : counts                                      ? on_change_counted
-                                                                    : on_change;
+    handler->change = watches                 ? on_change_watched
+                      : intake->hears_signals ? on_change_signals
+                      : counts                ? on_change_counted
+                                              : on_change;
     handler->begin = watches ? on_begin_watched : counts ? on_begin_counted : on_begin;
     handler->commit = watches ? on_commit_watched : counts ? on_commit_counted : on_commit;
     handler->message = counts ? on_message_counted : on_message;
 }
 
-/* Right below the place that the stream has come to, as rows have that are copied beside it (chunk_rows.c), which are not
+/* Right below the place that the stream has come to, as what companions append has, which is not
  * to find themselves behind a heartbeat. */
 mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
 {
@@ -387,6 +382,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
     };
     const struct mr_encode_options *encode = mr_encoder_options(intake->lane->encoder);
     intake->counts = encode->transaction_topic != NULL;
+    intake->hears_signals = mr_companions_hear_signals(pipeline);
     mr_intake_watch(intake, false);
     mr_lane_attach(intake->lane);
     intake->lane->on_first = on_first;

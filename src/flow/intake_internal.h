@@ -33,7 +33,8 @@ struct mr_intake {
     mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
     bool in_transaction;
     bool appended_in_transaction; /* part of the running transaction is in a batch */
-    struct mr_position signalled; /* of the last signal */
+    bool hears_signals; /* a companion does, */
+    struct mr_position signalled; /* and this is the position of the last signal */
     mr_lsn transaction_lsn;       /* commit LSN of the running transaction */
     uint64_t changes_at_begin;    /* `changes` and bytes made when the running transaction began */
     uint64_t bytes_at_begin;
@@ -66,8 +67,8 @@ struct mr_intake {
     bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
     mr_lsn
         delivered_below; /* of the running transaction, another program has delivered what lies there */
-    bool copy_done;      /* existing rows are with the sink, or none were to be copied */
-    bool copy_asked;     /* again, because the stream could not be opened; until it is */
+    uint32_t prepared;   /* companions that have nothing more to prepare */
+    bool is_mending;     /* they prepare again, because the stream could not be opened; until it is */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */
@@ -114,7 +115,7 @@ static inline bool mr_intake_has_records(const struct mr_intake *intake)
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
-/* From now on chunks.h is told of what the stream brings, or no more. Between two rounds. */
+/* From now on companions get what the stream brings, or no longer. Between two rounds. */
 void mr_intake_watch(struct mr_intake *intake, bool watches);
 
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
@@ -164,9 +165,6 @@ void mr_intake_follow_session(struct mr_intake *intake);
 
 /* What is streamed changes, as the source's `options` say. The stream begins anew where it is, on another connection. */
 void mr_intake_change_source(struct mr_intake *intake, const void *options);
-
-/* Copies existing rows, if any are to be copied: copy.c. */
-mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error);
 
 /* One step towards an open stream. */
 mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error);

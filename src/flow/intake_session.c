@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "copy/chunks.h"
 #include "flow/intake_internal.h"
 
 static bool step(struct mr_intake *intake, enum mr_handshake_event event)
@@ -23,9 +22,7 @@ static void close_source(struct mr_intake *intake, int64_t deadline_ns)
 {
     struct mr_source *source = intake->pipeline->source;
     source->ops->close(source, deadline_ns);
-    if (intake->pipeline->chunks != NULL) {
-        mr_chunks_interrupt(intake->pipeline->chunks);
-    }
+    mr_companions_lost(intake->pipeline, MR_LOST_CONNECTION);
     intake->in_transaction = false;
     intake->skipping = false;
     intake->appended_in_transaction = false;
@@ -56,9 +53,7 @@ void mr_intake_follow_session(struct mr_intake *intake)
     close_source(intake, 0); /* with the claim that an earlier session had */
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
-    if (intake->pipeline->chunks != NULL) {
-        mr_chunks_begin_anew(intake->pipeline->chunks);
-    }
+    mr_companions_lost(intake->pipeline, MR_LOST_SESSION);
     intake->marked = 0;
     intake->carried = 0;
     intake->ends_rows = false;
@@ -145,7 +140,7 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     if (intake->takes_over && start < pipeline->options.handed_over.end_lsn) {
         start = pipeline->options.handed_over.end_lsn;
     }
-    bool was_begun = is_known || known.copy != NULL;
+    bool was_begun = is_known || mr_checkpoint_begins(&known) != 0;
     MR_TRY(pipeline->source->ops->open(pipeline->source, was_begun ? &known : NULL, start,
                                        pipeline->stop, &identity, ret_error));
     pthread_mutex_lock(&pipeline->identity_lock);
@@ -189,7 +184,7 @@ static void begin_stream(struct mr_intake *intake)
     intake->told = intake->was_lost ? 0 : intake->told;
     intake->was_lost = false;
     intake->confirmed_ns = intake->heard_ns;
-    intake->copy_asked = false;
+    intake->is_mending = false;
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
     if (pipeline->on_open != NULL) {
@@ -213,10 +208,10 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         }
         return MR_OK;
     }
-    /* Where it can't go on, all may be copied anew; once, for that is to have mended it. */
-    bool copies = status == MR_ERR_HISTORY && intake->pipeline->options.copy_when_needed &&
-                  !intake->copy_asked;
-    intake->copy_done = intake->copy_done && !copies;
+    /* Where it can't go on, a companion may mend that; once. */
+    bool mends = status == MR_ERR_HISTORY && !intake->is_mending &&
+                 mr_companions_mend(intake->pipeline);
+    intake->prepared = mends ? 0 : intake->prepared;
     if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
         intake->state == MR_HANDSHAKE_RECLAIMED) {
         /* While the claim was lost, another instance may have gone on and stored how far. */
@@ -225,8 +220,8 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         mr_wake(intake->pipeline->sink_wake);
         return MR_OK;
     }
-    if (copies) {
-        intake->copy_asked = true;
+    if (mends) {
+        intake->is_mending = true;
         mr_intake_disconnect(intake, 0);
         return MR_OK;
     }
@@ -241,10 +236,20 @@ void mr_intake_change_source(struct mr_intake *intake, const void *options)
     if (mr_handshake_is_claimed(intake->state)) {
         mr_intake_disconnect(intake, 0);
     }
-    if (intake->pipeline->chunks != NULL) {
-        mr_chunks_rest(intake->pipeline->chunks);
-    }
+    mr_companions_lost(intake->pipeline, MR_LOST_OPTIONS);
     source->ops->change(source, options);
+}
+
+/* One companion after the other. */
+static mr_status prepare(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = intake->pipeline;
+    mr_status status = mr_companions_prepare(pipeline, intake->prepared, ret_error);
+    intake->prepared += status == MR_OK || status == MR_END;
+    if (status == MR_END) {
+        mr_pipeline_stop_in_order(pipeline);
+    }
+    return status == MR_AGAIN || status == MR_END ? MR_OK : status;
 }
 
 mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error)
@@ -260,8 +265,8 @@ mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error
         return claim_source(intake, ret_error);
     case MR_HANDSHAKE_READY:
     case MR_HANDSHAKE_RECLAIMED:
-        if (intake->pipeline->options.copy_workers > 0 && !intake->copy_done) {
-            return mr_intake_copy(intake, ret_error);
+        if (intake->prepared < intake->pipeline->options.companion_count) {
+            return prepare(intake, ret_error);
         }
         return open_stream(intake, ret_error);
     default:

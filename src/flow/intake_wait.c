@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "copy/chunks.h"
 #include "flow/intake_internal.h"
 
 /* The first pause for the rest of a transaction is this part of pipeline.latency, each further one twice the one before, up
@@ -28,10 +27,8 @@ static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
     if (position_ns < wait_ns) {
         wait_ns = position_ns;
     }
-    if (intake->pipeline->chunks != NULL && mr_chunks_wanted(intake->pipeline->chunks)) {
-        int64_t chunk_ns = mr_chunks_due_in(intake->pipeline->chunks, now_ns);
-        wait_ns = chunk_ns < wait_ns ? chunk_ns : wait_ns;
-    }
+    int64_t companion_ns = mr_companions_due_in(intake->pipeline, now_ns);
+    wait_ns = companion_ns < wait_ns ? companion_ns : wait_ns;
     if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
         wait_ns = intake->stop_deadline_ns - now_ns;
     }

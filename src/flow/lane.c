@@ -18,7 +18,6 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     MR_ASSERT(lane->wake >= 0);
     mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
-    lane->copied_with = MR_NEW_ARRAY(struct mr_copied, lane->ack.capacity);
     mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
     lane->oversizer.copies = index != MR_LANE_STREAM;
 }
@@ -27,7 +26,6 @@ void mr_lane_done(struct mr_lane *lane)
 {
     mr_ack_done(&lane->ack);
     free(lane->marks);
-    free(lane->copied_with);
     close(lane->wake);
 }
 
@@ -41,7 +39,8 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
     lane->session = session;
     lane->sequence = 0;
     lane->needed = 0;
-    lane->pieces_handed = 0;
+    lane->step = 0;
+    lane->step_handed = 0;
     lane->handed_over = (struct mr_position){0};
     atomic_store_explicit(&lane->handed, 0, memory_order_relaxed);
     lane->oversizer.refused = lane->pipeline->refused;
@@ -74,18 +73,18 @@ static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
     lane->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
 }
 
-/* Several lanes may fill one topic, whose positions grow: copied rows get theirs in the order in which batches are handed
- * over. What is made of one row stays together. */
-static void place_copied(struct mr_pipeline *pipeline, struct mr_batch *batch)
+/* Several lanes may fill one topic, whose positions grow: what other lanes than the stream's append gets its ordinal in the order
+ * in which batches are handed over. What is made of one row stays together. */
+static void place_beside(struct mr_pipeline *pipeline, struct mr_batch *batch)
 {
     uint64_t of = 0;
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct mr_record *record = mr_batch_own_record(batch, i);
         if (record->position.ordinal != of) {
             of = record->position.ordinal;
-            pipeline->copy_ordinal++;
+            pipeline->beside_ordinal++;
         }
-        record->position.ordinal = pipeline->copy_ordinal;
+        record->position.ordinal = pipeline->beside_ordinal;
         if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
             mr_record_set_position(record);
         }
@@ -100,7 +99,7 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
     batch->state = MR_BATCH_SEALED;
     pthread_mutex_lock(&pipeline->hand_over);
     if (lane->index != MR_LANE_STREAM) {
-        place_copied(pipeline, batch);
+        place_beside(pipeline, batch);
     }
     assert_order(lane, batch);
     mr_meter_hand_over(&pipeline->meter, batch);
@@ -112,20 +111,20 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
 void mr_lane_hand_over(struct mr_lane *lane)
 {
     struct mr_batch *batch = lane->filling;
-    bool copies = lane->index != MR_LANE_STREAM;
+    bool is_beside = lane->index != MR_LANE_STREAM;
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
-    if (MR_UNLIKELY(lane->on_hand_over != NULL)) {
-        lane->on_hand_over(lane->context);
+    if (MR_UNLIKELY(lane->on_sealed != NULL)) {
+        lane->on_sealed(lane->sealed_context, lane);
     }
-    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || copies ||
-              mr_lane_owes_pieces(lane));
+    MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || is_beside ||
+              mr_lane_owes_step(lane));
     lane->filling = NULL;
     mr_counter_add(&lane->records, batch->record_count);
     mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
-    batch->copied = lane->copied;
-    lane->pieces_handed = lane->copied.pieces;
+    batch->step = lane->step;
+    lane->step_handed = lane->step;
     batch->sequence = ++lane->sequence;
     if (batch->record_count > 0) {
         lane->needed = lane->sequence; /* others carry a position alone */
@@ -203,7 +202,6 @@ static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
         lane->on_first(lane->context);
     }
     mr_meter_first(lane->filling, lane->round_ns, lane->round_wall_ns, decoded_ns);
-    lane->copied = lane->coming;
     hand_over_large(lane);
 }
 

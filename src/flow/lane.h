@@ -2,7 +2,7 @@
  * copies existing rows is another. Lanes share the pool, the ring to the sink thread, and the sink.
  *
  * Whoever fills a lane, its thread, appends items; a full batch names its lane and goes to the sink thread, which keeps a
- * window for each. Sequences count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
+ * window for each. Sequences and steps count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
  * lock for a batch from the pool and one to hand it over, none for an item. Inside pipeline/ only.
  */
 #ifndef MR_PIPELINE_LANE_H
@@ -33,16 +33,16 @@ struct mr_lane {
     uint32_t session;                /* of the sink */
     uint64_t sequence;               /* of the batch handed over last in this session, */
     uint64_t needed;                 /* of the last whose loss makes rows come twice */
-    struct mr_copied copied;         /* by the records appended so far, where it copies, */
-    struct mr_copied coming;         /* and with the one that is being appended */
-    uint64_t pieces_handed;          /* that the batch handed over last tells of */
+    uint64_t step;                   /* that companions were given last in this session, */
+    uint64_t step_handed;            /* and that a batch has carried last */
     struct mr_position handed_over;  /* of the last record handed over */
     int64_t round_ns, round_wall_ns; /* when what is appended was received */
     pthread_t thread;                /* the only one that calls */
-    /* The batch at hand has got its first record / is about to be handed over. NULL: nobody wants to know. */
-    void (*on_first)(void *context);
-    void (*on_hand_over)(void *context);
+    /* The batch at hand has got its first record / is about to be handed over. */
+    void (*on_first)(void *context); /* NULL: that does not matter */
     void *context;
+    void (*on_sealed)(void *context, const struct mr_lane *lane); /* the same */
+    void *sealed_context;
     bool has_item; /* what is being appended is in the batch at hand */
     int wake; /* eventfd of a lane that copies: written, while it `waits`, for each batch that comes home */
 
@@ -56,7 +56,7 @@ struct mr_lane {
     _Alignas(64) struct mr_ack ack;
     struct mr_meter_mark
         *marks; /* of batches that are home before they are acknowledged, as the window has them */
-    struct mr_copied *copied_with; /* each batch of the window */
+    uint64_t step_safe; /* that companions were told of last */
 
     /* ---- written by the sink thread ---- */
     _Atomic uint64_t
@@ -87,10 +87,10 @@ void mr_lane_give_up(struct mr_lane *lane);
 /* Whether what was held back may go on. */
 bool mr_lane_may_go_on(const struct mr_lane *lane);
 
-/* A batch is to tell of pieces that none has told of. */
-static inline bool mr_lane_owes_pieces(const struct mr_lane *lane)
+/* A step waits for a batch that carries it. */
+static inline bool mr_lane_owes_step(const struct mr_lane *lane)
 {
-    return lane->copied.pieces != lane->pieces_handed;
+    return lane->step != lane->step_handed;
 }
 
 static inline bool mr_lane_has_records(const struct mr_lane *lane)

@@ -1,7 +1,6 @@
 #include "flow/pipeline.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -9,48 +8,19 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "copy/chunks.h"
 #include "flow/memory.h"
 #include "flow/pipeline_internal.h"
 
 enum {
-    BACKOFF_MIN_MS = 100,
     /* Well below any sane wal_sender_timeout; and the server's own question is answered anyway. */
     IDLE_MS = 10000,
 };
 
-void mr_wake(int fd)
-{
-    uint64_t one = 1;
-    /* Fails only when the counter would overflow; it is readable then anyway. */
-    ssize_t written = write(fd, &one, sizeof(one));
-    (void)written;
-}
-
-void mr_wake_clear(int fd)
-{
-    uint64_t count;
-    ssize_t taken = read(fd, &count, sizeof(count));
-    (void)taken;
-}
-
-uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms)
-{
-    uint64_t wait_ms = BACKOFF_MIN_MS;
-    while (attempt-- > 0 && wait_ms < max_ms) {
-        wait_ms *= 2;
-    }
-    if (wait_ms > max_ms) {
-        wait_ms = max_ms;
-    }
-    uint64_t jitter = (uint64_t)mr_monotonic_ns() / 1000 % (wait_ms / 4 + 1);
-    return (uint32_t)(wait_ms - jitter);
-}
-
 static void make_lanes(struct mr_pipeline *pipeline, struct mr_encoder *encoder)
 {
-    pipeline->lane_count = 1 + pipeline->options.copy_workers;
-    MR_ASSERT(pipeline->options.copy_workers <= MR_COPY_LANES_MAX);
+    pipeline->lane_count = 1 + pipeline->options.lanes_beside;
+    /* A lane that waits for a batch keeps the one it fills. */
+    MR_ASSERT(pipeline->lane_count <= pipeline->pool.count);
     size_t size = pipeline->lane_count * sizeof(struct mr_lane);
     pipeline->lanes = aligned_alloc(_Alignof(struct mr_lane), size);
     MR_ASSERT(pipeline->lanes != NULL);
@@ -90,7 +60,6 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     mr_meter_init(&pipeline->meter);
     mr_mailbox_init(&pipeline->mailbox);
     pthread_mutex_init(&pipeline->identity_lock, NULL);
-    pthread_mutex_init(&pipeline->copy_plan_lock, NULL);
     pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->schemas = mr_encoder_options(encoder)->schemas;
@@ -100,10 +69,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->abandon >= 0);
-    mr_chunk_requests_init(&pipeline->copy_requests, pipeline->source_wake,
-                           sink->storage != MR_STORES_NOTHING);
-    bool has_chunks = source->ops != NULL && source->ops->chunks_new != NULL;
-    pipeline->chunks = has_chunks ? mr_chunks_new(pipeline) : NULL;
+    mr_companions_attach(pipeline);
     return pipeline;
 }
 
@@ -113,8 +79,6 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
         return;
     }
     MR_ASSERT(!pipeline->started);
-    mr_chunks_free(pipeline->chunks);
-    mr_chunk_requests_done(&pipeline->copy_requests);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         if (i != MR_LANE_STREAM) {
             mr_encoder_free(pipeline->lanes[i].encoder);
@@ -128,9 +92,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     mr_standstill_done(&pipeline->standstill);
     pipeline->sink->standstill = NULL;
     pthread_mutex_destroy(&pipeline->identity_lock);
-    pthread_mutex_destroy(&pipeline->copy_plan_lock);
-    mr_copy_plan_free(pipeline->copy_plan);
-    mr_copy_stored_free(pipeline->stored.copy);
+    mr_checkpoint_done(&pipeline->stored);
     mr_mailbox_done(&pipeline->mailbox);
     close(pipeline->source_wake);
     close(pipeline->sink_wake);
@@ -188,57 +150,6 @@ uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline)
     return pipeline->options.shutdown_deadline_ms;
 }
 
-mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_copy_wish *wish,
-                                 uint64_t *ret_id, struct mr_error *ret_error)
-{
-    if (pipeline->chunks == NULL) {
-        return mr_fail(ret_error, MR_ERR_CONFIG, "this source has no existing rows");
-    }
-    return mr_chunk_requests_ask(&pipeline->copy_requests, wish, ret_id, ret_error);
-}
-
-uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table)
-{
-    return mr_chunk_requests_stop(&pipeline->copy_requests, schema, table);
-}
-
-uint32_t mr_pipeline_copy_keep(struct mr_pipeline *pipeline, mr_copy_keeps_fn keeps, void *context)
-{
-    return mr_chunk_requests_keep(&pipeline->copy_requests, keeps, context);
-}
-
-void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses)
-{
-    mr_chunk_requests_pause(&pipeline->copy_requests, pauses);
-}
-
-void mr_pipeline_copy_follow(struct mr_pipeline *pipeline, bool follows)
-{
-    mr_chunk_requests_follow(&pipeline->copy_requests, follows);
-}
-
-bool mr_pipeline_copy_knows(struct mr_pipeline *pipeline)
-{
-    return atomic_load(&pipeline->copy_requests.adopted);
-}
-
-void mr_pipeline_copy_streamed(struct mr_pipeline *pipeline, const struct mr_streamed_table *tables,
-                               uint32_t count)
-{
-    mr_chunk_requests_streamed(&pipeline->copy_requests, tables, count);
-}
-
-bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline)
-{
-    return mr_chunk_requests_is_stored(&pipeline->copy_requests);
-}
-
-uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
-                                   uint32_t max, bool *ret_paused)
-{
-    return mr_chunk_requests_look(&pipeline->copy_requests, ret, max, ret_paused);
-}
-
 struct change {
     struct mr_command command;
     struct mr_pipeline *pipeline;
@@ -294,60 +205,6 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
     return pipeline->source_status;
 }
 
-uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline)
-{
-    uint64_t rows = 0;
-    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        rows += atomic_load_explicit(&pipeline->lanes[i].records, memory_order_relaxed);
-    }
-    return rows;
-}
-
-const char *mr_copy_state_name(enum mr_copy_state state)
-{
-    static const char *const names[] = {
-        [MR_COPY_IDLE] = "none",
-        [MR_COPY_RUNNING] = "running",
-        [MR_COPY_BROKEN_OFF] = "broken_off",
-        [MR_COPY_DONE] = "done",
-    };
-    return names[state];
-}
-
-static struct mr_copy_stats copy_stats(const struct mr_pipeline *pipeline)
-{
-    const struct mr_copy_progress *progress = &pipeline->copy;
-    struct mr_copy_stats stats = {
-        .state = (enum mr_copy_state)atomic_load(&progress->state),
-        .tables = atomic_load(&progress->tables),
-        .tables_done = atomic_load(&progress->tables_done),
-        .rows = mr_pipeline_copied(pipeline) - atomic_load(&progress->rows_before),
-        .rows_estimated = atomic_load(&progress->rows_estimated),
-        .bytes = atomic_load(&progress->bytes),
-        .bytes_total = atomic_load(&progress->bytes_total),
-    };
-    int64_t end_ns =
-        stats.state == MR_COPY_RUNNING ? mr_monotonic_ns() : atomic_load(&progress->ended_ns);
-    stats.seconds = (double)(end_ns - atomic_load(&progress->begun_ns)) / 1e9;
-    stats.seconds_left =
-        stats.state != MR_COPY_RUNNING
-            ? NAN
-            : mr_copy_seconds_left(stats.bytes, atomic_load(&progress->bytes_before),
-                                   stats.bytes_total, stats.seconds);
-    return stats;
-}
-
-uint32_t mr_pipeline_copy_tables(struct mr_pipeline *pipeline,
-                                 struct mr_copy_table_stats *ret_tables, uint32_t capacity)
-{
-    pthread_mutex_lock(&pipeline->copy_plan_lock);
-    uint32_t count = pipeline->copy_plan == NULL
-                         ? 0
-                         : mr_copy_plan_progress(pipeline->copy_plan, ret_tables, capacity);
-    pthread_mutex_unlock(&pipeline->copy_plan_lock);
-    return count;
-}
-
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
 {
     const struct mr_meter *meter = &pipeline->meter;
@@ -384,9 +241,6 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
                              mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
         .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
-    stats.copy = copy_stats(pipeline);
-    stats.incremental =
-        mr_chunk_requests_stats((struct mr_chunk_requests *)(uintptr_t)&pipeline->copy_requests);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);

@@ -10,6 +10,8 @@
  * again at the confirmed position. When the source goes away, what is in flight stays in flight: the
  * stream is opened again at the confirmed position and changes at or before the last one handed over are
  * skipped by position.
+ *
+ * What rides along with it (copies of existing rows) are companions: ports/companion.h, flow/port.h.
  */
 #ifndef MR_PIPELINE_PIPELINE_H
 #define MR_PIPELINE_PIPELINE_H
@@ -17,11 +19,9 @@
 #include "encode/encode.h"
 #include "flow/mailbox.h"
 #include "flow/meter.h"
+#include "ports/companion.h"
 #include "ports/sink.h"
 #include "ports/source.h"
-
-/* In which order tables are copied, by their rows. */
-enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
 
 /* What another program has delivered of the stream: transactions that end at or before one place, and of the next one
  * the changes up to another. Counts while no position of ours is stored. */
@@ -36,7 +36,6 @@ struct mr_pipeline_options {
     size_t batch_bytes;          /* of a standard batch */
     size_t change_bytes_max;     /* of one change's records */
     uint64_t memory_bytes;       /* the budget, for whoever looks (flow/memory) */
-    size_t copied_row_bytes_max; /* of a row that is copied while the stream runs; 0: no limit */
     size_t large_bytes_max;      /* of it, for changes that fit no standard batch; 0: no limit */
     /* These four may change while it runs (mr_pipeline_change). */
     _Atomic uint32_t
@@ -47,17 +46,9 @@ struct mr_pipeline_options {
     uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
     uint64_t
         stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
-    uint32_t
-        copy_workers; /* that copy existing rows before the stream begins; 0: none are copied */
-    bool copy_only;   /* and then the pipeline stops */
-    bool copy_when_needed; /* also where the stream can't go on; the source knows when that is */
-    enum mr_copy_order copy_order; /* of the tables */
-    /* A row was inserted into the table of signals (its relation says so). Once for each position; before it is passed on, if
-     * that is so at all. After an error the connection begins anew, and it comes again. Source thread. NULL: there is no such
-     * table. */
-    mr_status (*on_signal)(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error);
-    void *on_signal_context;
+    uint32_t lanes_beside;                 /* lanes besides the stream's, for companions */
+    struct mr_companion *const *companions; /* in the order in which they are called */
+    uint32_t companion_count;
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
     struct mr_handed_over handed_over;
 };
@@ -100,134 +91,13 @@ mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
                            struct mr_error *ret_error);
 
 /* Makes a change between two transactions: what is received behind it is as it says, all before as it was. MR_AGAIN:
- * existing rows are being copied, or the pipeline ends. MR_ERR_DEADLINE: there was no such moment in time. After an error
+ * a companion is busy, or the pipeline ends. MR_ERR_DEADLINE: there was no such moment in time. After an error
  * nothing has changed. Any thread. */
 mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipeline_change *change,
                              uint32_t deadline_ms, struct mr_error *ret_error);
 
 /* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);
-
-/* The copy of existing rows. */
-enum mr_copy_state {
-    MR_COPY_IDLE, /* none was needed */
-    MR_COPY_RUNNING,
-    MR_COPY_BROKEN_OFF, /* the next attempt goes on */
-    MR_COPY_DONE,
-};
-const char *mr_copy_state_name(enum mr_copy_state state); /* "none", "running", … */
-
-struct mr_copy_stats {
-    enum mr_copy_state state;
-    uint32_t tables, tables_done; /* leaves of partitioned tables by themselves */
-    uint64_t rows, rows_estimated;
-    uint64_t bytes, bytes_total; /* of the tables' files; those of tables that are done */
-    double seconds;              /* so far, or that it took */
-    double seconds_left;         /* by the rate of bytes; NaN: not known */
-};
-
-/* A part of all, in per cent; all of nothing is 100. */
-static inline uint32_t mr_copy_percent(uint64_t part, uint64_t all)
-{
-    return part >= all ? 100 : (uint32_t)(100.0 * (double)part / (double)all);
-}
-
-enum { MR_COPY_TABLE_NAME_SIZE = 2 * MR_IDENTIFIER_MAX + 2 };
-
-/* How far one table of a copy is. */
-struct mr_copy_table_stats {
-    char table[MR_COPY_TABLE_NAME_SIZE];
-    enum { MR_COPY_TABLE_WAITS, MR_COPY_TABLE_READ, MR_COPY_TABLE_DONE } state;
-    uint64_t rows, rows_estimated; /* of this attempt; 0: nobody has counted */
-    uint64_t bytes, bytes_total;   /* of its file */
-    double seconds;                /* since its first piece was taken */
-    double seconds_left;           /* NaN: not known */
-};
-
-/* ---- existing rows while the stream runs ---- */
-
-struct mr_copy_wish {
-    const char *schema, *table;
-    const char *where; /* SQL, of the rows that are wanted; NULL: all */
-    const char
-        *key; /* columns to read by, as PostgreSQL writes a list of names; NULL: those of events */
-};
-
-enum mr_copy_request_state {
-    MR_REQUEST_CHECKED, /* being looked at */
-    MR_REQUEST_WAITING, /* for its turn */
-    MR_REQUEST_COPIED,  /* under way */
-    MR_REQUEST_SETTLED, /* all its rows are on their way */
-    MR_REQUEST_DONE,
-    MR_REQUEST_STOPPED,
-    MR_REQUEST_FAILED, /* or refused */
-};
-const char *mr_copy_request_state_name(enum mr_copy_request_state state);
-
-struct mr_copy_request {
-    uint64_t id;
-    char table[2 * MR_IDENTIFIER_MAX + 2];
-    enum mr_copy_request_state state;
-    uint64_t rows, rows_estimated; /* that went out; of all */
-    uint64_t passed_over;          /* rows that the stream had in a newer form */
-    uint64_t chunks, repeated;     /* read and good; read in vain */
-    double seconds;
-    char error[512]; /* "": none */
-};
-
-enum { MR_COPY_REQUESTS_MAX = 200 };
-
-/* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
- * What is wrong with the table, the request tells when it was looked at. Any thread. */
-mr_status mr_pipeline_copy_table(struct mr_pipeline *pipeline, const struct mr_copy_wish *wish,
-                                 uint64_t *ret_id, struct mr_error *ret_error);
-
-/* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
-uint32_t mr_pipeline_copy_stop(struct mr_pipeline *pipeline, const char *schema, const char *table);
-
-/* Ends the copies of tables that are not to be kept, because they are not streamed any more; one that comes back is another one's.
- * Returns how many. Any thread. */
-typedef bool (*mr_copy_keeps_fn)(void *context, const char *schema, const char *table);
-uint32_t mr_pipeline_copy_keep(struct mr_pipeline *pipeline, mr_copy_keeps_fn keeps, void *context);
-
-/* No further chunk is read while they are paused. Any thread. */
-void mr_pipeline_copy_pause(struct mr_pipeline *pipeline, bool pauses);
-
-/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. Any thread. */
-void mr_pipeline_copy_follow(struct mr_pipeline *pipeline, bool follows);
-
-struct mr_streamed_table {
-    uint32_t oid;
-    const char *schema, *table;
-};
-
-/* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
- * asked for; the first time there is no last one, and none is. Only once it is known what is stored. Any thread. */
-bool mr_pipeline_copy_knows(struct mr_pipeline *pipeline);
-void mr_pipeline_copy_streamed(struct mr_pipeline *pipeline, const struct mr_streamed_table *tables,
-                               uint32_t count);
-
-/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
-bool mr_pipeline_copy_is_stored(struct mr_pipeline *pipeline);
-
-/* All that are not at their ends, and some that are, the oldest first. Any thread. */
-uint32_t mr_pipeline_copy_requests(struct mr_pipeline *pipeline, struct mr_copy_request *ret,
-                                   uint32_t max, bool *ret_paused);
-
-/* A transaction that the copy at hand waits for. */
-struct mr_held_up {
-    char by[256];   /* "": for none */
-    char since[48]; /* "": not known */
-};
-
-/* Of all copies beside the stream since the start. */
-struct mr_incremental_stats {
-    bool paused;
-    uint32_t tables; /* that are not at their ends */
-    uint64_t rows, passed_over;
-    uint64_t chunks, repeated;
-    struct mr_held_up held;
-};
 
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
@@ -264,16 +134,10 @@ struct mr_pipeline_stats {
     uint64_t memory_limit_bytes;
     uint64_t memory_used_bytes; /* of it: batches, and what receives rows */
     uint64_t arena_used_bytes;  /* of sealed batches, on their way or waiting */
-    struct mr_copy_stats copy;
-    struct mr_incremental_stats incremental;
     uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
-
-/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
-uint32_t mr_pipeline_copy_tables(struct mr_pipeline *pipeline,
-                                 struct mr_copy_table_stats *ret_tables, uint32_t capacity);
 
 /* What is in its way; it lives as long as the pipeline. Any thread. */
 struct mr_standstill *mr_pipeline_standstill(struct mr_pipeline *pipeline);

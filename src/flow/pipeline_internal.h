@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/standstill.h"
-#include "copy/chunk_requests.h"
-#include "copy/copy_plan.h"
+#include "base/wake.h"
+#include "flow/companions.h"
 #include "flow/handshake.h"
 #include "flow/lane.h"
 #include "flow/mailbox.h"
@@ -18,15 +18,6 @@ enum mr_stop {
     MR_STOP_NONE = 0,
     MR_STOP_ORDERLY = 1, /* finish the transaction, deliver, confirm */
     MR_STOP_NOW = 2,     /* give up what is in flight */
-};
-
-/* Written by the source thread and those that copy. */
-struct mr_copy_progress {
-    _Atomic int state; /* enum mr_copy_state */
-    _Atomic uint32_t tables, tables_done;
-    _Atomic uint64_t bytes, bytes_total, rows_estimated;
-    _Atomic uint64_t rows_before, bytes_before; /* of earlier attempts */
-    _Atomic int64_t begun_ns, ended_ns;
 };
 
 struct mr_intake;
@@ -43,8 +34,8 @@ struct mr_pipeline {
     struct mr_pool pool;
     struct mr_ring to_sink;    /* sealed batches of all lanes */
     pthread_mutex_t hand_over; /* one lane at a time puts one in; once a batch */
-    uint64_t copy_ordinal;     /* of the copied row handed over last; with `hand_over` */
-    struct mr_lane *lanes;     /* MR_LANE_STREAM, then those that copy */
+    uint64_t beside_ordinal;   /* of what other lanes than the stream's handed over last; with `hand_over` */
+    struct mr_lane *lanes;     /* MR_LANE_STREAM, then those of companions */
     uint32_t lane_count;
 
     /* eventfds. `stop`, `abandon` and `sink_wake` stay readable once written; each write of the last is an event of its own. */
@@ -80,14 +71,6 @@ struct mr_pipeline {
 
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
-    struct mr_copy_progress copy;
-    struct mr_chunk_requests copy_requests;
-    struct mr_chunks *chunks; /* NULL: the source has none */
-    /* Of the attempt at hand or the last one; NULL: there was none. Source thread; the sink thread reads it, with the lock,
-     * for each batch of copied rows. */
-    struct mr_copy_plan *copy_plan;
-    pthread_mutex_t copy_plan_lock;
-
     pthread_mutex_t identity_lock; /* a few times a second */
     struct mr_identity identity;   /* of the stream that is open */
 
@@ -117,9 +100,6 @@ struct mr_pipeline {
     struct mr_error sink_error;
 };
 
-/* Rows handed over by those that copy, of all attempts. */
-uint64_t mr_pipeline_copied(const struct mr_pipeline *pipeline);
-
 /* Makes the change, on the source thread. */
 mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
                            struct mr_error *ret_error);
@@ -133,13 +113,5 @@ void *mr_delivery_main(void *pipeline);
 
 /* The stop begins, unless one has. */
 void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline);
-
-/* Writes an eventfd / empties it. */
-void mr_wake(int fd);
-void mr_wake_clear(int fd);
-
-/* Milliseconds to wait before the `attempt`-th try (0, 1, …): from 100 ms doubling up to `max_ms`, each with
- * up to a quarter taken off at random, so that many instances don't come back in step. */
-uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms);
 
 #endif

@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "copy/pg_chunks.h"
-#include "copy/pg_copy.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_key_order.h"
 #include "postgres/catalog/pg_keys.h"
@@ -38,9 +36,7 @@ struct pg_source {
     struct mr_pg_key_order key_order;
     struct mr_pg_captured captured;
     struct mr_pg_types types;
-    struct mr_pg_copy *copy; /* NULL: none at hand */
-    struct mr_pg_copy_slot copy_slot;
-    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
+    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot, the copy's; NULL: none at hand */
     struct mr_pg_home home;
     struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
     int64_t asked_ns;         /* the last time */
@@ -129,18 +125,9 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
                                    options->messages, start, ret_error);
 }
 
-static void end_copy(struct pg_source *source)
-{
-    mr_pg_copy_free(source->copy);
-    source->copy = NULL;
-    mr_pg_close(source->keeper);
-    source->keeper = NULL;
-}
-
 static mr_status close_if(struct pg_source *source, mr_status status)
 {
     if (status != MR_OK) {
-        end_copy(source);
         mr_pg_close(source->conn);
         source->conn = NULL;
     }
@@ -304,7 +291,7 @@ static int pg_source_descriptor(const struct mr_source *base)
 static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
 {
     struct pg_source *source = source_of(base);
-    end_copy(source);
+    source->keeper = NULL;
     if (source->conn == NULL) {
         return;
     }
@@ -522,7 +509,7 @@ static mr_status put_in_order(struct pg_source *source, const struct mr_transact
     return MR_OK;
 }
 
-static mr_status find_key(void *context, const struct mr_transaction *transaction,
+mr_status mr_pg_source_find_key(void *context, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *columns,
                           struct mr_error *ret_error)
 {
@@ -628,7 +615,7 @@ static void tell_gone(const struct mr_relation_view *view, const struct mr_colum
            MR_LOG_STR("column", name), MR_LOG_INT("type_oid", column->type_oid));
 }
 
-static mr_status find_types(void *context, const struct mr_transaction *transaction,
+mr_status mr_pg_source_find_types(void *context, const struct mr_transaction *transaction,
                             const struct mr_relation_view *view, struct mr_column_view *columns,
                             struct mr_error *ret_error)
 {
@@ -651,133 +638,38 @@ static mr_status find_types(void *context, const struct mr_transaction *transact
     return MR_OK;
 }
 
-/* ---- existing rows ---- */
+/* ---- for copies ---- */
 
-static mr_status open_keeper(struct pg_source *source, int stop_fd, struct mr_error *ret_error)
+struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *base)
 {
-    MR_TRY(mr_pg_copying_connect_home(&source->options, &source->home, stop_fd, &source->keeper,
-                                      ret_error));
-    return mr_pg_begin_in_snapshot(source->keeper, stop_fd, source->copy_slot.snapshot, ret_error);
+    return source_of(base)->conn;
 }
 
-/* How far an earlier attempt at this very copy was. On another timeline rows may be at other places. */
-static const struct mr_copy_stored *resumable(const struct pg_source *source,
-                                              const struct mr_checkpoint *stored,
-                                              const struct mr_identity *identity)
+const struct mr_pg_source_options *mr_pg_source_options(const struct mr_source *base)
 {
-    bool is_same = stored != NULL && stored->copy != NULL &&
-                   stored->copy->lsn == source->copy_slot.lsn &&
-                   stored->identity.timeline == identity->timeline &&
-                   strcmp(stored->identity.system_id, identity->system_id) == 0;
-    return is_same ? stored->copy : NULL;
+    return &source_of(base)->options;
 }
 
-/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
- * than a reason to copy all of it. */
-static mr_status find_gap(struct pg_source *source, const struct mr_checkpoint *stored, int stop_fd,
-                          struct mr_error *ret_gap, struct mr_error *ret_error)
+struct mr_pg_home *mr_pg_source_home(struct mr_source *base)
 {
-    struct mr_identity now;
-    struct mr_error error = {0};
-    mr_status status =
-        mr_pg_identify(source->conn, &source->options, stored, 0, stop_fd, &now, &error);
-    if (status == MR_ERR_HISTORY) {
-        MR_TRY(mr_pg_identity(source->conn, &source->options, stop_fd, &now, ret_error));
-        if (strcmp(now.system_id, stored->identity.system_id) == 0) {
-            /* Without what to do, which is done now. */
-            char *lead = strstr(error.text, MR_RECIPE_LEAD);
-            mr_error_set(ret_gap, MR_ERR_HISTORY, "%.*s",
-                         lead == NULL ? (int)strlen(error.text) : (int)(lead - error.text),
-                         error.text);
-            return MR_OK;
-        }
-    }
-    if (status != MR_OK) {
-        *ret_error = error;
-    }
-    return status;
+    return &source_of(base)->home;
 }
 
-static mr_status begin_copy(struct pg_source *source, const struct mr_checkpoint *stored,
-                            int stop_fd, struct mr_identity *ret_identity,
+struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *base,
+                                             const struct mr_checkpoint *stored)
+{
+    return state_of(source_of(base), stored);
+}
+
+mr_status mr_pg_source_lend(struct mr_source *base, struct mr_pg_conn *keeper, int stop_fd,
                             struct mr_error *ret_error)
 {
-    const struct mr_pg_source_options *options = &source->options;
-    struct mr_pg_stream_state state = state_of(source, stored);
-    struct mr_error gap = {0};
-    if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
-        MR_TRY(find_gap(source, stored, stop_fd, &gap, ret_error));
-        state.gap = gap.status == MR_OK ? NULL : gap.text;
-    }
-    MR_TRY(mr_pg_identity(source->conn, options, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
-    struct mr_pg_conn *desk;
-    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    mr_status status = mr_pg_setup_copy(source->conn, desk, options, &state, stop_fd,
-                                        &source->copy_slot, ret_error);
-    mr_pg_close(desk);
-    MR_TRY(status);
-    if (source->copy_slot.attempt == 0) {
-        return MR_OK;
-    }
-    if (state.gap != NULL) {
-        mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
-    }
-    source->slot_is_known = true;
-    MR_TRY(open_keeper(source, stop_fd, ret_error));
-    MR_TRY(mr_pg_drop_replaced(source->conn, options, &source->copy_slot, stop_fd, ret_error));
-    MR_TRY(read_tables(source, source->keeper, stop_fd, ret_error));
-    return mr_pg_copy_new(source->keeper, stop_fd, options, source->copy_slot.lsn,
-                          source->copy_slot.attempt, resumable(source, stored, ret_identity),
-                          find_key, find_types, source, &source->copy, ret_error);
-}
-
-static mr_status pg_source_copy_begin(struct mr_source *base, const struct mr_checkpoint *stored,
-                                      int stop_fd, struct mr_identity *ret_identity,
-                                      const struct mr_copy **ret_copy, struct mr_error *ret_error)
-{
     struct pg_source *source = source_of(base);
-    MR_ASSERT(source->conn != NULL && source->keeper == NULL);
+    MR_ASSERT(source->conn != NULL);
     source->stop_fd = stop_fd;
-    MR_TRY(close_if(source, begin_copy(source, stored, stop_fd, ret_identity, ret_error)));
-    *ret_copy = source->copy == NULL ? NULL : mr_pg_copy_view(source->copy);
-    return MR_OK;
-}
-
-static mr_status pg_source_copy_look(struct mr_source *base, int stop_fd,
-                                     struct mr_error *ret_error)
-{
-    struct pg_source *source = source_of(base);
-    return mr_pg_look_at_copy(source->conn, &source->options, &source->copy_slot, stop_fd,
-                              ret_error);
-}
-
-static mr_status pg_source_copy_end(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
-{
-    struct pg_source *source = source_of(base);
-    mr_pg_copy_tell_attached(source->copy, source->keeper, stop_fd, &source->options);
-    end_copy(source);
-    mr_status status = pg_source_copy_look(base, stop_fd, ret_error);
-    if (status == MR_OK) {
-        status =
-            mr_pg_end_copy(source->conn, &source->options, &source->copy_slot, stop_fd, ret_error);
-    }
-    return close_if(source, status);
-}
-
-static mr_status pg_source_reader_new(struct mr_source *base, int stop_fd,
-                                      struct mr_copy_reader **ret_reader,
-                                      struct mr_error *ret_error)
-{
-    struct pg_source *source = source_of(base);
-    return mr_pg_reader_new(source->copy, &source->options, &source->home, stop_fd, ret_reader,
-                            ret_error);
-}
-
-static struct mr_chunk_reader *pg_source_chunks_new(struct mr_source *base, int stop_fd)
-{
-    struct pg_source *source = source_of(base);
-    return mr_pg_chunks_new(&source->options, &source->home, stop_fd);
+    source->slot_is_known = true;
+    source->keeper = keeper;
+    return keeper == NULL ? MR_OK : read_tables(source, keeper, stop_fd, ret_error);
 }
 
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
@@ -786,21 +678,6 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
         .name = "postgres",
         .claim = pg_source_claim,
         .open = pg_source_open,
-        .copy_begin = pg_source_copy_begin,
-        .copy_end = pg_source_copy_end,
-        .copy_look = pg_source_copy_look,
-        .reader_new = pg_source_reader_new,
-        .reader_begin = mr_pg_reader_begin,
-        .reader_next = mr_pg_reader_next,
-        .reader_rest = mr_pg_reader_rest,
-        .reader_free = mr_pg_reader_free,
-        .chunks_new = pg_source_chunks_new,
-        .chunks_find = mr_pg_chunks_find,
-        .chunks_number = mr_pg_chunks_number,
-        .chunks_holder = mr_pg_chunks_holder,
-        .chunks_read = mr_pg_chunks_read,
-        .chunks_rest = mr_pg_chunks_rest,
-        .chunks_free = mr_pg_chunks_free,
         .change = pg_source_change,
         .receive = pg_source_receive,
         .confirm = pg_source_confirm,
@@ -812,11 +689,11 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->options = *options;
     mr_pg_home_init(&source->home);
     source->decoder = mr_pgoutput_new();
-    mr_pgoutput_set_keys(source->decoder, find_key, source);
+    mr_pgoutput_set_keys(source->decoder, mr_pg_source_find_key, source);
     if (options->relation_bytes_max != 0) {
         mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
     }
-    mr_pgoutput_set_types(source->decoder, find_types, source);
+    mr_pgoutput_set_types(source->decoder, mr_pg_source_find_types, source);
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;

@@ -33,4 +33,28 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
                               struct mr_error *ret_error);
 void mr_pg_tables_done(struct mr_pg_tables *tables);
 
+/* ---- for copies of existing rows; source thread ---- */
+
+/* The claimed connection; NULL: there is none. */
+struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *source);
+
+/* As they are now: a reload changes them. */
+const struct mr_pg_source_options *mr_pg_source_options(const struct mr_source *source);
+struct mr_pg_home *mr_pg_source_home(struct mr_source *source);
+struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *source,
+                                             const struct mr_checkpoint *stored);
+
+/* A copy has its slot. Until the connection ends, or `keeper` is NULL, the catalog is asked in `keeper`'s snapshot, which is that of
+ * the rows; it stays the caller's. */
+mr_status mr_pg_source_lend(struct mr_source *source, struct mr_pg_conn *keeper, int stop_fd,
+                            struct mr_error *ret_error);
+
+/* As mr_pgoutput_keys_fn and mr_pgoutput_types_fn, of the source. */
+mr_status mr_pg_source_find_key(void *source, const struct mr_transaction *transaction,
+                                struct mr_relation_view *view, uint32_t *columns,
+                                struct mr_error *ret_error);
+mr_status mr_pg_source_find_types(void *source, const struct mr_transaction *transaction,
+                                  const struct mr_relation_view *view,
+                                  struct mr_column_view *columns, struct mr_error *ret_error);
+
 #endif

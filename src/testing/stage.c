@@ -331,7 +331,7 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
     }
     pthread_mutex_lock(&stage->lock);
     *ret_found = stage->stored_found;
-    *ret_state = stage->stored;
+    *ret_state = mr_checkpoint_copy(&stage->stored);
     pthread_mutex_unlock(&stage->lock);
     return MR_OK;
 }
@@ -343,7 +343,8 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
     struct mr_stage *stage = of_sink(sink);
     pthread_mutex_lock(&stage->lock);
     stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
-    stage->stored = *state;
+    mr_checkpoint_done(&stage->stored);
+    stage->stored = mr_checkpoint_copy(state);
     stage->stored_found = true;
     pthread_mutex_unlock(&stage->lock);
     atomic_fetch_add(&stage->stores, 1);
@@ -432,6 +433,7 @@ int mr_stage_teardown(void **state)
 {
     struct mr_stage *stage = *state;
     mr_pipeline_free(stage->pipeline);
+    mr_checkpoint_done(&stage->stored);
     mr_encoder_free(stage->encoder);
     mr_topics_done(&stage->topics);
     close(stage->fd);

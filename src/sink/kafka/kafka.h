@@ -32,6 +32,7 @@ struct mr_kafka_options {
     bool exactly_once;       /* events and state in one transaction */
     const char *state_topic; /* compacted; NULL: nothing is stored */
     const char *state_name;  /* key of this pipeline's state, and its transactional id */
+    const struct mr_section_kind *sections; /* that its state may have; NULL: none */
 };
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);

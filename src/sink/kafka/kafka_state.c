@@ -9,15 +9,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "event/lsn.h"
-#include "sink/kafka/kafka_asked.h"
 #include "sink/kafka/kafka_conf.h"
 #include "sink/kafka/kafka_threads.h"
 #include "sink/kafka/kafka_topics.h"
 
 enum {
     STATE_VERSION = 1,
-    COPY_VERSION = 2,  /* rows are being copied: who does not know that must not go on from it */
-    ASKED_VERSION = 3, /* the same of tables that are copied while the stream runs */
+    STATE_VERSION_MAX = 3, /* sections have the higher ones */
     ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
@@ -31,11 +29,14 @@ enum {
 
 /* ---- the record ---- */
 
-/* What nobody has to know does not keep an older version from going on. */
-static int version_of(const struct mr_checkpoint *state)
+static uint32_t version_of(const struct mr_checkpoint *state)
 {
-    bool is_asked = state->asked != NULL && (state->asked->count > 0 || state->asked->paused);
-    return is_asked ? ASKED_VERSION : state->copy != NULL ? COPY_VERSION : STATE_VERSION;
+    uint32_t version = STATE_VERSION;
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        uint32_t needed = state->sections[i].rank.version;
+        version = needed > version ? needed : version;
+    }
+    return version;
 }
 
 char *mr_state_format(const struct mr_checkpoint *state)
@@ -57,16 +58,8 @@ char *mr_state_format(const struct mr_checkpoint *state)
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
         cJSON_AddStringToObject(json, "position", position);
     }
-    if (state->copy != NULL) {
-        char *copy = mr_copy_stored_format(state->copy);
-        cJSON_AddStringToObject(json, "copy", copy);
-        free(copy);
-    }
-    if (state->copy_only) {
-        cJSON_AddBoolToObject(json, "copy_only", true);
-    }
-    if (state->asked != NULL) {
-        cJSON_AddItemToObject(json, "asked", mr_asked_to_json(state->asked));
+    for (uint32_t i = 0; i < state->section_count; i++) {
+        cJSON_AddRawToObject(json, state->sections[i].name, state->sections[i].json);
     }
     char *text = cJSON_PrintUnformatted(json);
     MR_ASSERT(text != NULL);
@@ -101,26 +94,44 @@ static bool is_timeline(const cJSON *json)
     return cJSON_IsNumber(json) && json->valuedouble >= 0 && json->valuedouble <= UINT32_MAX;
 }
 
-static bool take_copies(const cJSON *json, int version, struct mr_checkpoint *state)
+/* False: it can't be read, or is not there in a record whose version says that it is. */
+static bool take_section(const cJSON *json, int version, const struct mr_section_kind *kind,
+                         struct mr_checkpoint *state)
 {
-    const cJSON *copy = cJSON_GetObjectItemCaseSensitive(json, "copy");
-    const cJSON *asked = cJSON_GetObjectItemCaseSensitive(json, "asked");
-    state->copy = cJSON_IsString(copy) ? mr_copy_stored_parse(copy->valuestring) : NULL;
-    state->copy_only = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "copy_only"));
-    state->asked = asked == NULL ? NULL : mr_asked_from_json(asked);
-    bool has_copy = copy != NULL || version == COPY_VERSION;
-    bool has_asked = asked != NULL || version == ASKED_VERSION;
-    return (state->copy != NULL || !has_copy) && (state->asked != NULL || !has_asked);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, kind->name);
+    if (item == NULL) {
+        return kind->version == 0 || version != (int)kind->version;
+    }
+    char *text = cJSON_PrintUnformatted(item);
+    struct mr_section_rank rank;
+    MR_ASSERT(text != NULL);
+    if (!kind->rank(text, &rank)) {
+        free(text);
+        return false;
+    }
+    mr_checkpoint_add(state, kind->name, text, &rank);
+    return true;
 }
 
-static bool take_state(const cJSON *json, struct mr_checkpoint *state)
+static bool take_sections(const cJSON *json, int version, const struct mr_section_kind *kinds,
+                          struct mr_checkpoint *state)
+{
+    bool good = true;
+    for (; good && kinds != NULL && kinds->name != NULL; kinds++) {
+        good = take_section(json, version, kinds, state);
+    }
+    return good;
+}
+
+static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
+                       struct mr_checkpoint *state)
 {
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
     if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||
-        version->valueint > ASKED_VERSION || !is_timeline(timeline) ||
+        version->valueint > STATE_VERSION_MAX || !is_timeline(timeline) ||
         !mr_lsn_parse(end, &state->end_lsn, NULL)) {
         return false;
     }
@@ -131,14 +142,15 @@ static bool take_state(const cJSON *json, struct mr_checkpoint *state)
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
-           take_copies(json, version->valueint, state);
+           take_sections(json, version->valueint, kinds, state);
 }
 
-bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state)
+bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *kinds,
+                    struct mr_checkpoint *ret_state)
 {
     cJSON *json = cJSON_ParseWithLength(text, len);
     struct mr_checkpoint state = {0};
-    bool good = json != NULL && take_state(json, &state);
+    bool good = json != NULL && take_state(json, kinds, &state);
     cJSON_Delete(json);
     if (good) {
         *ret_state = state;
@@ -353,7 +365,8 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
         return;
     }
     struct mr_checkpoint state;
-    loader->unreadable = !mr_state_parse(message->payload, message->len, &state);
+    loader->unreadable = !mr_state_parse(message->payload, message->len,
+                                          loader->options->sections, &state);
     if (loader->unreadable) {
         loader->found = true;
         return;

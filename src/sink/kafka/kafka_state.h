@@ -11,8 +11,10 @@
 /* The record's value, JSON, which the caller frees. */
 char *mr_state_format(const struct mr_checkpoint *state);
 
-/* False when the text is no state of a version that is known. The caller frees ret_state->copy. */
-MR_MUST_USE bool mr_state_parse(const void *text, size_t len, struct mr_checkpoint *ret_state);
+/* False when the text is not a state of a version that is known, or a section of `kinds` (NULL: none) can't be read; sections of
+ * other names are passed over. The caller calls mr_checkpoint_done. */
+MR_MUST_USE bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *kinds,
+                                struct mr_checkpoint *ret_state);
 
 /* Has a client learn who leads the topic; an error is what stands in the way now. It comes first in each session, because
  * it waits for a connection. What needs a leader or the coordinator does not: where none is up at that moment,

@@ -1,4 +1,4 @@
-#include "copy/copy.h"
+#include "copy/snapshot.h"
 
 #include <math.h>
 #include <poll.h>
@@ -12,13 +12,43 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/wake.h"
 #include "copy/copy_plan.h"
+#include "flow/port.h"
 
 enum {
-    ROUND_MS = 100,       /* how often the source thread looks around while others copy */
+    ROUND_MS = 100,       /* how often the source thread looks around while workers copy */
     CLOCK_ROWS = 256,     /* the clock of events is read once for so many rows */
     TOLD_INTERVAL_S = 10, /* the log is told how far it is */
     LOOK_INTERVAL_S = 2,  /* and the source asked whether the stream can follow */
+};
+
+/* Written by the source thread and the workers, read by any thread. */
+struct progress {
+    _Atomic int state; /* enum mr_copy_state */
+    _Atomic uint32_t tables, tables_done;
+    _Atomic uint64_t bytes, bytes_total, rows_estimated;
+    _Atomic uint64_t rows_before, bytes_before; /* of earlier attempts */
+    _Atomic int64_t begun_ns, ended_ns;
+};
+
+struct mr_snapshot {
+    struct mr_companion base;
+    struct mr_copies_options options;
+    struct progress progress;
+    struct mr_identity identity; /* of the last attempt; source thread */
+    struct copying *copying;     /* the attempt at hand; set before its workers run */
+    /* Of the attempt at hand or the last one; NULL: there was none. Source thread; others read it, with the lock. */
+    struct mr_copy_plan *plan;
+    pthread_mutex_t lock;
+};
+
+/* A row that was read, and is not appended yet. */
+struct held_row {
+    struct mr_tuple values;
+    uint32_t head;  /* its table; by a root the first of its partitions */
+    uint64_t piece; /* of its worker's, 1, 2, 3 … */
+    uint64_t place;
 };
 
 struct worker {
@@ -28,25 +58,24 @@ struct worker {
     pthread_t thread;
     bool started;
     uint64_t row; /* the last one appended */
-    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. `held_head` is
-     * that table, by a root the first of its partitions. */
-    struct mr_tuple held;
-    uint32_t held_head;
-    uint64_t held_piece; /* of this worker's, 1, 2, 3 … */
-    uint64_t held_place;
+    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
+    struct held_row held;
     bool has_held;
     uint64_t piece; /* the one begun last; */
     bool in_piece;  /* it is not read to its end */
+    /* How far the worker is by the rows appended so far, and with the one that is being appended. */
+    struct mr_copied sent, sending;
     mr_status status;
     struct mr_error error;
 };
 
 /* One attempt. */
 struct copying {
-    struct mr_intake *intake;
-    struct mr_pipeline *pipeline;
+    struct mr_snapshot *snapshot;
+    struct mr_port *port;
+    const struct mr_copy_server *server;
     const struct mr_copy *copy;
-    struct mr_copy_plan *plan; /* the pipeline's */
+    struct mr_copy_plan *plan; /* the snapshot's */
     _Atomic uint32_t running;
     int stop_fd; /* readable: leave */
     struct worker workers[MR_COPY_LANES_MAX];
@@ -55,6 +84,11 @@ struct copying {
     int64_t told_ns;
     int64_t looked_ns;
 };
+
+static struct mr_snapshot *snapshot_of(const struct mr_companion *companion)
+{
+    return (struct mr_snapshot *)(uintptr_t)companion;
+}
 
 static bool is_stopped(const struct copying *copying)
 {
@@ -87,11 +121,12 @@ static void read_clock(struct worker *worker)
     mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
 }
 
-static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr_error *ret_error)
+/* MR_FULL: there is no room; the same row may come again. */
+static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
+                            struct mr_error *ret_error)
 {
     const struct mr_copy *copy = worker->copying->copy;
-    const struct mr_relation *relation = copy->tables[worker->held_head].relation;
-    if (worker->row++ % CLOCK_ROWS == 0) {
+    if (worker->row % CLOCK_ROWS == 0) {
         read_clock(worker);
     }
     struct mr_change change = {
@@ -99,41 +134,37 @@ static mr_status append(struct worker *worker, enum mr_copy_mark mark, struct mr
         .copy_mark = mark,
         .lsn = copy->lsn,
         /* It gets its place among the others' as it is handed over. */
-        .position = {.commit_lsn = copy->transaction.commit_lsn, .ordinal = worker->row},
+        .position = {.commit_lsn = copy->transaction.commit_lsn, .ordinal = worker->row + 1},
         .transaction = &copy->transaction,
-        .relation = relation,
-        .after = worker->held,
+        .relation = copy->tables[worker->held.head].relation,
+        .after = worker->held.values,
     };
-    struct mr_item item = {.change = &change};
-    mr_status status;
-    while ((status = mr_lane_append(worker->lane, &item, ret_error)) == MR_FULL) {
-        MR_TRY(wait_for_room(worker));
-    }
-    return status;
+    struct mr_item item = {.kind = MR_ITEM_CHANGE, .change = &change};
+    MR_TRY(mr_lane_append(worker->lane, &item, ret_error));
+    worker->row++;
+    return MR_OK;
 }
 
 /* How far the worker is, once all that it has read is appended. */
 static struct mr_copied read_so_far(const struct worker *worker, uint64_t place)
 {
-    return (struct mr_copied){.plan = worker->copying->plan->number,
-                              .pieces = worker->piece - worker->in_piece,
+    return (struct mr_copied){.pieces = worker->piece - worker->in_piece,
                               .place = worker->in_piece ? place : 0};
 }
 
-/* The held row sets out. */
-static mr_status send_held(struct worker *worker, enum mr_copy_mark mark,
-                           struct mr_error *ret_error)
+/* The held row sets out, if there is room (MR_FULL). */
+static mr_status try_held(struct worker *worker, enum mr_copy_mark mark, struct mr_error *ret_error)
 {
-    struct mr_lane *lane = worker->lane;
-    lane->coming =
-        read_so_far(worker, worker->held_piece == worker->piece ? worker->held_place : 0);
-    MR_TRY(append(worker, mark, ret_error));
+    MR_ASSERT(worker->has_held);
+    worker->sending =
+        read_so_far(worker, worker->held.piece == worker->piece ? worker->held.place : 0);
+    MR_TRY(try_append(worker, mark, ret_error));
     worker->has_held = false;
-    lane->copied = lane->coming;
+    worker->sent = worker->sending;
     return MR_OK;
 }
 
-/* So that what others append from now on is behind it. */
+/* So that what others append from now on has a higher position. */
 static void hand_over(struct worker *worker)
 {
     if (mr_lane_has_records(worker->lane)) {
@@ -141,12 +172,12 @@ static void hand_over(struct worker *worker)
     }
 }
 
-/* With plan->rows: the held row, whose mark is known but for the first ones. */
-static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
-                             struct mr_error *ret_error)
+/* With plan->rows, and without waiting: the held row, whose mark is known but for the first ones. */
+static mr_status try_marked(struct worker *worker, enum mr_copy_mark mark,
+                            struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
-    struct mr_plan_table *table = &plan->tables[worker->held_head];
+    struct mr_plan_table *table = &plan->tables[worker->held.head];
     bool is_first = !atomic_load(&plan->began);
     bool is_table_first = !atomic_load(&table->began);
     if (is_first && mark != MR_COPY_LAST) {
@@ -154,7 +185,7 @@ static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
     } else if (is_table_first && mark == MR_COPY_ROW) {
         mark = MR_COPY_FIRST_IN_TABLE;
     }
-    MR_TRY(send_held(worker, mark, ret_error));
+    MR_TRY(try_held(worker, mark, ret_error));
     if (is_first || (is_table_first && table->all_pieces > 1)) {
         hand_over(worker);
     }
@@ -163,48 +194,70 @@ static mr_status send_marked(struct worker *worker, enum mr_copy_mark mark,
     return MR_OK;
 }
 
-/* Another row of the held one's table is there. */
+/* Another row of the held one's table is there. Its mark is decided again after each wait: the lock is never held over one. */
 static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
-    if (MR_LIKELY(
-            atomic_load_explicit(&plan->tables[worker->held_head].began, memory_order_acquire))) {
-        return send_held(worker, MR_COPY_ROW, ret_error);
+    const struct mr_plan_table *table = &plan->tables[worker->held.head];
+    for (;;) {
+        mr_status status;
+        if (MR_LIKELY(atomic_load_explicit(&table->began, memory_order_acquire))) {
+            status = try_held(worker, MR_COPY_ROW, ret_error);
+        } else {
+            pthread_mutex_lock(&plan->rows);
+            status = try_marked(worker, MR_COPY_ROW, ret_error);
+            pthread_mutex_unlock(&plan->rows);
+        }
+        if (MR_LIKELY(status != MR_FULL)) {
+            return status;
+        }
+        MR_TRY(wait_for_room(worker));
     }
-    pthread_mutex_lock(&plan->rows);
-    mr_status status = send_marked(worker, MR_COPY_ROW, ret_error);
-    pthread_mutex_unlock(&plan->rows);
-    return status;
+}
+
+/* With plan->rows: the last row that the worker has of a table, if there is room. */
+static mr_status try_last(struct worker *worker, bool is_last_of_all, struct mr_error *ret_error)
+{
+    struct mr_copy_plan *plan = worker->copying->plan;
+    uint32_t table = worker->held.head;
+    bool is_last = mr_copy_plan_is_last(plan, table);
+    enum mr_copy_mark mark = is_last_of_all ? MR_COPY_LAST
+                             : is_last      ? MR_COPY_LAST_IN_TABLE
+                                            : MR_COPY_ROW;
+    MR_TRY(try_marked(worker, mark, ret_error));
+    if (!is_last) {
+        hand_over(worker);
+    }
+    mr_copy_plan_let_go(plan, table);
+    return MR_OK;
 }
 
 /* No piece of the held row's table is left to take. */
 static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
-    uint32_t table = worker->held_head;
-    mr_status status = MR_OK;
-    pthread_mutex_lock(&plan->rows);
-    while (status == MR_OK && !mr_copy_plan_settled(plan, table)) {
-        status = is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
-    }
-    if (status == MR_OK) {
-        bool is_last = mr_copy_plan_is_last(plan, table);
-        status = send_marked(worker, is_last ? MR_COPY_LAST_IN_TABLE : MR_COPY_ROW, ret_error);
-        if (status == MR_OK && !is_last) {
-            hand_over(worker);
+    for (;;) {
+        mr_status status = MR_OK;
+        pthread_mutex_lock(&plan->rows);
+        while (status == MR_OK && !mr_copy_plan_settled(plan, worker->held.head)) {
+            status = is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
         }
-        mr_copy_plan_let_go(plan, table);
+        if (status == MR_OK) {
+            status = try_last(worker, false, ret_error);
+        }
+        pthread_mutex_unlock(&plan->rows);
+        if (status != MR_FULL) {
+            return status;
+        }
+        MR_TRY(wait_for_room(worker));
     }
-    pthread_mutex_unlock(&plan->rows);
-    return status;
 }
 
 static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
 {
-    struct mr_pipeline *pipeline = copying->pipeline;
     const struct mr_relation *relation = copying->copy->tables[table].relation;
     int64_t begun_ns = atomic_load(&copying->plan->tables[table].begun_ns);
-    atomic_fetch_add(&pipeline->copy.tables_done, 1);
+    atomic_fetch_add(&copying->snapshot->progress.tables_done, 1);
     char name[2 * MR_IDENTIFIER_MAX + 2];
     snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
     mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
@@ -227,7 +280,7 @@ static void tell_piece(struct worker *worker, const struct mr_copy_piece *piece,
     bytes = bytes > piece->bytes ? piece->bytes : bytes;
     uint64_t more = bytes > telling->bytes ? bytes - telling->bytes : 0;
     mr_copy_plan_told(copying->plan, piece->table, telling->rows, more);
-    atomic_fetch_add_explicit(&copying->pipeline->copy.bytes, more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&copying->snapshot->progress.bytes, more, memory_order_relaxed);
     telling->rows = 0;
     telling->bytes += more;
 }
@@ -246,8 +299,8 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
                             struct telling *telling, uint64_t *ret_rows, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
-    struct mr_source *source = copying->pipeline->source;
-    MR_TRY(source->ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
+    const struct mr_snapshot_ops *ops = copying->server->snapshot;
+    MR_TRY(ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
         while (MR_UNLIKELY(
             worker->lane->hold)) { /* what comes may be as large as what is on its way */
@@ -255,11 +308,11 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         }
         struct mr_tuple row;
         uint64_t place;
-        mr_status status = source->ops->reader_next(worker->reader, &row, &place, ret_error);
+        mr_status status = ops->reader_next(worker->reader, &row, &place, ret_error);
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
-        if (MR_UNLIKELY(worker->has_held && worker->held_head != piece->head)) {
+        if (MR_UNLIKELY(worker->has_held && worker->held.head != piece->head)) {
             MR_TRY(leave_table(worker, ret_error));
         }
         if (MR_LIKELY(worker->has_held)) {
@@ -267,10 +320,8 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         } else {
             mr_copy_plan_hold(copying->plan, piece->head);
         }
-        worker->held = row;
-        worker->held_head = piece->head;
-        worker->held_piece = worker->piece;
-        worker->held_place = place;
+        worker->held = (struct held_row){
+            .values = row, .head = piece->head, .piece = worker->piece, .place = place};
         worker->has_held = true;
         note_row(worker, piece, telling, place);
         ++*ret_rows;
@@ -294,7 +345,7 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
     MR_TRY(status);
     worker->in_piece = false;
     if (!worker->has_held) {
-        worker->lane->coming = worker->lane->copied = read_so_far(worker, 0);
+        worker->sending = worker->sent = read_so_far(worker, 0);
     }
     tell_piece(worker, piece, &telling, piece->bytes);
     uint64_t table_rows;
@@ -307,14 +358,15 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
 static mr_status copy_pieces(struct worker *worker, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
-    struct mr_source *source = copying->pipeline->source;
-    MR_TRY(source->ops->reader_new(source, copying->stop_fd, &worker->reader, ret_error));
+    const struct mr_copy_server *server = copying->server;
+    MR_TRY(server->snapshot->reader_new(server->context, copying->stop_fd, &worker->reader,
+                                        ret_error));
     struct mr_copy_piece piece;
     uint32_t number = (uint32_t)(worker - copying->workers);
     while (mr_copy_plan_take(copying->plan, number, &piece)) {
         MR_TRY(copy_piece(worker, &piece, ret_error));
     }
-    source->ops->reader_rest(worker->reader);
+    server->snapshot->reader_rest(worker->reader);
     return MR_OK;
 }
 
@@ -331,7 +383,7 @@ static void *worker_main(void *context)
         mr_wake(worker->copying->stop_fd); /* the others leave, too */
     }
     atomic_fetch_sub(&worker->copying->running, 1);
-    mr_wake(worker->copying->pipeline->source_wake);
+    mr_port_wake(worker->copying->port);
     mr_thread_end();
     return NULL;
 }
@@ -431,19 +483,19 @@ static mr_status plan_topics(struct copying *copying, struct ordered *items, uin
     return MR_OK;
 }
 
-static void replace_plan(struct mr_pipeline *pipeline, struct mr_copy_plan *plan)
+static void replace_plan(struct mr_snapshot *snapshot, struct mr_copy_plan *plan)
 {
-    pthread_mutex_lock(&pipeline->copy_plan_lock);
-    struct mr_copy_plan *old = pipeline->copy_plan;
-    pipeline->copy_plan = plan;
-    pthread_mutex_unlock(&pipeline->copy_plan_lock);
+    pthread_mutex_lock(&snapshot->lock);
+    struct mr_copy_plan *old = snapshot->plan;
+    snapshot->plan = plan;
+    pthread_mutex_unlock(&snapshot->lock);
     mr_copy_plan_free(old);
 }
 
 static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = copying->copy;
-    enum mr_copy_order order = copying->pipeline->options.copy_order;
+    enum mr_copy_order order = copying->snapshot->options.order;
     struct ordered *items = MR_NEW_ARRAY(struct ordered, copy->table_count);
     uint32_t count = 0;
     mr_status status = plan_topics(copying, items, &count, ret_error);
@@ -453,10 +505,8 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
         for (uint32_t i = 0; i < count; i++) {
             indexes[i] = items[i].index;
         }
-        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count,
-                                         copying->pipeline->copy_plan);
-        copying->plan->session = copying->intake->session;
-        replace_plan(copying->pipeline, copying->plan);
+        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
+        replace_plan(copying->snapshot, copying->plan);
     }
     free(items);
     return status;
@@ -479,7 +529,7 @@ static void tell_progress(struct copying *copying, int64_t now_ns)
         return;
     }
     copying->told_ns = now_ns;
-    struct mr_copy_stats stats = mr_pipeline_stats(copying->pipeline).copy;
+    struct mr_copy_stats stats = mr_snapshot_stats(copying->snapshot);
     struct mr_copy_table_stats table = {.table = ""};
     mr_copy_plan_progress(copying->plan, &table, 1);
     mr_log(
@@ -495,48 +545,26 @@ static void tell_progress(struct copying *copying, int64_t now_ns)
         MR_LOG_INT("seconds", stats.seconds));
 }
 
-/* The session has ended, or the thread is to stop: nothing of the attempt counts any more. */
-static bool is_over(const struct copying *copying)
-{
-    struct mr_pipeline *pipeline = copying->pipeline;
-    return atomic_load(&pipeline->sink_ended) ||
-           atomic_load(&pipeline->stop_level) != MR_STOP_NONE ||
-           mr_handshake_look(&pipeline->handshake).session != copying->intake->session;
-}
-
 static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct mr_error *ret_error)
 {
-    struct mr_source *source = copying->pipeline->source;
-    if (source->ops->copy_look == NULL ||
-        now_ns - copying->looked_ns < LOOK_INTERVAL_S * INT64_C(1000000000)) {
+    const struct mr_copy_server *server = copying->server;
+    if (now_ns - copying->looked_ns < LOOK_INTERVAL_S * INT64_C(1000000000)) {
         return MR_OK;
     }
     copying->looked_ns = now_ns;
-    return source->ops->copy_look(source, copying->pipeline->stop, ret_error);
+    return server->snapshot->look(server->context, mr_port_stop_fd(copying->port), ret_error);
 }
 
-/* One look around: commands, the connection that holds claim and slot, progress. */
+/* One look around: progress, and what the flow has to do. MR_AGAIN: broken off. */
 static mr_status look_around(struct copying *copying, struct mr_error *ret_error)
 {
-    struct mr_pipeline *pipeline = copying->pipeline;
-    struct mr_source *source = pipeline->source;
     int64_t now_ns = mr_monotonic_ns();
-    atomic_store_explicit(&pipeline->source_turn_ns, now_ns, memory_order_relaxed);
-    mr_mailbox_serve(&pipeline->mailbox, false);
+    if (mr_port_is_over(copying->port)) {
+        return MR_AGAIN;
+    }
     tell_progress(copying, now_ns);
     MR_TRY(look_at_source(copying, now_ns, ret_error));
-    struct pollfd fds[2] = {
-        {.fd = pipeline->source_wake, .events = POLLIN},
-        {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
-    };
-    if (poll(fds, 2, ROUND_MS) > 0 && fds[0].revents != 0) {
-        mr_wake_clear(pipeline->source_wake);
-    }
-    if (fds[1].revents == 0) {
-        return MR_OK;
-    }
-    return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                   "PostgreSQL connection: it was closed while existing rows were copied");
+    return mr_port_look_around(copying->port, ROUND_MS, ret_error);
 }
 
 static mr_status start_workers(struct copying *copying, struct mr_error *ret_error)
@@ -579,7 +607,7 @@ static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
 {
     mr_status status = start_workers(copying, ret_error);
     while (status == MR_OK && atomic_load(&copying->running) > 0) {
-        status = is_over(copying) ? MR_AGAIN : look_around(copying, ret_error);
+        status = look_around(copying, ret_error);
     }
     if (status != MR_OK) {
         mr_wake(copying->stop_fd);
@@ -593,10 +621,29 @@ static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
     return status;
 }
 
+/* A row that its worker, which has ended, held back. */
+static mr_status send_last_row(struct worker *worker, bool is_last_of_all,
+                               struct mr_error *ret_error)
+{
+    struct mr_copy_plan *plan = worker->copying->plan;
+    mr_status status;
+    for (;;) {
+        pthread_mutex_lock(&plan->rows);
+        status = try_last(worker, is_last_of_all, ret_error);
+        pthread_mutex_unlock(&plan->rows);
+        if (status != MR_FULL) {
+            break;
+        }
+        MR_TRY(wait_for_room(worker));
+    }
+    MR_TRY(status);
+    hand_over(worker);
+    return MR_OK;
+}
+
 /* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
 static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = copying->plan;
     uint32_t left = 0;
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         left += copying->workers[i].has_held;
@@ -604,16 +651,9 @@ static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_er
     }
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
-        if (!worker->has_held) {
-            continue;
+        if (worker->has_held) {
+            MR_TRY(send_last_row(worker, --left == 0, ret_error));
         }
-        bool is_last = mr_copy_plan_is_last(plan, worker->held_head);
-        enum mr_copy_mark mark = --left == 0 ? MR_COPY_LAST
-                                 : is_last   ? MR_COPY_LAST_IN_TABLE
-                                             : MR_COPY_ROW;
-        MR_TRY(send_marked(worker, mark, ret_error));
-        mr_copy_plan_let_go(plan, worker->held_head);
-        hand_over(worker);
     }
     return MR_OK;
 }
@@ -632,35 +672,18 @@ static bool all_published(const struct copying *copying)
 static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_error)
 {
     while (!all_published(copying)) {
-        if (is_over(copying)) {
-            return MR_AGAIN;
-        }
         MR_TRY(look_around(copying, ret_error));
-    }
-    if (copying->pipeline->options.copy_only) {
-        return MR_OK;
     }
     /* Where the sink keeps a position, it is to have the stream's beginning before the slot gets its name. */
-    struct mr_intake *intake = copying->intake;
-    mr_intake_mark(intake, copying->copy->lsn);
-    while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
-        if (is_over(copying)) {
-            return MR_AGAIN;
-        }
-        if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
-            intake->reply_wanted = true; /* it sets out at once */
-            mr_intake_send_position(intake, mr_monotonic_ns());
-            intake->reply_wanted = false;
-        }
-        MR_TRY(look_around(copying, ret_error));
-    }
-    return MR_OK;
+    return copying->snapshot->options.only
+               ? MR_OK
+               : mr_port_begin_at(copying->port, copying->copy->lsn, ROUND_MS, ret_error);
 }
 
 static void begin_progress(struct copying *copying)
 {
     const struct mr_copy *copy = copying->copy;
-    struct mr_copy_progress *progress = &copying->pipeline->copy;
+    struct progress *progress = &copying->snapshot->progress;
     uint64_t rows = 0;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < copy->table_count; i++) {
@@ -672,14 +695,13 @@ static void begin_progress(struct copying *copying)
     uint64_t earlier = copy->resumed == NULL ? 0 : copy->resumed->rows;
     atomic_store(&progress->tables, copy->table_count);
     atomic_store(&progress->tables_done, copy->table_count - left);
-    atomic_store(&progress->rows_before, mr_pipeline_copied(copying->pipeline) - earlier);
+    atomic_store(&progress->rows_before, mr_port_records_beside(copying->port) - earlier);
     atomic_store(&progress->bytes, bytes > bytes_left ? bytes - bytes_left : 0);
     atomic_store(&progress->bytes_before, atomic_load(&progress->bytes));
     atomic_store(&progress->rows_estimated, rows);
     atomic_store(&progress->bytes_total, bytes);
     atomic_store(&progress->begun_ns, copying->begun_ns);
     atomic_store(&progress->state, MR_COPY_RUNNING);
-    mr_standstill_end(&copying->pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     mr_log(MR_LOG_INFO, "snapshot_begun",
            copy->resumed == NULL
                ? "copying existing rows; the stream begins behind them"
@@ -702,13 +724,8 @@ static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
 
 static void make_workers(struct copying *copying)
 {
-    struct mr_pipeline *pipeline = copying->pipeline;
-    for (uint32_t i = 1; i < pipeline->lane_count; i++) {
-        struct mr_lane *lane = &pipeline->lanes[i];
-        if (lane->session != copying->intake->session) {
-            mr_lane_follow_session(lane, copying->intake->session);
-        }
-        lane->copied = lane->coming = (struct mr_copied){0};
+    for (uint32_t i = MR_LANE_STREAM + 1; i < mr_port_lanes(copying->port); i++) {
+        struct mr_lane *lane = mr_port_lane(copying->port, i, &copying->snapshot->base);
         copying->workers[copying->worker_count++] =
             (struct worker){.copying = copying, .lane = lane};
     }
@@ -720,18 +737,18 @@ static void end_copying(struct copying *copying)
         mr_lane_attach(copying->workers[i].lane);
         mr_lane_give_up(copying->workers[i].lane);
         if (copying->workers[i].reader != NULL) {
-            copying->pipeline->source->ops->reader_free(copying->workers[i].reader);
+            copying->server->snapshot->reader_free(copying->workers[i].reader);
         }
     }
     forget_tables(copying);
     close(copying->stop_fd);
 }
 
-/* The copy is the source's, and gone: `tables` it had. */
+/* The copy is the server's, and gone: `tables` it had. */
 static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
 {
-    struct mr_copy_progress *progress = &copying->pipeline->copy;
-    uint64_t rows = mr_pipeline_stats(copying->pipeline).copy.rows;
+    struct progress *progress = &copying->snapshot->progress;
+    uint64_t rows = mr_snapshot_stats(copying->snapshot).rows;
     int64_t ms = (mr_monotonic_ns() - copying->begun_ns) / 1000000;
     atomic_store(&progress->ended_ns, mr_monotonic_ns());
     atomic_store(&progress->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
@@ -746,120 +763,279 @@ static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
     }
 }
 
-/* What an earlier attempt in this session has sent is with the sink: then it is known how far it came. False: the session or
- * the thread ends first. */
-static bool settle_progress(struct mr_intake *intake)
-{
-    struct mr_pipeline *pipeline = intake->pipeline;
-    struct mr_copy_plan *plan = pipeline->copy_plan;
-    if (!mr_intake_stores(intake) || plan == NULL || plan->session != intake->session ||
-        atomic_load(&pipeline->copy.state) != MR_COPY_BROKEN_OFF) {
-        return true;
-    }
-    struct copying copying = {.intake = intake, .pipeline = pipeline};
-    make_workers(&copying);
-    while (!all_published(&copying)) {
-        if (is_over(&copying)) {
-            return false;
-        }
-        mr_intake_wait_for_sink(intake, ROUND_MS * INT64_C(1000000));
-    }
-    struct mr_checkpoint known;
-    mr_intake_known(intake, &known);
-    mr_copy_stored_free(pipeline->stored.copy);
-    pipeline->stored = (struct mr_checkpoint){
-        .identity = pipeline->identity,
-        .end_lsn = known.end_lsn,
-        .position = pipeline->stored.position,
-        .copy = mr_copy_plan_state(plan, mr_pipeline_stats(pipeline).copy.rows),
-        .copy_only = pipeline->options.copy_only};
-    pipeline->stored_found = true;
-    return true;
-}
+/* ---- attempts ---- */
 
-/* The stream's beginning is what is known of it, whatever was before. */
-static void note_beginning(struct mr_intake *intake, const struct mr_identity *identity, mr_lsn lsn)
+static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *copy,
+                           struct mr_error *ret_error)
 {
-    struct mr_pipeline *pipeline = intake->pipeline;
-    if (mr_intake_stores(intake) && !pipeline->options.copy_only) {
-        mr_copy_stored_free(pipeline->stored.copy);
-        pipeline->stored = (struct mr_checkpoint){.identity = *identity, .end_lsn = lsn};
-        pipeline->stored_found = true;
-    }
-}
-
-/* Where a slot lies and which attempt it is of, the server says: it may forget what it said before. */
-static mr_status check_grows(struct mr_pipeline *pipeline, const struct mr_copy *copy,
-                             struct mr_error *ret_error)
-{
-    struct mr_position first = {.commit_lsn = copy->transaction.commit_lsn,
-                                .ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS};
-    bool grows = true;
-    pthread_mutex_lock(&pipeline->hand_over);
-    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        grows = grows && mr_position_compare(pipeline->lanes[i].handed_over, first) <= 0;
-    }
-    pthread_mutex_unlock(&pipeline->hand_over);
-    return grows ? MR_OK
-                 : mr_fail(ret_error, MR_ERR_PROTOCOL,
-                           "the server begins a copy at " MR_LSN_FORMAT
-                           ", attempt %u, where it began one before: its rows would have the same "
-                           "positions",
-                           MR_LSN_ARGS(copy->lsn), copy->attempt);
-}
-
-mr_status mr_intake_copy(struct mr_intake *intake, struct mr_error *ret_error)
-{
-    struct mr_pipeline *pipeline = intake->pipeline;
-    struct mr_source *source = pipeline->source;
-    struct mr_identity identity = {0};
-    const struct mr_copy *copy = NULL;
-    if (!settle_progress(intake)) {
-        return MR_OK;
-    }
-    struct mr_checkpoint known;
-    bool is_known = mr_intake_known(intake, &known);
-    bool was_begun =
-        mr_intake_stores(intake) && pipeline->stored_found && pipeline->stored.copy != NULL;
-    if (pipeline->options.copy_when_needed && pipeline->options.handed_over.lsn != 0 && !is_known &&
-        !was_begun && !intake->copy_asked) {
-        intake->copy_done = true; /* another program has delivered what is before its offset */
-        return MR_OK;
-    }
-    MR_TRY(source->ops->copy_begin(source, is_known || was_begun ? &known : NULL, pipeline->stop,
-                                   &identity, &copy, ret_error));
-    if (copy == NULL) {
-        intake->copy_done = true;
-        return MR_OK;
-    }
-    MR_TRY(check_grows(pipeline, copy, ret_error));
-    mr_lsn begins = copy->lsn;
+    const struct mr_copy_server *server = snapshot->options.server;
     uint32_t tables = copy->table_count;
-    pthread_mutex_lock(&pipeline->identity_lock);
-    pipeline->identity = identity;
-    pthread_mutex_unlock(&pipeline->identity_lock);
-    struct copying copying = {.intake = intake,
-                              .pipeline = pipeline,
+    struct copying copying = {.snapshot = snapshot,
+                              .port = snapshot->base.port,
+                              .server = server,
                               .copy = copy,
                               .stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                               .begun_ns = mr_monotonic_ns()};
     copying.told_ns = copying.begun_ns;
     copying.looked_ns = copying.begun_ns;
     MR_ASSERT(copying.stop_fd >= 0);
-    pipeline->copy_ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS;
     make_workers(&copying);
+    snapshot->copying = &copying;
     mr_status status = copy_all(&copying, ret_error);
     end_copying(&copying);
+    snapshot->copying = NULL;
     if (status == MR_OK) {
-        status = source->ops->copy_end(source, pipeline->stop, ret_error);
+        status = server->snapshot->end(server->context, mr_port_stop_fd(copying.port), ret_error);
     }
     tell_end(&copying, tables, status);
-    intake->copy_done = status == MR_OK;
-    if (status == MR_OK) {
-        note_beginning(intake, &identity, begins);
+    return status;
+}
+
+/* What an earlier attempt in this session has sent is with the sink: then it is known how far it came. MR_AGAIN: the session or
+ * the thread ends first. */
+static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *ret_error)
+{
+    struct mr_port *port = snapshot->base.port;
+    struct mr_copy_plan *plan = snapshot->plan;
+    if (!mr_port_stores(port) || plan == NULL || !plan->counts ||
+        atomic_load(&snapshot->progress.state) != MR_COPY_BROKEN_OFF) {
+        return MR_OK;
     }
-    if (status == MR_OK && pipeline->options.copy_only) {
-        mr_pipeline_stop_in_order(pipeline);
+    for (uint32_t i = MR_LANE_STREAM + 1; i < mr_port_lanes(port); i++) {
+        while (!mr_lane_all_published(mr_port_lane(port, i, &snapshot->base))) {
+            MR_TRY(mr_port_look_around(port, ROUND_MS, ret_error));
+        }
     }
-    return status == MR_AGAIN ? MR_OK : status;
+    struct mr_checkpoint known;
+    mr_port_known(port, &known);
+    struct mr_checkpoint settled = {
+        .identity = snapshot->identity, .end_lsn = known.end_lsn, .position = known.position};
+    struct mr_copy_stored *state = mr_copy_plan_state(plan, mr_snapshot_stats(snapshot).rows);
+    mr_copy_stored_add(state, snapshot->options.only, &settled);
+    mr_copy_stored_free(state);
+    mr_port_set_known(port, &settled);
+    return MR_OK;
+}
+
+/* The stream's beginning is what is known of it, whatever was before. */
+static void note_beginning(const struct mr_snapshot *snapshot, const struct mr_identity *identity,
+                           mr_lsn lsn)
+{
+    if (mr_port_stores(snapshot->base.port) && !snapshot->options.only) {
+        mr_port_set_known(snapshot->base.port,
+                          &(struct mr_checkpoint){.identity = *identity, .end_lsn = lsn});
+    }
+}
+
+/* Where a slot lies and which attempt it is of, the server says: it may forget what it said before. */
+static mr_status begin_lanes(struct mr_port *port, const struct mr_copy *copy,
+                             struct mr_error *ret_error)
+{
+    struct mr_position first = {.commit_lsn = copy->transaction.commit_lsn,
+                                .ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS};
+    return mr_port_begin_lanes(port, first)
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "the server begins a copy at " MR_LSN_FORMAT
+                         ", attempt %u, where it began one before: its rows would have the same "
+                         "positions",
+                         MR_LSN_ARGS(copy->lsn), copy->attempt);
+}
+
+static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
+                         const struct mr_copy_stored *resumed, struct mr_error *ret_error)
+{
+    const struct mr_copy_server *server = snapshot->options.server;
+    struct mr_port *port = snapshot->base.port;
+    struct mr_identity identity = {0};
+    const struct mr_copy *copy = NULL;
+    MR_TRY(server->snapshot->begin(server->context, known, resumed, mr_port_stop_fd(port),
+                                   &identity, &copy, ret_error));
+    if (copy == NULL) {
+        return MR_OK;
+    }
+    mr_lsn begins = copy->lsn;
+    MR_TRY(begin_lanes(port, copy, ret_error));
+    mr_port_begins(port, &identity);
+    snapshot->identity = identity;
+    MR_TRY(copy_rows(snapshot, copy, ret_error));
+    note_beginning(snapshot, &identity, begins);
+    return snapshot->options.only ? MR_END : MR_OK;
+}
+
+static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_error)
+{
+    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_port *port = companion->port;
+    MR_TRY(settle_progress(snapshot, ret_error));
+    struct mr_checkpoint known;
+    bool is_known = mr_port_known(port, &known);
+    bool was_begun = mr_checkpoint_begins(&known) != 0;
+    if (snapshot->options.when_needed && mr_port_takes_over(port) && !is_known && !was_begun &&
+        !mr_port_is_mending(port)) {
+        return MR_OK; /* another program has delivered what is before its offset */
+    }
+    struct mr_copy_stored *resumed = mr_copy_stored_of(&known);
+    mr_status status =
+        attempt(snapshot, is_known || was_begun ? &known : NULL, resumed, ret_error);
+    mr_copy_stored_free(resumed);
+    return status;
+}
+
+static bool mends(const struct mr_companion *companion)
+{
+    return snapshot_of(companion)->options.when_needed;
+}
+
+static bool is_busy(const struct mr_companion *companion)
+{
+    return atomic_load(&snapshot_of(companion)->progress.state) == MR_COPY_RUNNING;
+}
+
+static void lost(struct mr_companion *companion, enum mr_loss loss)
+{
+    const struct mr_copy_server *server = snapshot_of(companion)->options.server;
+    if (loss == MR_LOST_CONNECTION) {
+        server->snapshot->close(server->context);
+    }
+}
+
+/* ---- a worker's thread ---- */
+
+static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
+{
+    struct copying *copying = snapshot_of(companion)->copying;
+    const struct worker *worker = &copying->workers[lane - MR_LANE_STREAM - 1];
+    struct mr_copied copied = has_item ? worker->sending : worker->sent;
+    copied.step = mr_port_note(worker->lane);
+    mr_copy_plan_note(copying->plan, lane - MR_LANE_STREAM - 1, copied);
+}
+
+/* ---- sink thread ---- */
+
+/* What is not stored of an attempt in an earlier session may never be. */
+static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    (void)stored;
+    struct mr_snapshot *snapshot = snapshot_of(companion);
+    pthread_mutex_lock(&snapshot->lock);
+    if (snapshot->plan != NULL) {
+        snapshot->plan->counts = false;
+    }
+    pthread_mutex_unlock(&snapshot->lock);
+}
+
+static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
+{
+    struct mr_snapshot *snapshot = snapshot_of(companion);
+    if (lane == MR_LANE_STREAM) {
+        return;
+    }
+    pthread_mutex_lock(&snapshot->lock);
+    mr_copy_plan_safe(snapshot->plan, lane - MR_LANE_STREAM - 1, step);
+    pthread_mutex_unlock(&snapshot->lock);
+}
+
+/* How far the copy is that ends where the stream begins; nothing once the stream is there, or where there is none. */
+static void section(struct mr_companion *companion, const struct mr_reach *reach,
+                    struct mr_checkpoint *checkpoint)
+{
+    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_copy_stored *state = NULL;
+    pthread_mutex_lock(&snapshot->lock);
+    struct mr_copy_plan *plan = snapshot->plan;
+    if (plan != NULL && plan->counts && reach->end_lsn < plan->state.lsn) {
+        for (uint32_t i = MR_LANE_STREAM + 1; i < reach->lanes; i++) {
+            mr_copy_plan_safe(plan, i - MR_LANE_STREAM - 1, reach->steps[i]);
+        }
+        state = mr_copy_plan_state(plan, mr_port_records_beside(companion->port) -
+                                             atomic_load(&snapshot->progress.rows_before));
+    }
+    pthread_mutex_unlock(&snapshot->lock);
+    if (state != NULL) {
+        mr_copy_stored_add(state, snapshot->options.only, checkpoint);
+        mr_copy_stored_free(state);
+    }
+}
+
+/* ---- any thread ---- */
+
+const char *mr_copy_state_name(enum mr_copy_state state)
+{
+    static const char *const names[] = {
+        [MR_COPY_IDLE] = "none",
+        [MR_COPY_RUNNING] = "running",
+        [MR_COPY_BROKEN_OFF] = "broken_off",
+        [MR_COPY_DONE] = "done",
+    };
+    return names[state];
+}
+
+struct mr_copy_stats mr_snapshot_stats(const struct mr_snapshot *snapshot)
+{
+    const struct progress *progress = &snapshot->progress;
+    struct mr_copy_stats stats = {
+        .state = (enum mr_copy_state)atomic_load(&progress->state),
+        .tables = atomic_load(&progress->tables),
+        .tables_done = atomic_load(&progress->tables_done),
+        .rows = mr_port_records_beside(snapshot->base.port) - atomic_load(&progress->rows_before),
+        .rows_estimated = atomic_load(&progress->rows_estimated),
+        .bytes = atomic_load(&progress->bytes),
+        .bytes_total = atomic_load(&progress->bytes_total),
+    };
+    int64_t end_ns =
+        stats.state == MR_COPY_RUNNING ? mr_monotonic_ns() : atomic_load(&progress->ended_ns);
+    stats.seconds = (double)(end_ns - atomic_load(&progress->begun_ns)) / 1e9;
+    stats.seconds_left =
+        stats.state != MR_COPY_RUNNING
+            ? NAN
+            : mr_copy_seconds_left(stats.bytes, atomic_load(&progress->bytes_before),
+                                   stats.bytes_total, stats.seconds);
+    return stats;
+}
+
+uint32_t mr_snapshot_tables(struct mr_snapshot *snapshot, struct mr_copy_table_stats *ret_tables,
+                            uint32_t capacity)
+{
+    pthread_mutex_lock(&snapshot->lock);
+    uint32_t count = snapshot->plan == NULL
+                         ? 0
+                         : mr_copy_plan_progress(snapshot->plan, ret_tables, capacity);
+    pthread_mutex_unlock(&snapshot->lock);
+    return count;
+}
+
+/* ---- life ---- */
+
+struct mr_snapshot *mr_snapshot_new(const struct mr_copies_options *options)
+{
+    static const struct mr_companion_ops ops = {.name = "snapshot",
+                                                .prepare = prepare,
+                                                .mends = mends,
+                                                .is_busy = is_busy,
+                                                .lost = lost,
+                                                .sealed = sealed,
+                                                .adopt = adopt,
+                                                .safe = safe,
+                                                .section = section};
+    struct mr_snapshot *snapshot = MR_NEW(struct mr_snapshot);
+    snapshot->base.ops = &ops;
+    snapshot->options = *options;
+    pthread_mutex_init(&snapshot->lock, NULL);
+    return snapshot;
+}
+
+void mr_snapshot_free(struct mr_snapshot *snapshot)
+{
+    if (snapshot == NULL) {
+        return;
+    }
+    mr_copy_plan_free(snapshot->plan);
+    pthread_mutex_destroy(&snapshot->lock);
+    free(snapshot);
+}
+
+struct mr_companion *mr_snapshot_companion(struct mr_snapshot *snapshot)
+{
+    return &snapshot->base;
 }

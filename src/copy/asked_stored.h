@@ -1,9 +1,9 @@
 /* Which tables' existing rows are asked for while the stream runs, and how far each is, as a sink stores it with the events.
  * Values only. Any thread. */
-#ifndef MR_EVENT_ASKED_STORED_H
-#define MR_EVENT_ASKED_STORED_H
+#ifndef MR_COPY_ASKED_STORED_H
+#define MR_COPY_ASKED_STORED_H
 
-#include "base/base.h"
+#include "event/checkpoint.h"
 
 /* Rows of one of the tables that a request means, up to a key: these are with the sink. */
 struct mr_asked_place {
@@ -38,5 +38,24 @@ struct mr_asked_stored {
 };
 
 void mr_asked_stored_free(struct mr_asked_stored *state); /* NULL is fine */
+
+/* The text, a JSON object; the caller frees it. */
+char *mr_asked_stored_format(const struct mr_asked_stored *state);
+
+/* NULL when the text is not of that form; else the caller's to free. */
+struct mr_asked_stored *mr_asked_stored_parse(const char *text);
+
+/* ---- the section of the stored record ---- */
+
+#define MR_SECTION_ASKED "asked"
+enum { MR_ASKED_STORED_VERSION = 3 };
+
+/* As in mr_section_kind. */
+bool mr_asked_stored_rank(const char *json, struct mr_section_rank *ret_rank);
+
+void mr_asked_stored_add(const struct mr_asked_stored *state, struct mr_checkpoint *checkpoint);
+
+/* What the checkpoint says, the caller's; NULL: nothing. */
+struct mr_asked_stored *mr_asked_stored_of(const struct mr_checkpoint *checkpoint);
 
 #endif

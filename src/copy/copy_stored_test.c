@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "event/copy_stored.h"
+#include "copy/copy_stored.h"
 
 static const char whole[] =
-    "1f000000a0 2 1b 4c4b40 d4000,1,fffb000,t5000,6001;0-80;12340007-0t5001,6002";
+    "\"1f000000a0 2 1b 4c4b40 d4000,1,fffb000,t5000,6001;0-80;12340007-0t5001,6002\"";
 
 static void test_format_gives_back_what_was_parsed(void **state)
 {
@@ -44,17 +44,19 @@ static void test_parse_refuses_what_is_none(void **state)
     (void)state;
     static const char *const wrong[] = {
         "",
-        "1 2 3 4",
-        "1 2 3 4 d5",
-        "1 2 3 4 dt",
-        "1 2 3 4 dt5",
-        "1 2 3 4 dt5,6;7",
-        "1 2 3 4 dt5,6;7-",
-        "1 2 3 4 dt5,6;7-8 ",
-        "1 2 3 4 d5,ffffffff,",
-        "1 100000000 3 4 d",
-        "10000000000000000 2 3 4 d",
-        "G 2 3 4 d",
+        "\"1 2 3 4\"",
+        "\"1 2 3 4 d5\"",
+        "\"1 2 3 4 dt\"",
+        "\"1 2 3 4 dt5\"",
+        "\"1 2 3 4 dt5,6;7\"",
+        "\"1 2 3 4 dt5,6;7-\"",
+        "\"1 2 3 4 dt5,6;7-8 \"",
+        "\"1 2 3 4 d5,ffffffff,\"",
+        "\"1 100000000 3 4 d\"",
+        "\"10000000000000000 2 3 4 d\"",
+        "\"G 2 3 4 d\"",
+            "1 2 3 4 d",
+        "5",
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         assert_null(mr_copy_stored_parse(wrong[i]));
@@ -67,18 +69,18 @@ static void test_parse_refuses_what_is_none(void **state)
     }
 }
 
-static void test_is_behind_by_copy_attempt_and_step(void **state)
+static void test_rank_grows_with_attempt_and_step(void **state)
 {
     (void)state;
-    const struct mr_copy_stored known = {.lsn = 5, .attempt = 2, .step = 7};
-    const struct mr_copy_stored older[] = {{.lsn = 4, .attempt = 9, .step = 9},
-                                           {.lsn = 5, .attempt = 1, .step = 9},
-                                           {.lsn = 5, .attempt = 2, .step = 6}};
-    for (size_t i = 0; i < MR_ARRAY_LEN(older); i++) {
-        assert_true(mr_copy_stored_is_behind(&older[i], &known));
-        assert_false(mr_copy_stored_is_behind(&known, &older[i]));
-    }
-    assert_false(mr_copy_stored_is_behind(&known, &known));
+    struct mr_section_rank rank;
+    assert_true(mr_copy_stored_rank("\"5 2 7 0 d\"", &rank));
+    assert_int_equal(rank.begins, 5);
+    assert_int_equal(rank.major, 2);
+    assert_int_equal(rank.minor, 7);
+    assert_false(rank.no_stream);
+    assert_true(mr_copy_only_rank("true", &rank));
+    assert_true(rank.no_stream);
+    assert_false(mr_copy_stored_rank("true", &rank));
 }
 
 int main(void)
@@ -86,7 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_format_gives_back_what_was_parsed),
         cmocka_unit_test(test_parse_refuses_what_is_none),
-        cmocka_unit_test(test_is_behind_by_copy_attempt_and_step),
+        cmocka_unit_test(test_rank_grows_with_attempt_and_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-#include "sink/kafka/kafka_asked.h"
+#include "copy/asked_stored.h"
 
+#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,45 @@
 
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
+
+void mr_asked_place_done(struct mr_asked_place *place)
+{
+    for (uint32_t i = 0; i < place->after_count; i++) {
+        free(place->after[i]);
+    }
+    free(place->after);
+    *place = (struct mr_asked_place){0};
+}
+
+struct mr_asked_place mr_asked_place_copy(const struct mr_asked_place *place)
+{
+    struct mr_asked_place copy = *place;
+    if (place->after != NULL) {
+        copy.after = MR_NEW_ARRAY(char *, place->after_count);
+        for (uint32_t i = 0; i < place->after_count; i++) {
+            copy.after[i] = MR_STRDUP(place->after[i]);
+        }
+    }
+    return copy;
+}
+
+void mr_asked_stored_free(struct mr_asked_stored *state)
+{
+    if (state == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < state->count; i++) {
+        struct mr_asked_table *one = &state->tables[i];
+        free(one->schema);
+        free(one->table);
+        free(one->where);
+        free(one->key);
+        mr_asked_place_done(&one->place);
+    }
+    free(state->tables);
+    free(state->known);
+    free(state);
+}
 
 /* ---- writing ---- */
 
@@ -61,7 +101,7 @@ static void add_known(cJSON *json, const struct mr_asked_stored *state)
     mr_text_done(&text);
 }
 
-cJSON *mr_asked_to_json(const struct mr_asked_stored *state)
+char *mr_asked_stored_format(const struct mr_asked_stored *state)
 {
     cJSON *json = cJSON_CreateObject();
     add_number(json, "step", state->step);
@@ -74,7 +114,10 @@ cJSON *mr_asked_to_json(const struct mr_asked_stored *state)
     if (state->has_known) {
         add_known(json, state);
     }
-    return json;
+    char *text = cJSON_PrintUnformatted(json);
+    MR_ASSERT(text != NULL);
+    cJSON_Delete(json);
+    return text;
 }
 
 /* ---- reading ---- */
@@ -169,7 +212,7 @@ static bool take_known(const cJSON *json, struct mr_asked_stored *state)
     return true;
 }
 
-struct mr_asked_stored *mr_asked_from_json(const cJSON *json)
+static struct mr_asked_stored *take_state(const cJSON *json)
 {
     struct mr_asked_stored *state = MR_NEW(struct mr_asked_stored);
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(json, "tables");
@@ -191,4 +234,45 @@ struct mr_asked_stored *mr_asked_from_json(const cJSON *json)
         return NULL;
     }
     return state;
+}
+
+struct mr_asked_stored *mr_asked_stored_parse(const char *text)
+{
+    cJSON *json = cJSON_Parse(text);
+    struct mr_asked_stored *state = take_state(json);
+    cJSON_Delete(json);
+    return state;
+}
+
+/* ---- the section ---- */
+
+/* A build that knows nothing of requests may go on where none is open. */
+static struct mr_section_rank rank_of(const struct mr_asked_stored *state)
+{
+    return (struct mr_section_rank){
+        .minor = state->step,
+        .version = state->count > 0 || state->paused ? MR_ASKED_STORED_VERSION : 0};
+}
+
+bool mr_asked_stored_rank(const char *json, struct mr_section_rank *ret_rank)
+{
+    struct mr_asked_stored *state = mr_asked_stored_parse(json);
+    if (state == NULL) {
+        return false;
+    }
+    *ret_rank = rank_of(state);
+    mr_asked_stored_free(state);
+    return true;
+}
+
+void mr_asked_stored_add(const struct mr_asked_stored *state, struct mr_checkpoint *checkpoint)
+{
+    struct mr_section_rank rank = rank_of(state);
+    mr_checkpoint_add(checkpoint, MR_SECTION_ASKED, mr_asked_stored_format(state), &rank);
+}
+
+struct mr_asked_stored *mr_asked_stored_of(const struct mr_checkpoint *checkpoint)
+{
+    const struct mr_section *section = mr_checkpoint_section(checkpoint, MR_SECTION_ASKED);
+    return section == NULL ? NULL : mr_asked_stored_parse(section->json);
 }

@@ -1,12 +1,13 @@
-#include "event/copy_stored.h"
+#include "copy/copy_stored.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and those that are not:
  *
- *   lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after "-" end}}
+ *   '"' lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after "-" end}} '"'
  */
 enum {
     HEAD_MAX = 80,
@@ -43,7 +44,7 @@ char *mr_copy_stored_format(const struct mr_copy_stored *state)
     char *text = MR_NEW_ARRAY(char, size);
     char *at = text;
     char *end = text + size;
-    at += snprintf(at, (size_t)(end - at), "%" PRIx64 " %" PRIx32 " %" PRIx64 " %" PRIx64 " d",
+    at += snprintf(at, (size_t)(end - at), "\"%" PRIx64 " %" PRIx32 " %" PRIx64 " %" PRIx64 " d",
                    state->lsn, state->attempt, state->step, state->rows);
     uint32_t before = 0;
     for (uint32_t i = 0; i < state->done_count; i++) {
@@ -58,6 +59,7 @@ char *mr_copy_stored_format(const struct mr_copy_stored *state)
                            part->ranges[r].end);
         }
     }
+    at += snprintf(at, (size_t)(end - at), "\"");
     MR_ASSERT(at < end);
     return text;
 }
@@ -118,7 +120,8 @@ static void take_done(struct cursor *cursor, struct mr_copy_stored *state)
 {
     state->done = MR_NEW_ARRAY(uint32_t, count_letters(cursor->at, ',') + 1);
     uint32_t before = 0;
-    while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't') {
+    while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't' &&
+           *cursor->at != '"') {
         before += (uint32_t)take_number(cursor, UINT32_MAX - before);
         need(cursor, ',');
         state->done[state->done_count++] = before;
@@ -143,6 +146,7 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
 {
     struct cursor cursor = {.at = text};
     struct mr_copy_stored *state = MR_NEW(struct mr_copy_stored);
+    need(&cursor, '"');
     state->lsn = take_number(&cursor, UINT64_MAX);
     need(&cursor, ' ');
     state->attempt = (uint32_t)take_number(&cursor, UINT32_MAX);
@@ -157,6 +161,7 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
     while (take_letter(&cursor, 't')) {
         take_part(&cursor, &state->parts[state->part_count++]);
     }
+    need(&cursor, '"');
     if (cursor.failed || *cursor.at != '\0') {
         mr_copy_stored_free(state);
         return NULL;
@@ -165,6 +170,14 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
 }
 
 /* ---- what it says ---- */
+
+static struct mr_section_rank rank_of(const struct mr_copy_stored *state)
+{
+    return (struct mr_section_rank){.begins = state->lsn,
+                                    .major = state->attempt,
+                                    .minor = state->step,
+                                    .version = MR_COPY_STORED_VERSION};
+}
 
 const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid)
 {
@@ -182,13 +195,36 @@ bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid)
            bsearch(&oid, state->done, state->done_count, sizeof(oid), mr_u32_compare) != NULL;
 }
 
-bool mr_copy_stored_is_behind(const struct mr_copy_stored *next, const struct mr_copy_stored *known)
+struct mr_copy_stored *mr_copy_stored_of(const struct mr_checkpoint *checkpoint)
 {
-    if (next->lsn != known->lsn) {
-        return next->lsn < known->lsn;
+    const struct mr_section *section = mr_checkpoint_section(checkpoint, MR_SECTION_COPY);
+    return section == NULL ? NULL : mr_copy_stored_parse(section->json);
+}
+
+bool mr_copy_stored_rank(const char *json, struct mr_section_rank *ret_rank)
+{
+    struct mr_copy_stored *state = mr_copy_stored_parse(json);
+    if (state == NULL) {
+        return false;
     }
-    if (next->attempt != known->attempt) {
-        return next->attempt < known->attempt;
+    *ret_rank = rank_of(state);
+    mr_copy_stored_free(state);
+    return true;
+}
+
+bool mr_copy_only_rank(const char *json, struct mr_section_rank *ret_rank)
+{
+    *ret_rank = (struct mr_section_rank){.no_stream = strcmp(json, "true") == 0};
+    return true;
+}
+
+void mr_copy_stored_add(const struct mr_copy_stored *state, bool only,
+                        struct mr_checkpoint *checkpoint)
+{
+    struct mr_section_rank rank = rank_of(state);
+    mr_checkpoint_add(checkpoint, MR_SECTION_COPY, mr_copy_stored_format(state), &rank);
+    if (only) {
+        rank = (struct mr_section_rank){.no_stream = true};
+        mr_checkpoint_add(checkpoint, MR_SECTION_COPY_ONLY, MR_STRDUP("true"), &rank);
     }
-    return next->step < known->step;
 }

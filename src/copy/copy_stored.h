@@ -3,11 +3,11 @@
  * Tables are known by their OIDs. One whose rows moved since, because its file was written anew, has another file node, and
  * what is said of its places means nothing any more.
  */
-#ifndef MR_EVENT_COPY_STORED_H
-#define MR_EVENT_COPY_STORED_H
+#ifndef MR_COPY_COPY_STORED_H
+#define MR_COPY_COPY_STORED_H
 
 #include "base/base.h"
-#include "event/event.h"
+#include "event/checkpoint.h"
 
 /* Where a row is in its table: page and number in the page, so that places grow in the order in which rows are read. */
 static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
@@ -43,18 +43,31 @@ struct mr_copy_stored {
 
 void mr_copy_stored_free(struct mr_copy_stored *state); /* NULL is fine */
 
-/* The text, which the caller frees: no character of it needs an escape in JSON. */
+/* The text, a JSON string; the caller frees it. */
 char *mr_copy_stored_format(const struct mr_copy_stored *state);
 
-/* NULL when it is no such text; else the caller's to free. */
+/* NULL when the text is not of that form; else the caller's to free. */
 struct mr_copy_stored *mr_copy_stored_parse(const char *text);
+
+/* ---- sections of the stored record ---- */
+
+#define MR_SECTION_COPY      "copy"
+#define MR_SECTION_COPY_ONLY "copy_only"
+enum { MR_COPY_STORED_VERSION = 2 };
+
+/* As in mr_section_kind. */
+bool mr_copy_stored_rank(const char *json, struct mr_section_rank *ret_rank);
+bool mr_copy_only_rank(const char *json, struct mr_section_rank *ret_rank);
+
+/* `only`: no stream is to begin after the copy. */
+void mr_copy_stored_add(const struct mr_copy_stored *state, bool only,
+                        struct mr_checkpoint *checkpoint);
+
+/* What the checkpoint says of a copy, the caller's; NULL: nothing. */
+struct mr_copy_stored *mr_copy_stored_of(const struct mr_checkpoint *checkpoint);
 
 /* The part of that table, NULL: there is none. */
 const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid);
 bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid);
-
-/* Whether `next`, of the same cluster, is older than `known`. */
-bool mr_copy_stored_is_behind(const struct mr_copy_stored *next,
-                              const struct mr_copy_stored *known);
 
 #endif

@@ -1,0 +1,169 @@
+/* Copies of existing rows, as others see them: a table of functions that ask and look. Behind it are two companions of the flow
+ * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.h), and the chunks, which copy
+ * tables that somebody asks for while it runs (chunks.h). */
+#ifndef MR_COPY_COPIES_H
+#define MR_COPY_COPIES_H
+
+#include "copy/readers.h"
+#include "ports/companion.h"
+
+/* Sections that copies may have in the stored record; ends with a name that is NULL. */
+extern const struct mr_section_kind mr_copy_section_kinds[];
+
+/* In which order tables are copied, by their rows. */
+enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
+
+struct mr_copies_options {
+    const struct mr_copy_server *server;
+    uint32_t workers; /* that copy existing rows before the stream begins, each by a lane of its own; 0: none are copied */
+    bool only;        /* and then the flow stops */
+    bool when_needed; /* also where the stream can't go on; the server knows when that is */
+    enum mr_copy_order order; /* of the tables */
+    size_t change_bytes_max;  /* of one change's records */
+    size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
+    /* A row was inserted into the table of signals; as in mr_companion_ops. NULL: there is no such table. */
+    mr_status (*on_signal)(void *context, const struct mr_change *change,
+                           struct mr_error *ret_error);
+    void *on_signal_context;
+};
+
+struct mr_copies;
+
+/* The options are copied; what they point to is the caller's and outlives the copies, which outlive the flow. */
+struct mr_copies *mr_copies_new(const struct mr_copies_options *options);
+void mr_copies_free(struct mr_copies *copies); /* NULL is fine */
+
+/* For the flow, in this order. */
+struct mr_companion *const *mr_copies_companions(struct mr_copies *copies, uint32_t *ret_count);
+
+/* ---- before the stream ---- */
+
+enum mr_copy_state {
+    MR_COPY_IDLE, /* none was needed */
+    MR_COPY_RUNNING,
+    MR_COPY_BROKEN_OFF, /* the next attempt goes on */
+    MR_COPY_DONE,
+};
+const char *mr_copy_state_name(enum mr_copy_state state); /* "none", "running", … */
+
+struct mr_copy_stats {
+    enum mr_copy_state state;
+    uint32_t tables, tables_done; /* leaves of partitioned tables by themselves */
+    uint64_t rows, rows_estimated;
+    uint64_t bytes, bytes_total; /* of the tables' files; those of tables that are done */
+    double seconds;              /* so far, or that it took */
+    double seconds_left;         /* by the rate of bytes; NaN: not known */
+};
+
+/* A part of all, in per cent; all of nothing is 100. */
+static inline uint32_t mr_copy_percent(uint64_t part, uint64_t all)
+{
+    return part >= all ? 100 : (uint32_t)(100.0 * (double)part / (double)all);
+}
+
+enum { MR_COPY_TABLE_NAME_SIZE = 2 * MR_IDENTIFIER_MAX + 2 };
+
+/* How far one table of a copy is. */
+struct mr_copy_table_stats {
+    char table[MR_COPY_TABLE_NAME_SIZE];
+    enum { MR_COPY_TABLE_WAITS, MR_COPY_TABLE_READ, MR_COPY_TABLE_DONE } state;
+    uint64_t rows, rows_estimated; /* of this attempt; 0: nobody has counted */
+    uint64_t bytes, bytes_total;   /* of its file */
+    double seconds;                /* since its first piece was taken */
+    double seconds_left;           /* NaN: not known */
+};
+
+/* Any thread, once there is a flow. */
+struct mr_copy_stats mr_copies_stats(const struct mr_copies *copies);
+
+/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
+uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
+                          uint32_t capacity);
+
+/* ---- existing rows while the stream runs ---- */
+
+struct mr_copy_wish {
+    const char *schema, *table;
+    const char *where; /* SQL, of the rows that are wanted; NULL: all */
+    const char
+        *key; /* columns to read by, as PostgreSQL writes a list of names; NULL: those of events */
+};
+
+enum mr_copy_request_state {
+    MR_REQUEST_CHECKED, /* being looked at */
+    MR_REQUEST_WAITING, /* for its turn */
+    MR_REQUEST_COPIED,  /* under way */
+    MR_REQUEST_SETTLED, /* all its rows are on their way */
+    MR_REQUEST_DONE,
+    MR_REQUEST_STOPPED,
+    MR_REQUEST_FAILED, /* or refused */
+};
+const char *mr_copy_request_state_name(enum mr_copy_request_state state);
+
+struct mr_copy_request {
+    uint64_t id;
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    enum mr_copy_request_state state;
+    uint64_t rows, rows_estimated; /* that went out; of all */
+    uint64_t passed_over;          /* rows that the stream had in a newer form */
+    uint64_t chunks, repeated;     /* read and good; read in vain */
+    double seconds;
+    char error[512]; /* "": none */
+};
+
+enum { MR_COPY_REQUESTS_MAX = 200 };
+
+/* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
+ * What is wrong with the table, the request tells when it was looked at. Any thread. */
+mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish,
+                                 uint64_t *ret_id, struct mr_error *ret_error);
+
+/* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
+uint32_t mr_copies_stop(struct mr_copies *copies, const char *schema, const char *table);
+
+/* Ends the copies of tables that are not to be kept, because they are not streamed any more; one that comes back is another one's.
+ * Returns how many. Any thread. */
+typedef bool (*mr_copy_keeps_fn)(void *context, const char *schema, const char *table);
+uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *context);
+
+/* No further chunk is read while they are paused. Any thread. */
+void mr_copies_pause(struct mr_copies *copies, bool pauses);
+
+/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. Any thread. */
+void mr_copies_follow(struct mr_copies *copies, bool follows);
+
+struct mr_streamed_table {
+    uint32_t oid;
+    const char *schema, *table;
+};
+
+/* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
+ * asked for; the first time there is no last one, and none is. Only once it is known what is stored. Any thread. */
+bool mr_copies_knows(struct mr_copies *copies);
+void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
+                               uint32_t count);
+
+/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
+bool mr_copies_is_stored(struct mr_copies *copies);
+
+/* All that are not at their ends, and some that are, the oldest first. Any thread. */
+uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret,
+                                   uint32_t max, bool *ret_paused);
+
+/* A transaction that the copy at hand waits for. */
+struct mr_held_up {
+    char by[256];   /* "": for none */
+    char since[48]; /* "": not known */
+};
+
+/* Of all copies beside the stream since the start. */
+struct mr_incremental_stats {
+    bool paused;
+    uint32_t tables; /* that are not at their ends */
+    uint64_t rows, passed_over;
+    uint64_t chunks, repeated;
+    struct mr_held_up held;
+};
+struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies); /* any thread */
+
+#endif

@@ -1,0 +1,206 @@
+#include "copy/pg_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "copy/pg_chunks.h"
+#include "copy/pg_copy.h"
+#include "postgres/server/pg_copying.h"
+#include "postgres/server/pg_identity.h"
+#include "postgres/server/pg_setup.h"
+#include "stream/pg_source.h"
+
+struct mr_pg_server {
+    struct mr_copy_server functions;
+    struct mr_source *source;
+    struct mr_pg_copy *copy; /* NULL: none at hand */
+    struct mr_pg_copy_slot slot;
+    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
+};
+
+/* ---- the copy before the stream ---- */
+
+static mr_status open_keeper(struct mr_pg_server *server, int stop_fd, struct mr_error *ret_error)
+{
+    MR_TRY(mr_pg_copying_connect_home(mr_pg_source_options(server->source),
+                                      mr_pg_source_home(server->source), stop_fd, &server->keeper,
+                                      ret_error));
+    return mr_pg_begin_in_snapshot(server->keeper, stop_fd, server->slot.snapshot, ret_error);
+}
+
+/* Whether an earlier attempt was at this very copy. On another timeline rows may be at other places. */
+static bool is_same(const struct mr_pg_server *server, const struct mr_checkpoint *known,
+                    const struct mr_copy_stored *resumed, const struct mr_identity *identity)
+{
+    return known != NULL && resumed != NULL && resumed->lsn == server->slot.lsn &&
+           known->identity.timeline == identity->timeline &&
+           strcmp(known->identity.system_id, identity->system_id) == 0;
+}
+
+/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
+ * than a reason to copy all of it. */
+static mr_status find_gap(const struct mr_pg_server *server, const struct mr_checkpoint *known,
+                          int stop_fd, struct mr_error *ret_gap, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
+    struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
+    struct mr_identity now;
+    struct mr_error error = {0};
+    mr_status status = mr_pg_identify(conn, options, known, 0, stop_fd, &now, &error);
+    if (status == MR_ERR_HISTORY) {
+        MR_TRY(mr_pg_identity(conn, options, stop_fd, &now, ret_error));
+        if (strcmp(now.system_id, known->identity.system_id) == 0) {
+            /* Without what to do, which is done now. */
+            char *lead = strstr(error.text, MR_RECIPE_LEAD);
+            mr_error_set(ret_gap, MR_ERR_HISTORY, "%.*s",
+                         lead == NULL ? (int)strlen(error.text) : (int)(lead - error.text),
+                         error.text);
+            return MR_OK;
+        }
+    }
+    if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
+/* The slot of the copy; its attempt is 0 where nothing is to be copied. */
+static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoint *known,
+                           int stop_fd, struct mr_identity *ret_identity,
+                           struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
+    struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
+    struct mr_pg_stream_state state = mr_pg_source_state(server->source, known);
+    struct mr_error gap = {0};
+    if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
+        MR_TRY(find_gap(server, known, stop_fd, &gap, ret_error));
+        state.gap = gap.status == MR_OK ? NULL : gap.text;
+    }
+    MR_TRY(mr_pg_identity(conn, options, stop_fd, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, stop_fd, ret_error));
+    struct mr_pg_conn *desk;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
+    mr_status status =
+        mr_pg_setup_copy(conn, desk, options, &state, stop_fd, &server->slot, ret_error);
+    mr_pg_close(desk);
+    if (status == MR_OK && server->slot.attempt != 0 && state.gap != NULL) {
+        mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
+    }
+    return status;
+}
+
+static mr_status server_begin(void *context, const struct mr_checkpoint *known,
+                              const struct mr_copy_stored *resumed, int stop_fd,
+                              struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
+                              struct mr_error *ret_error)
+{
+    struct mr_pg_server *server = context;
+    const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
+    MR_ASSERT(mr_pg_source_conn(server->source) != NULL && server->keeper == NULL);
+    MR_TRY(make_slot(server, known, stop_fd, ret_identity, ret_error));
+    if (server->slot.attempt == 0) {
+        *ret_copy = NULL;
+        return MR_OK;
+    }
+    MR_TRY(open_keeper(server, stop_fd, ret_error));
+    MR_TRY(mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,
+                               ret_error));
+    MR_TRY(mr_pg_source_lend(server->source, server->keeper, stop_fd, ret_error));
+    const struct mr_copy_moment moment = {
+        .lsn = server->slot.lsn,
+        .attempt = server->slot.attempt,
+        .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
+    };
+    MR_TRY(mr_pg_copy_new(server->keeper, stop_fd, server->source, &moment, &server->copy,
+                          ret_error));
+    *ret_copy = mr_pg_copy_view(server->copy);
+    return MR_OK;
+}
+
+static mr_status server_look(void *context, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_pg_server *server = context;
+    return mr_pg_look_at_copy(mr_pg_source_conn(server->source),
+                              mr_pg_source_options(server->source), &server->slot, stop_fd,
+                              ret_error);
+}
+
+static void server_close(void *context)
+{
+    struct mr_pg_server *server = context;
+    mr_pg_copy_free(server->copy);
+    server->copy = NULL;
+    mr_pg_close(server->keeper);
+    server->keeper = NULL;
+}
+
+static mr_status server_end(void *context, int stop_fd, struct mr_error *ret_error)
+{
+    struct mr_pg_server *server = context;
+    const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
+    mr_pg_copy_tell_attached(server->copy, server->keeper, stop_fd, options);
+    MR_TRY(mr_pg_source_lend(server->source, NULL, stop_fd, ret_error));
+    server_close(server);
+    MR_TRY(server_look(server, stop_fd, ret_error));
+    return mr_pg_end_copy(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,
+                          ret_error);
+}
+
+static mr_status server_reader_new(void *context, int stop_fd, struct mr_copy_reader **ret_reader,
+                                   struct mr_error *ret_error)
+{
+    const struct mr_pg_server *server = context;
+    return mr_pg_reader_new(server->copy, mr_pg_source_options(server->source),
+                            mr_pg_source_home(server->source), stop_fd, ret_reader, ret_error);
+}
+
+/* ---- chunks ---- */
+
+static struct mr_chunk_reader *server_chunks_new(void *context, int stop_fd)
+{
+    const struct mr_pg_server *server = context;
+    return mr_pg_chunks_new(mr_pg_source_options(server->source),
+                            mr_pg_source_home(server->source), stop_fd);
+}
+
+/* ---- life ---- */
+
+struct mr_pg_server *mr_pg_server_new(struct mr_source *source)
+{
+    static const struct mr_snapshot_ops snapshot = {.begin = server_begin,
+                                                    .end = server_end,
+                                                    .look = server_look,
+                                                    .close = server_close,
+                                                    .reader_new = server_reader_new,
+                                                    .reader_begin = mr_pg_reader_begin,
+                                                    .reader_next = mr_pg_reader_next,
+                                                    .reader_rest = mr_pg_reader_rest,
+                                                    .reader_free = mr_pg_reader_free};
+    static const struct mr_chunk_ops chunks = {.new = server_chunks_new,
+                                               .find = mr_pg_chunks_find,
+                                               .number = mr_pg_chunks_number,
+                                               .holder = mr_pg_chunks_holder,
+                                               .read = mr_pg_chunks_read,
+                                               .rest = mr_pg_chunks_rest,
+                                               .free = mr_pg_chunks_free};
+    struct mr_pg_server *server = MR_NEW(struct mr_pg_server);
+    server->source = source;
+    server->functions =
+        (struct mr_copy_server){.snapshot = &snapshot, .chunks = &chunks, .context = server};
+    return server;
+}
+
+void mr_pg_server_free(struct mr_pg_server *server)
+{
+    if (server != NULL) {
+        server_close(server);
+        free(server);
+    }
+}
+
+const struct mr_copy_server *mr_pg_server_functions(const struct mr_pg_server *server)
+{
+    return &server->functions;
+}

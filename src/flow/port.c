@@ -1,0 +1,238 @@
+#include "flow/port.h"
+
+#include <poll.h>
+
+#include "base/clock.h"
+#include "flow/companions.h"
+#include "flow/intake_internal.h"
+
+static struct mr_pipeline *pipeline_of(const struct mr_port *port)
+{
+    return (struct mr_pipeline *)(uintptr_t)port;
+}
+
+/* The source thread's own state, which is there as long as that thread runs. */
+static struct mr_intake *intake_of(const struct mr_port *port)
+{
+    struct mr_intake *intake = pipeline_of(port)->intake;
+    MR_ASSERT(intake != NULL);
+    return intake;
+}
+
+/* ---- any thread ---- */
+
+bool mr_port_stores(const struct mr_port *port)
+{
+    return pipeline_of(port)->sink->storage != MR_STORES_NOTHING;
+}
+
+void mr_port_want(struct mr_companion *companion)
+{
+    atomic_store_explicit(&companion->wants, true, memory_order_release);
+    if (companion->port != NULL) {
+        mr_port_wake(companion->port);
+    }
+}
+
+void mr_port_wake(struct mr_port *port)
+{
+    mr_wake(pipeline_of(port)->source_wake);
+}
+
+uint64_t mr_port_note(struct mr_lane *lane)
+{
+    MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
+    lane->step += lane->step == lane->step_handed;
+    return lane->step;
+}
+
+uint64_t mr_port_records_beside(const struct mr_port *port)
+{
+    const struct mr_pipeline *pipeline = pipeline_of(port);
+    uint64_t records = 0;
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        records += atomic_load_explicit(&pipeline->lanes[i].records, memory_order_relaxed);
+    }
+    return records;
+}
+
+/* ---- beside the stream ---- */
+
+struct mr_lane *mr_port_stream(struct mr_port *port)
+{
+    return &pipeline_of(port)->lanes[MR_LANE_STREAM];
+}
+
+uint32_t mr_port_lanes(const struct mr_port *port)
+{
+    return pipeline_of(port)->lane_count;
+}
+
+static void on_sealed(void *context, const struct mr_lane *lane)
+{
+    struct mr_companion *owner = context;
+    owner->ops->sealed(owner, lane->index, lane->has_item);
+}
+
+struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_companion *owner)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    const struct mr_intake *intake = intake_of(port);
+    MR_ASSERT(index > MR_LANE_STREAM && index < pipeline->lane_count);
+    struct mr_lane *lane = &pipeline->lanes[index];
+    MR_ASSERT(lane->on_sealed == NULL || lane->sealed_context == owner);
+    if (lane->session != intake->session) {
+        mr_lane_follow_session(lane, intake->session);
+    }
+    lane->on_sealed = on_sealed;
+    lane->sealed_context = owner;
+    return lane;
+}
+
+void mr_port_watch(struct mr_companion *companion, bool watches)
+{
+    struct mr_pipeline *pipeline = pipeline_of(companion->port);
+    companion->watches = watches;
+    mr_intake_watch(intake_of(companion->port), mr_companions_watch(pipeline));
+}
+
+mr_lsn mr_port_place(const struct mr_port *port)
+{
+    return intake_of(port)->marked;
+}
+
+bool mr_port_is_above(const struct mr_port *port, struct mr_position position)
+{
+    return mr_position_compare(intake_of(port)->appended, position) < 0;
+}
+
+mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
+                         struct mr_error *ret_error)
+{
+    struct mr_intake *intake = intake_of(port);
+    MR_ASSERT(mr_port_is_above(port, change->position));
+    struct mr_item item = {.kind = MR_ITEM_CHANGE, .change = change};
+    mr_status status = mr_lane_append(intake->lane, &item, ret_error);
+    intake->handler.hold = intake->lane->hold;
+    if (status == MR_OK) {
+        intake->appended = change->position;
+    }
+    return status;
+}
+
+void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns)
+{
+    struct mr_lane *lane = mr_port_stream(port);
+    lane->round_ns = now_ns;
+    lane->round_wall_ns = wall_ns;
+    mr_encoder_set_clock(lane->encoder, wall_ns);
+}
+
+bool mr_port_is_crowded(const struct mr_port *port)
+{
+    const struct mr_pool *pool = &pipeline_of(port)->pool;
+    return mr_ring_count(&pool->free) < (pool->count + 1) / 2;
+}
+
+uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt)
+{
+    return mr_backoff_ms(attempt, atomic_load(&pipeline_of(port)->options.backoff_max_ms));
+}
+
+/* ---- in `prepare` ---- */
+
+int mr_port_stop_fd(const struct mr_port *port)
+{
+    return pipeline_of(port)->stop;
+}
+
+bool mr_port_is_over(const struct mr_port *port)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    return atomic_load(&pipeline->sink_ended) ||
+           atomic_load(&pipeline->stop_level) != MR_STOP_NONE ||
+           mr_handshake_look(&pipeline->handshake).session != intake_of(port)->session;
+}
+
+mr_status mr_port_look_around(struct mr_port *port, int wait_ms, struct mr_error *ret_error)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    struct mr_source *source = pipeline->source;
+    if (mr_port_is_over(port)) {
+        return MR_AGAIN;
+    }
+    atomic_store_explicit(&pipeline->source_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
+    mr_mailbox_serve(&pipeline->mailbox, false);
+    struct pollfd fds[2] = {
+        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
+    };
+    if (poll(fds, 2, wait_ms) > 0 && fds[0].revents != 0) {
+        mr_wake_clear(pipeline->source_wake);
+    }
+    return fds[1].revents == 0
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "PostgreSQL connection: it was closed while existing rows were copied");
+}
+
+bool mr_port_known(const struct mr_port *port, struct mr_checkpoint *ret_known)
+{
+    return mr_intake_known(intake_of(port), ret_known);
+}
+
+void mr_port_set_known(struct mr_port *port, const struct mr_checkpoint *known)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    mr_checkpoint_done(&pipeline->stored);
+    pipeline->stored = *known;
+    pipeline->stored_found = true;
+}
+
+bool mr_port_takes_over(const struct mr_port *port)
+{
+    return pipeline_of(port)->options.handed_over.lsn != 0;
+}
+
+bool mr_port_is_mending(const struct mr_port *port)
+{
+    return intake_of(port)->is_mending;
+}
+
+void mr_port_begins(struct mr_port *port, const struct mr_identity *identity)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    pthread_mutex_lock(&pipeline->identity_lock);
+    pipeline->identity = *identity;
+    pthread_mutex_unlock(&pipeline->identity_lock);
+    mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
+}
+
+bool mr_port_begin_lanes(struct mr_port *port, struct mr_position first)
+{
+    struct mr_pipeline *pipeline = pipeline_of(port);
+    bool grows = true;
+    pthread_mutex_lock(&pipeline->hand_over);
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
+        grows = grows && mr_position_compare(pipeline->lanes[i].handed_over, first) <= 0;
+    }
+    pipeline->beside_ordinal = grows ? first.ordinal : pipeline->beside_ordinal;
+    pthread_mutex_unlock(&pipeline->hand_over);
+    return grows;
+}
+
+mr_status mr_port_begin_at(struct mr_port *port, mr_lsn lsn, int wait_ms,
+                           struct mr_error *ret_error)
+{
+    struct mr_intake *intake = intake_of(port);
+    mr_intake_mark(intake, lsn);
+    while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
+        if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
+            intake->reply_wanted = true; /* it sets out at once */
+            mr_intake_send_position(intake, mr_monotonic_ns());
+            intake->reply_wanted = false;
+        }
+        MR_TRY(mr_port_look_around(port, wait_ms, ret_error));
+    }
+    return MR_OK;
+}
