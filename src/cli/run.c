@@ -227,7 +227,8 @@ static void commands_wire(struct app *app)
 {
     const struct mr_config *config = app->config;
     bool closed = config->http.username == NULL && !mr_address_is_local(&config->http.address);
-    app->added = mr_added_new(app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0);
+    app->added = mr_added_new(app->pipeline, app->copies, &config->source,
+                              config->values.snapshot_added != 0);
     app->reloaded =
         (struct mr_reloaded){.started = config, .pages = app->http == NULL ? NULL : &app->pages};
     app->reload =

@@ -130,8 +130,7 @@ static void build_copy(struct mr_config *config)
     config->copies.order = (enum mr_copy_order)values->snapshot_order;
     config->pipeline.lanes_beside = config->copies.workers;
     /* Each lane has a batch at hand, and others must be on their way. */
-    if (config->pipeline.batches != 0 &&
-        config->copies.workers > config->pipeline.batches / 2) {
+    if (config->pipeline.batches != 0 && config->copies.workers > config->pipeline.batches / 2) {
         PROBLEM(config, LINE(config, snapshot_threads),
                 "snapshot.max.threads is %u, and pipeline.batches only %u; at most half as many "
                 "threads as batches",

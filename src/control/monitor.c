@@ -180,8 +180,7 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         /* Without Kafka it could not take over. */
         return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
-    if (now->copy.state == MR_COPY_RUNNING && now->sink.connected &&
-        cause == MR_CAUSE_NONE) {
+    if (now->copy.state == MR_COPY_RUNNING && now->sink.connected && cause == MR_CAUSE_NONE) {
         return MR_STATE_SNAPSHOT;
     }
     return flow_state(now);

@@ -226,7 +226,8 @@ static mr_status apply(struct work *work)
         .encode = reading->encode,
         .source = has_tables(reading) ? reading->wanted : NULL,
     };
-    if (has_tables(reading) && mr_copies_stats(work->reload->options.copies).state != MR_COPY_RUNNING) { /* else it is refused */
+    if (has_tables(reading) && mr_copies_stats(work->reload->options.copies).state !=
+                                   MR_COPY_RUNNING) { /* else it is refused */
         MR_TRY(change_publication(work, true));
     }
     MR_TRY(mr_pipeline_change(pipeline, &change, CHANGE_MS, &reading->error));

@@ -159,8 +159,7 @@ static void get_outcome(void *context, struct mr_http_request *request)
     }
     struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
     bool paused;
-    uint32_t count =
-        mr_copies_requests(routes->copies, requests, MR_COPY_REQUESTS_MAX, &paused);
+    uint32_t count = mr_copies_requests(routes->copies, requests, MR_COPY_REQUESTS_MAX, &paused);
     cJSON *answer = cJSON_CreateObject();
     cJSON_AddBoolToObject(answer, "paused", paused);
     cJSON_AddBoolToObject(answer, "stored", mr_copies_is_stored(routes->copies));

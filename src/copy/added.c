@@ -24,7 +24,7 @@ struct mr_added {
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source;
-    bool asks; /* for the rows of tables that join */
+    bool asks;                              /* for the rows of tables that join */
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
@@ -68,8 +68,7 @@ static bool look(struct mr_added *added)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
     /* Before that the publication may be yet to be made, which sends nothing. */
-    if (!mr_copies_knows(added->copies) || stats.source_stands_by ||
-        !stats.source_was_connected) {
+    if (!mr_copies_knows(added->copies) || stats.source_stands_by || !stats.source_was_connected) {
         return false;
     }
     struct mr_error error;

@@ -301,21 +301,20 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         mr_chunk_window_open(chunks->window);
         chunks->streamed = NULL;
         struct mr_chunk_request *current = chunks->current;
-        struct mr_chunk_job job = {
-            .kind = MR_CHUNK_JOB_READ,
-            .wish = {.table = mr_chunks_table(chunks),
-                     .where = chunks->current->where,
-                     .key = chunks->current->key,
-                     .after = (const char *const *)chunks->place.after,
-                     .after_count = chunks->place.after_count,
-                     .form = chunks->place.form,
-                     .rows_max = chunks->rows_max,
-                     .bytes_max = chunks->bytes_max,
-                     .row_bytes_max = chunks->options.row_bytes_max,
-                     .named_schema = current->schema,
-                     .named_table = current->table,
-                     .part_count = current->part_count,
-                     .since = chunks->first_number}};
+        struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
+                                   .wish = {.table = mr_chunks_table(chunks),
+                                            .where = chunks->current->where,
+                                            .key = chunks->current->key,
+                                            .after = (const char *const *)chunks->place.after,
+                                            .after_count = chunks->place.after_count,
+                                            .form = chunks->place.form,
+                                            .rows_max = chunks->rows_max,
+                                            .bytes_max = chunks->bytes_max,
+                                            .row_bytes_max = chunks->options.row_bytes_max,
+                                            .named_schema = current->schema,
+                                            .named_table = current->table,
+                                            .part_count = current->part_count,
+                                            .since = chunks->first_number}};
         job.wish.parts = current->part + 1 == current->part_count ? current->parts : NULL;
         ask(chunks, &job);
         mr_chunks_set_phase(chunks, MR_CHUNKS_READS);

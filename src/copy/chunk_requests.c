@@ -628,7 +628,8 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
     pthread_mutex_lock(&requests->lock);
     while (requests->notes != NULL && requests->notes->step <= step) {
         struct mr_chunk_note *note = requests->notes;
-        struct mr_chunk_request *request = note->request == 0 ? NULL : find(requests, note->request);
+        struct mr_chunk_request *request =
+            note->request == 0 ? NULL : find(requests, note->request);
         if (request != NULL) {
             struct mr_asked_place former = request->safe;
             request->safe = note->place;

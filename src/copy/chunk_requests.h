@@ -48,8 +48,8 @@ struct mr_chunk_requests {
     struct mr_chunk_request *first; /* in order of asking */
     uint64_t last_id;
     _Atomic bool paused;
-    _Atomic uint32_t open;  /* that are not at their ends */
-    struct mr_held_up held; /* the one that is copied */
+    _Atomic uint32_t open;      /* that are not at their ends */
+    struct mr_held_up held;     /* the one that is copied */
     struct mr_companion *owner; /* that is to know of what is asked */
     bool stores;                /* the sink does */
     _Atomic uint64_t revision;

@@ -212,7 +212,7 @@ static void test_adopt_of_what_was_in_doubt(void **test_state)
         mr_chunk_requests_begin_anew(&requests);
         expect(&requests, 0, "1");
         mr_chunk_requests_adopt(&requests, stored);
-    assert_int_equal(requests.safe, step);
+        assert_int_equal(requests.safe, step);
         expect(&requests, 0, ends ? "-" : "2");
         if (ends) {
             assert_ptr_equal(mr_chunk_requests_over(&requests), request);

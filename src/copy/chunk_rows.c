@@ -111,8 +111,7 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     int64_t now_ns = mr_monotonic_ns();
     int64_t wall_ns = mr_wall_ns();
-    if (chunk->rows > 0 &&
-        (mr_chunks_yield(chunks, now_ns) || !place_rows(chunks, wall_ns))) {
+    if (chunk->rows > 0 && (mr_chunks_yield(chunks, now_ns) || !place_rows(chunks, wall_ns))) {
         return MR_OK;
     }
     mr_port_set_clock(chunks->base.port, now_ns, wall_ns);

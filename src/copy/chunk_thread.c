@@ -36,7 +36,7 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
     switch (job->kind) {
     case MR_CHUNK_JOB_FIND:
         return ops->find(thread->reader, job->schema, job->name, job->key, &job->tables,
-                                &job->table_count, &job->error);
+                         &job->table_count, &job->error);
     case MR_CHUNK_JOB_NUMBER:
         return ops->number(thread->reader, &job->xid, &job->error);
     case MR_CHUNK_JOB_HOLDER:
@@ -92,7 +92,7 @@ mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error 
     }
     mr_wake_clear(thread->stop_fd);
     thread->ending = false;
-    thread->reader = thread->server->chunks->new(thread->server->context, thread->stop_fd);
+    thread->reader = thread->server->chunks->new (thread->server->context, thread->stop_fd);
     int failed = mr_thread_create(&thread->thread, thread_main, thread);
     if (failed != 0) {
         thread->server->chunks->free(thread->reader);

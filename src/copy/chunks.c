@@ -401,8 +401,8 @@ static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
 static void section(struct mr_companion *companion, const struct mr_reach *reach,
                     struct mr_checkpoint *checkpoint)
 {
-    struct mr_asked_stored *state = mr_chunk_requests_state(&chunks_of(companion)->requests,
-                                                            reach->steps[MR_LANE_STREAM]);
+    struct mr_asked_stored *state =
+        mr_chunk_requests_state(&chunks_of(companion)->requests, reach->steps[MR_LANE_STREAM]);
     if (state != NULL) {
         mr_asked_stored_add(state, checkpoint);
         mr_asked_stored_free(state);

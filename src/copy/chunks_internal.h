@@ -37,7 +37,8 @@ struct mr_chunks {
     struct mr_companion base;
     struct mr_copies_options options;
     struct mr_chunk_requests requests;
-    uint64_t noted; /* the revision of the requests that the lane's last step stands for, in this session */
+    uint64_t
+        noted; /* the revision of the requests that the lane's last step stands for, in this session */
 
     struct mr_chunk_thread thread;
     struct mr_chunk_job asked; /* by us last */

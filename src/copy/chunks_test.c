@@ -366,10 +366,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows_go_out_but_for_what_the_stream_had, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_companions_in_one_flow, setup, teardown),
     };

@@ -73,8 +73,8 @@ static struct mr_chunk_requests *requests_of(struct mr_copies *copies)
     return mr_chunks_requests(copies->chunks);
 }
 
-mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish,
-                        uint64_t *ret_id, struct mr_error *ret_error)
+mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish, uint64_t *ret_id,
+                        struct mr_error *ret_error)
 {
     return mr_chunks_can_read(copies->chunks)
                ? mr_chunk_requests_ask(requests_of(copies), wish, ret_id, ret_error)

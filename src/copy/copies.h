@@ -15,9 +15,10 @@ enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
 
 struct mr_copies_options {
     const struct mr_copy_server *server;
-    uint32_t workers; /* that copy existing rows before the stream begins, each by a lane of its own; 0: none are copied */
-    bool only;        /* and then the flow stops */
-    bool when_needed; /* also where the stream can't go on; the server knows when that is */
+    uint32_t
+        workers; /* that copy existing rows before the stream begins, each by a lane of its own; 0: none are copied */
+    bool only;   /* and then the flow stops */
+    bool when_needed;         /* also where the stream can't go on; the server knows when that is */
     enum mr_copy_order order; /* of the tables */
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
@@ -115,8 +116,8 @@ enum { MR_COPY_REQUESTS_MAX = 200 };
 
 /* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
  * What is wrong with the table, the request tells when it was looked at. Any thread. */
-mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish,
-                                 uint64_t *ret_id, struct mr_error *ret_error);
+mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish, uint64_t *ret_id,
+                        struct mr_error *ret_error);
 
 /* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
 uint32_t mr_copies_stop(struct mr_copies *copies, const char *schema, const char *table);
@@ -141,14 +142,14 @@ struct mr_streamed_table {
  * asked for; the first time there is no last one, and none is. Only once it is known what is stored. Any thread. */
 bool mr_copies_knows(struct mr_copies *copies);
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
-                               uint32_t count);
+                        uint32_t count);
 
 /* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
 bool mr_copies_is_stored(struct mr_copies *copies);
 
 /* All that are not at their ends, and some that are, the oldest first. Any thread. */
-uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret,
-                                   uint32_t max, bool *ret_paused);
+uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret, uint32_t max,
+                            bool *ret_paused);
 
 /* A transaction that the copy at hand waits for. */
 struct mr_held_up {

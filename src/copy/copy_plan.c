@@ -226,8 +226,7 @@ void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copi
 }
 
 /* With the lock. */
-static void note_safe(struct mr_copy_plan *plan, struct mr_plan_lane *lane,
-                      struct mr_copied copied)
+static void note_safe(struct mr_copy_plan *plan, struct mr_plan_lane *lane, struct mr_copied copied)
 {
     for (; lane->done < copied.pieces; lane->done++) {
         MR_ASSERT(lane->count > 0);

@@ -111,8 +111,7 @@ static void test_state_says_what_is_left(void **state)
     mr_copy_stored_free(stored);
 
     take(plan, 0, 1); /* 256 to 383 */
-    progress(plan, 0,
-                      (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
+    progress(plan, 0, (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
     progress(plan, 1, (struct mr_copied){.place = mr_copy_place(200, 1)});
     stored = mr_copy_plan_state(plan, 5);
     assert_int_equal(stored->rows, 5);

@@ -120,8 +120,7 @@ static void take_done(struct cursor *cursor, struct mr_copy_stored *state)
 {
     state->done = MR_NEW_ARRAY(uint32_t, count_letters(cursor->at, ',') + 1);
     uint32_t before = 0;
-    while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't' &&
-           *cursor->at != '"') {
+    while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't' && *cursor->at != '"') {
         before += (uint32_t)take_number(cursor, UINT32_MAX - before);
         need(cursor, ',');
         state->done[state->done_count++] = before;

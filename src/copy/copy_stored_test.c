@@ -55,7 +55,7 @@ static void test_parse_refuses_what_is_none(void **state)
         "\"1 100000000 3 4 d\"",
         "\"10000000000000000 2 3 4 d\"",
         "\"G 2 3 4 d\"",
-            "1 2 3 4 d",
+        "1 2 3 4 d",
         "5",
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {

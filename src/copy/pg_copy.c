@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "copy/copy_text.h"
-#include "stream/pg_source.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
+#include "stream/pg_source.h"
 #include "stream/relation_cache.h"
 
 enum { SNAPSHOT_NAME_MAX = 64 };
@@ -120,7 +120,7 @@ struct reading {
     const struct mr_pg_source_options *options;
     const struct mr_pg_result *tables;
     const struct mr_pg_result *parts;
-    uint32_t part; /* the next of them */
+    uint32_t part;            /* the next of them */
     struct mr_source *source; /* knows keys and types */
 };
 

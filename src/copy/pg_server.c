@@ -113,8 +113,8 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
         .attempt = server->slot.attempt,
         .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
-    MR_TRY(mr_pg_copy_new(server->keeper, stop_fd, server->source, &moment, &server->copy,
-                          ret_error));
+    MR_TRY(
+        mr_pg_copy_new(server->keeper, stop_fd, server->source, &moment, &server->copy, ret_error));
     *ret_copy = mr_pg_copy_view(server->copy);
     return MR_OK;
 }
@@ -161,8 +161,8 @@ static mr_status server_reader_new(void *context, int stop_fd, struct mr_copy_re
 static struct mr_chunk_reader *server_chunks_new(void *context, int stop_fd)
 {
     const struct mr_pg_server *server = context;
-    return mr_pg_chunks_new(mr_pg_source_options(server->source),
-                            mr_pg_source_home(server->source), stop_fd);
+    return mr_pg_chunks_new(mr_pg_source_options(server->source), mr_pg_source_home(server->source),
+                            stop_fd);
 }
 
 /* ---- life ---- */

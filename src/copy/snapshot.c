@@ -876,8 +876,7 @@ static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_er
         return MR_OK; /* another program has delivered what is before its offset */
     }
     struct mr_copy_stored *resumed = mr_copy_stored_of(&known);
-    mr_status status =
-        attempt(snapshot, is_known || was_begun ? &known : NULL, resumed, ret_error);
+    mr_status status = attempt(snapshot, is_known || was_begun ? &known : NULL, resumed, ret_error);
     mr_copy_stored_free(resumed);
     return status;
 }
@@ -998,9 +997,8 @@ uint32_t mr_snapshot_tables(struct mr_snapshot *snapshot, struct mr_copy_table_s
                             uint32_t capacity)
 {
     pthread_mutex_lock(&snapshot->lock);
-    uint32_t count = snapshot->plan == NULL
-                         ? 0
-                         : mr_copy_plan_progress(snapshot->plan, ret_tables, capacity);
+    uint32_t count =
+        snapshot->plan == NULL ? 0 : mr_copy_plan_progress(snapshot->plan, ret_tables, capacity);
     pthread_mutex_unlock(&snapshot->lock);
     return count;
 }

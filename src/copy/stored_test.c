@@ -21,20 +21,27 @@ static const struct {
      "\"1F/B0:17\"}"},
     {"a copy before the stream",
      "{\"version\":2,\"system_id\":\"7301234567890123456\",\"timeline\":2,\"slot\":\"millrace\",\"p"
-     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/A0\",\"copy\":\"1f0"
+     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/"
+     "A0\",\"copy\":\"1f0"
      "00000a0 2 1b 4c4b40 d4000,1,fffb000,t5000,6001;0-80;12340007-0t5001,6002\"}"},
     {"a copy without a stream",
      "{\"version\":2,\"system_id\":\"7301234567890123456\",\"timeline\":2,\"slot\":\"millrace\",\"p"
-     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"0/0\",\"copy\":\"1f000"
+     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"0/"
+     "0\",\"copy\":\"1f000"
      "000a0 2 1b 4c4b40 d4000,1,fffb000,t5000,6001;0-80;12340007-0t5001,6002\",\"copy_on"
      "ly\":true}"},
     {"requests",
      "{\"version\":3,\"system_id\":\"7301234567890123456\",\"timeline\":2,\"slot\":\"millrace\",\"p"
-     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/A0\",\"asked\":{\"s"
-     "tep\":41,\"last_id\":5,\"paused\":false,\"tables\":[{\"id\":3,\"schema\":\"public\",\"table\":\""
-     "Ord\\\"ers\",\"where\":\"x > 'y'\",\"key\":\"id, \\\"b\\\"\",\"oid\":16400,\"rows\":900719925474099"
-     ",\"passed_over\":9,\"form\":\"ffffffffffffffff\",\"after\":[\"4711\",\"a\\\"\\\\\\n\\u0001é\"]},{\""
-     "id\":4,\"schema\":\"public\",\"table\":\"public\"},{\"id\":5,\"schema\":\"public\",\"table\":\"x >"
+     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/"
+     "A0\",\"asked\":{\"s"
+     "tep\":41,\"last_id\":5,\"paused\":false,\"tables\":[{\"id\":3,\"schema\":\"public\","
+     "\"table\":\""
+     "Ord\\\"ers\",\"where\":\"x > 'y'\",\"key\":\"id, "
+     "\\\"b\\\"\",\"oid\":16400,\"rows\":900719925474099"
+     ",\"passed_over\":9,\"form\":\"ffffffffffffffff\",\"after\":[\"4711\","
+     "\"a\\\"\\\\\\n\\u0001é\"]},{\""
+     "id\":4,\"schema\":\"public\",\"table\":\"public\"},{\"id\":5,\"schema\":\"public\",\"table\":"
+     "\"x >"
      " 'y'\",\"oid\":16401,\"rows\":0,\"passed_over\":0}],\"known\":\"4000,6,6,ffffbff3\"}}"},
     {"requests that are done",
      "{\"version\":1,\"system_id\":\"7301234567890123456\",\"timeline\":2,\"slot\":\"millrace\",\"p"
@@ -42,7 +49,8 @@ static const struct {
      "\"1F/B0:17\",\"asked\":{\"step\":1,\"last_id\":2,\"paused\":false,\"tables\":[]}}"},
     {"a copy, and requests that are paused",
      "{\"version\":3,\"system_id\":\"7301234567890123456\",\"timeline\":2,\"slot\":\"millrace\",\"p"
-     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/A0\",\"copy\":\"1f0"
+     "ublication\":\"millrace\",\"tables\":\"00c0ffee00c0ffee\",\"end_lsn\":\"1F/"
+     "A0\",\"copy\":\"1f0"
      "00000a0 2 1b 4c4b40 d4000,1,fffb000,t5000,6001;0-80;12340007-0t5001,6002\",\"asked"
      "\":{\"step\":2,\"last_id\":2,\"paused\":true,\"tables\":[],\"known\":\"\"}}"},
 };

@@ -127,7 +127,7 @@ struct mr_batch {
     uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn
         confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
-    uint64_t step; /* of its lane, that is safe with it: ports/companion.h; 0: none */
+    uint64_t step;   /* of its lane, that is safe with it: ports/companion.h; 0: none */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

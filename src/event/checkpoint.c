@@ -86,8 +86,8 @@ static bool sections_are_behind(const struct mr_checkpoint *next, const struct m
     int order = 0;
     for (uint32_t i = 0; order == 0 && i < known->section_count; i++) {
         const struct mr_section *section = mr_checkpoint_section(next, known->sections[i].name);
-        order = rank_compare(section == NULL ? &none.rank : &section->rank,
-                             &known->sections[i].rank);
+        order =
+            rank_compare(section == NULL ? &none.rank : &section->rank, &known->sections[i].rank);
     }
     return order < 0;
 }

@@ -49,11 +49,11 @@ struct delivery {
     struct progress published; /* to the source thread */
     struct progress storing;   /* with the sink, when `is_storing` */
     bool is_storing;
-    bool owes_store;   /* a transaction is to end, and the sink had no room for its position yet */
-    int64_t stored_ns; /* when the sink was asked to store last */
+    bool owes_store;    /* a transaction is to end, and the sink had no room for its position yet */
+    int64_t stored_ns;  /* when the sink was asked to store last */
     bool owes_sections; /* steps have become safe since the sink was asked to store */
     uint64_t *steps;    /* of a reach, by lane */
-    mr_lsn sent_lsn;         /* end of the last transaction that was sent as a whole */
+    mr_lsn sent_lsn;    /* end of the last transaction that was sent as a whole */
     struct mr_position sent; /* of the last change that was sent */
 
     /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
@@ -324,8 +324,8 @@ static int store_due_ms(const struct delivery *delivery)
     if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing) {
         return -1;
     }
-    bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
-                delivery->owes_sections;
+    bool news =
+        acknowledged(delivery).sequence != delivery->published.sequence || delivery->owes_sections;
     if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
         return -1;
     }
@@ -358,8 +358,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     }
     struct progress progress = acknowledged(delivery);
     if (progress.lsn == delivery->published.lsn &&
-        progress.sequence != delivery->published.sequence &&
-        !delivery->owes_sections) {
+        progress.sequence != delivery->published.sequence && !delivery->owes_sections) {
         publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }

@@ -33,7 +33,7 @@ struct mr_intake {
     mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
     bool in_transaction;
     bool appended_in_transaction; /* part of the running transaction is in a batch */
-    bool hears_signals; /* a companion does, */
+    bool hears_signals;           /* a companion does, */
     struct mr_position signalled; /* and this is the position of the last signal */
     mr_lsn transaction_lsn;       /* commit LSN of the running transaction */
     uint64_t changes_at_begin;    /* `changes` and bytes made when the running transaction began */
@@ -67,8 +67,8 @@ struct mr_intake {
     bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
     mr_lsn
         delivered_below; /* of the running transaction, another program has delivered what lies there */
-    uint32_t prepared;   /* companions that have nothing more to prepare */
-    bool is_mending;     /* they prepare again, because the stream could not be opened; until it is */
+    uint32_t prepared; /* companions that have nothing more to prepare */
+    bool is_mending;   /* they prepare again, because the stream could not be opened; until it is */
 
     /* ---- intake_failure.c ---- */
     uint32_t attempt;          /* failed connections in a row */

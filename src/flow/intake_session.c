@@ -209,8 +209,8 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         return MR_OK;
     }
     /* Where it can't go on, a companion may mend that; once. */
-    bool mends = status == MR_ERR_HISTORY && !intake->is_mending &&
-                 mr_companions_mend(intake->pipeline);
+    bool mends =
+        status == MR_ERR_HISTORY && !intake->is_mending && mr_companions_mend(intake->pipeline);
     intake->prepared = mends ? 0 : intake->prepared;
     if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
         intake->state == MR_HANDSHAKE_RECLAIMED) {

@@ -32,11 +32,11 @@ struct mr_handed_over {
 };
 
 struct mr_pipeline_options {
-    uint32_t batches;            /* in the pool */
-    size_t batch_bytes;          /* of a standard batch */
-    size_t change_bytes_max;     /* of one change's records */
-    uint64_t memory_bytes;       /* the budget, for whoever looks (flow/memory) */
-    size_t large_bytes_max;      /* of it, for changes that fit no standard batch; 0: no limit */
+    uint32_t batches;        /* in the pool */
+    size_t batch_bytes;      /* of a standard batch */
+    size_t change_bytes_max; /* of one change's records */
+    uint64_t memory_bytes;   /* the budget, for whoever looks (flow/memory) */
+    size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
     /* These four may change while it runs (mr_pipeline_change). */
     _Atomic uint32_t
         latency_us; /* what latency may cost: how long rows may gather before they set out */
@@ -46,7 +46,7 @@ struct mr_pipeline_options {
     uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
     uint64_t
         stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
-    uint32_t lanes_beside;                 /* lanes besides the stream's, for companions */
+    uint32_t lanes_beside; /* lanes besides the stream's, for companions */
     struct mr_companion *const *companions; /* in the order in which they are called */
     uint32_t companion_count;
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */
@@ -132,8 +132,8 @@ struct mr_pipeline_stats {
     uint64_t arena_bytes; /* memory of all batches */
     uint64_t arena_high_water_bytes;
     uint64_t memory_limit_bytes;
-    uint64_t memory_used_bytes; /* of it: batches, and what receives rows */
-    uint64_t arena_used_bytes;  /* of sealed batches, on their way or waiting */
+    uint64_t memory_used_bytes;              /* of it: batches, and what receives rows */
+    uint64_t arena_used_bytes;               /* of sealed batches, on their way or waiting */
     uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];
 };

@@ -34,8 +34,9 @@ struct mr_pipeline {
     struct mr_pool pool;
     struct mr_ring to_sink;    /* sealed batches of all lanes */
     pthread_mutex_t hand_over; /* one lane at a time puts one in; once a batch */
-    uint64_t beside_ordinal;   /* of what other lanes than the stream's handed over last; with `hand_over` */
-    struct mr_lane *lanes;     /* MR_LANE_STREAM, then those of companions */
+    uint64_t
+        beside_ordinal; /* of what other lanes than the stream's handed over last; with `hand_over` */
+    struct mr_lane *lanes; /* MR_LANE_STREAM, then those of companions */
     uint32_t lane_count;
 
     /* eventfds. `stop`, `abandon` and `sink_wake` stay readable once written; each write of the last is an event of its own. */
@@ -69,8 +70,8 @@ struct mr_pipeline {
     _Atomic uint64_t rebuilds;
     _Atomic bool sink_connected;
 
-    struct mr_mailbox mailbox; /* of the source thread */
-    struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
+    struct mr_mailbox mailbox;     /* of the source thread */
+    struct mr_intake *intake;      /* that thread's own state, for what it runs itself */
     pthread_mutex_t identity_lock; /* a few times a second */
     struct mr_identity identity;   /* of the stream that is open */
 

@@ -28,8 +28,8 @@ struct mr_reach {
 enum mr_loss {
     MR_LOST_CONNECTION, /* of the source; what was handed over stays in flight */
     MR_LOST_SESSION,    /* of the sink: steps count from 1 again, and what was not safe is lost */
-    MR_LOST_OPTIONS,    /* the source's options are about to change: no thread of the companion uses them after the call */
-    MR_LOST_END,        /* the flow ends: no thread of the companion runs after the call */
+    MR_LOST_OPTIONS, /* the source's options are about to change: no thread of the companion uses them after the call */
+    MR_LOST_END, /* the flow ends: no thread of the companion runs after the call */
 };
 
 struct mr_companion;

@@ -36,7 +36,8 @@ struct pg_source {
     struct mr_pg_key_order key_order;
     struct mr_pg_captured captured;
     struct mr_pg_types types;
-    struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot, the copy's; NULL: none at hand */
+    struct mr_pg_conn
+        *keeper; /* whose transaction has the copy's snapshot, the copy's; NULL: none at hand */
     struct mr_pg_home home;
     struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
     int64_t asked_ns;         /* the last time */
@@ -510,8 +511,8 @@ static mr_status put_in_order(struct pg_source *source, const struct mr_transact
 }
 
 mr_status mr_pg_source_find_key(void *context, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, uint32_t *columns,
-                          struct mr_error *ret_error)
+                                struct mr_relation_view *view, uint32_t *columns,
+                                struct mr_error *ret_error)
 {
     struct pg_source *source = context;
     if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
@@ -616,8 +617,8 @@ static void tell_gone(const struct mr_relation_view *view, const struct mr_colum
 }
 
 mr_status mr_pg_source_find_types(void *context, const struct mr_transaction *transaction,
-                            const struct mr_relation_view *view, struct mr_column_view *columns,
-                            struct mr_error *ret_error)
+                                  const struct mr_relation_view *view,
+                                  struct mr_column_view *columns, struct mr_error *ret_error)
 {
     struct pg_source *source = context;
     for (uint32_t i = 0; i < view->column_count; i++) {

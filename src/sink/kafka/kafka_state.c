@@ -365,8 +365,8 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
         return;
     }
     struct mr_checkpoint state;
-    loader->unreadable = !mr_state_parse(message->payload, message->len,
-                                          loader->options->sections, &state);
+    loader->unreadable =
+        !mr_state_parse(message->payload, message->len, loader->options->sections, &state);
     if (loader->unreadable) {
         loader->found = true;
         return;

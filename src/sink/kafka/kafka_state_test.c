@@ -102,13 +102,15 @@ static void test_state_parse_refuses(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(texts); i++) {
         struct mr_checkpoint read = {.end_lsn = 5};
-        if (mr_state_parse(texts[i], strlen(texts[i]), mr_copy_section_kinds, &read) || read.end_lsn != 5) {
+        if (mr_state_parse(texts[i], strlen(texts[i]), mr_copy_section_kinds, &read) ||
+            read.end_lsn != 5) {
             fail_msg("taken: %s", texts[i]);
         }
     }
     static const char good[] = HEAD "\"timeline\":1,\"end_lsn\":\"1/0\"}";
     struct mr_checkpoint read;
-    assert_true(mr_state_parse(good, strlen(good), mr_copy_section_kinds, &read)); /* nothing else is wrong above */
+    assert_true(mr_state_parse(good, strlen(good), mr_copy_section_kinds,
+                               &read)); /* nothing else is wrong above */
 }
 
 int main(void)
