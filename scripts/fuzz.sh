@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 progress "building"
-{ cmake --preset fuzz && cmake --build --preset fuzz; } >build-fuzz.log 2>&1 ||
+{ cmake --preset fuzz && cmake --build --preset fuzz --target fuzzers; } >build-fuzz.log 2>&1 ||
     { tail -n 40 build-fuzz.log >&2 && die "the build with preset fuzz failed"; }
 rm -f build-fuzz.log
 [ ${#TARGETS[@]} -gt 0 ] || mapfile -t TARGETS < <(cd build/fuzz/fuzz && find . -maxdepth 1 -type f -name 'fuzz_*' ! -name fuzz_seeds -perm -u+x -printf '%f\n' | sort)

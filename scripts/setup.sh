@@ -131,6 +131,15 @@ install_kafka() {
     stamp_write kafka "$key"
 }
 
+# With it a broker starts in half the time, and tests start a hundred.
+install_kafka_archive() {
+    [ ! "$TOOLS_DIR/cds/kafka.jsa" -nt "$TOOLS_DIR/stamps/kafka" ] || return 0
+    progress "making Kafka's archive of classes"
+    rm -f "$TOOLS_DIR/cds/kafka.jsa"
+    MILLRACE_STAND_SECURE=1 quietly "$REPO_ROOT/scripts/stand.sh" archive --dir "$TOOLS_DIR/cds/stand" ||
+        say "Kafka starts without an archive of classes: see above"
+}
+
 # Debezium's connector and Kafka Connect: what `types = "debezium"` is judged by, and a peer of the benchmarks.
 install_debezium() {
     quietly "$REPO_ROOT/benchmarks/start-debezium.sh" --fetch || die "Debezium's jars can't be fetched: see above"
@@ -256,17 +265,39 @@ main() {
         all) install_packages "${BUILD_PACKAGES[@]}" "${STAND_PACKAGES[@]}" ;;
     esac
     lock_tools
-    if [ "$what" != kafka ]; then install_librdkafka; fi
-    case $what in build-only | package) return 0 ;; esac
-    install_kafka
-    [ "$what" = all ] || return 0
-    # `go tool pprof`, which reads profiles in the tests.
-    have go || install_packages golang-go
-    install_debezium
-    install_venv
-    install_speedscope
-    [ "$apicurio" = no ] || install_apicurio
-    for major in "${majors[@]}"; do install_pg "$major"; done
+    if [ "$what" = all ]; then
+        # `go tool pprof`, which reads profiles in the tests; npm brings sources, speedscope and PostgreSQL.
+        have go || install_packages golang-go
+        have npm || install_packages npm
+    fi
+    # What compiles beside what waits for the network.
+    if [ "$what" != kafka ]; then beside install_librdkafka; fi
+    case $what in
+        kafka) install_kafka ;;
+        all)
+            beside install_venv
+            beside install_speedscope
+            [ "$apicurio" = no ] || beside install_apicurio
+            for major in "${majors[@]}"; do beside install_pg "$major"; done
+            install_kafka
+            beside install_kafka_archive
+            install_debezium
+            ;;
+    esac
+    wait_for_all
+}
+
+# beside COMMAND...: runs it in the background; wait_for_all fails when one has.
+JOBS=()
+beside() {
+    "$@" &
+    JOBS+=($!)
+}
+
+wait_for_all() {
+    local job failed=0
+    for job in "${JOBS[@]}"; do wait "$job" || failed=1; done
+    return "$failed"
 }
 
 main "$@"

@@ -12,6 +12,8 @@
 #   pg-start | pg-stop [fast|immediate|kill] | pg-restart [fast|immediate|kill]
 #   kafka-start | kafka-stop [TERM|KILL]
 #             a stop returns when the process is gone, a start when it serves
+#   archive   make the archive of classes with which every Kafka starts in half the time, in a stand of its own
+#             that goes away (scripts/setup.sh calls it)
 #
 #   --pg N    PostgreSQL's major version (default: that of the last up, at first 15)
 #   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else <repo>/.stand, or,
@@ -27,6 +29,7 @@
 #   MILLRACE_STAND_KAFKA_PORT
 #   MILLRACE_STAND_CONTROLLER_PORT
 #   MILLRACE_STAND_FSYNC            PostgreSQL's fsync, default off
+#   MILLRACE_STAND_QUICK            1: Kafka is compiled quickly rather than well, for tests; it is remembered nowhere
 #   MILLRACE_STAND_AUTO_CREATE      Kafka makes topics by itself, default false
 #   MILLRACE_STAND_SECURE           1: a second listener with TLS and SASL (PLAIN,
 #                                   SCRAM-SHA-256 and -512), and certificates, good and bad,
@@ -273,14 +276,15 @@ main() {
     parse "$@"
     case $COMMAND in
         env | status) ;;
-        up | down | wipe | pg-start | pg-stop | pg-restart | kafka-start | kafka-stop) lock_stand ;;
+        up | down | wipe | pg-start | pg-stop | pg-restart | kafka-start | kafka-stop | archive) lock_stand ;;
         "") die "no command (see --help)" ;;
         *) die "unknown command: $COMMAND (see --help)" ;;
     esac
     load_settings
     case $COMMAND in
-        up | pg-start | pg-restart | kafka-start)
+        up | pg-start | pg-restart | kafka-start | archive)
             case $COMMAND in
+                archive) ;;
                 kafka-start) have_kafka || "$REPO_ROOT/scripts/setup.sh" --kafka ;;
                 *) need_programs ;;
             esac
@@ -300,6 +304,7 @@ main() {
         pg-restart) pg_stop "${HOW:-fast}" && pg_start ;;
         kafka-start) kafka_start && say "up: Kafka on port $KAFKA_PORT" ;;
         kafka-stop) kafka_stop "${HOW:-TERM}" ;;
+        archive) do_archive && do_wipe ;;
     esac
 }
 

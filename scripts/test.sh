@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Usage: scripts/test.sh [--quick] [--full] [--sanitized]
 #
-# Installs what is missing, builds, and runs what each push has to pass: unit tests with GCC under the
-# address and undefined-behaviour sanitizers, those that use threads under the thread sanitizer, a
-# short run of the fuzzers, which Clang builds, the checks of style (clang-format, clang-tidy for what has
-# changed, shellcheck, the direction of the includes), instructions per event against the committed
-# baseline, and the system tests on private PostgreSQL 15 servers and private Kafka brokers. Warnings are
-# errors. tests/nightly.py says which system tests are left out unless what they look at has changed. A test
-# that fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run (tests/README.md;
-# MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took; build/test-durations.txt, each test.
+# Installs what is missing, builds, and runs what each push has to pass. First the release build with GCC; then the
+# system tests on private PostgreSQL 15 servers and private Kafka brokers, and beside them, at a lower priority: unit tests
+# with GCC under the address and undefined-behaviour sanitizers, those that use threads under the thread sanitizer, a short
+# run of the fuzzers, which Clang builds, the checks of style (clang-format, clang-tidy for what has changed, shellcheck,
+# the direction of the includes), and instructions per event against the committed baseline. Tests that measure wait
+# until nothing runs beside them. Warnings are errors. tests/nightly.py says which system tests are left out unless what they
+# look at has changed. A test that fails is run once more; one that passes then is named in red at the end as flaky, and three of
+# those fail the run (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names
+# the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
 #   --quick   unit tests under the sanitizers only
 #   --full    everything: also all tests of tests/nightly.py, all unit tests under the thread sanitizer, a release build
@@ -24,19 +25,23 @@ cd "$REPO_ROOT"
 
 MODE=normal
 NEWEST_PG=
-STEPS=()
+STEPS=$(mktemp)
+BESIDE=
 
-# step NAME COMMAND...: how long it took is said at the end.
+# step NAME COMMAND...: when it began and how long it took is said at the end.
 step() {
-    local name=$1 start=$SECONDS
+    local name=$1 start=$SECONDS code=0
     shift
     say "$name"
-    "$@"
-    STEPS+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
+    "$@" || code=$?
+    printf '%5d s, from %4d s on  %s%s\n' $((SECONDS - start)) "$start" "$name" "$([ "$code" -eq 0 ] || echo ": FAILED")" >>"$STEPS"
+    return "$code"
 }
 
-say_steps() {
-    [ ${#STEPS[@]} -eq 0 ] || printf '%s\n' "${0##*/}: steps:" "${STEPS[@]}" "$(printf '%5d s  in all' "$SECONDS")" >&2
+finish() {
+    [ -z "$BESIDE" ] || kill -- "-$BESIDE" 2>/dev/null || true
+    [ ! -s "$STEPS" ] || { say "steps:" && cat "$STEPS" && printf '%5d s in all\n' "$SECONDS"; } >&2
+    rm -f "$STEPS"
 }
 
 # build PRESET [TARGET...]: all of it, or these.
@@ -96,7 +101,7 @@ main() {
             ;;
         *) die "unknown option $1; try --help" ;;
     esac
-    trap say_steps EXIT
+    trap finish EXIT
     export MILLRACE_TEST_RERUN=${MILLRACE_TEST_RERUN:-1} MILLRACE_TEST_FLAKY=$REPO_ROOT/build/flaky.txt
     # It comes as a package for this machine only.
     if [ "$(uname -m)" = x86_64 ] && newest_is_wanted; then NEWEST_PG=18; fi
@@ -136,29 +141,63 @@ at_full_length() {
     export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
 }
 
-everything() {
+# What the system tests don't need. It holds a lock until its end, for tests that want the machine for themselves, and
+# gives way to them: they have time limits, builds have none.
+beside() {
     local threads=threads style=(scripts/style.sh --changed)
     if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh); fi
     quick
     step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
     step "unit tests: thread sanitizer" unit_tests tsan "$threads"
     [ "$MODE" != full ] || step "build: release with Clang" build clang
-    step "build: fuzzers, with Clang" build fuzz
-    step "fuzzers" scripts/fuzz.sh --seconds 5
+    step "build and run: fuzzers, with Clang" scripts/fuzz.sh --seconds 3
     step "style" "${style[@]}"
-    step "build: release with GCC" build ci millrace millrace-load millrace-flame millrace-micro millrace-micro-slowed
     export MILLRACE_PRESET=ci
     step "instructions per event" benchmarks/micro.sh --check
     step "instructions per event: the gate itself" benchmarks/micro.sh --self-test
-    unset MILLRACE_PRESET
+}
+
+system_tests() {
+    local code=0
     if [ "$MODE" = full ]; then
         at_full_length
     else
         export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed} MILLRACE_TEST_LIES=${MILLRACE_TEST_LIES:-100}
     fi
     export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
-    step "system tests" tests/run.sh
-    [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres
+    step "system tests" tests/run.sh || code=1
+    [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres || code=1
+    return "$code"
+}
+
+# In a process group of its own, so that it ends with the run, however that ends.
+start_beside() {
+    exec 6>"$MILLRACE_TEST_BESIDE"
+    flock 6
+    set -m
+    (
+        set +m
+        trap - EXIT
+        renice -n 5 "$BASHPID" >/dev/null
+        beside
+    ) </dev/null >"$1" 2>&1 &
+    BESIDE=$!
+    set +m
+    exec 6>&-
+}
+
+# Both to their ends, whatever comes of the other.
+everything() {
+    local log=$REPO_ROOT/build/beside.log ok=yes
+    export MILLRACE_TEST_BESIDE=$REPO_ROOT/build/beside.lock
+    step "build: release with GCC" build ci millrace millrace-load millrace-flame
+    start_beside "$log"
+    say "beside the system tests: unit tests, fuzzers, style, instructions per event; in ${log#"$REPO_ROOT"/}"
+    system_tests || ok=no
+    wait "$BESIDE" || ok=no
+    BESIDE=
+    cat "$log" >&2
+    [ "$ok" = yes ] || die "the run failed: see above"
 }
 
 main "$@"

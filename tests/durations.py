@@ -1,4 +1,4 @@
-"""How long each test takes: written by every run, and what the next one spreads its tests over the workers by."""
+"""How long each test takes: written by every run, which names the slowest, and what the next one spreads its tests over the workers by."""
 
 import functools
 import os
@@ -8,6 +8,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KNOWN = os.path.join(HERE, "durations.txt")  # committed: the long ones, so that a clean clone begins with them
 WRITTEN = os.path.join(os.path.dirname(HERE), "build", "test-durations.txt")
 NOTHING_KNOWN_S = 3
+SHOWN = 20
 
 
 def read(path):
@@ -47,6 +48,9 @@ def write(terminalreporter):
                 took[report.nodeid] = took.get(report.nodeid, 0) + report.duration
     if not took or not os.path.isdir(os.path.dirname(WRITTEN)):
         return
+    terminalreporter.section(f"slowest {SHOWN} tests")
+    for name, seconds in sorted(took.items(), key=lambda row: -row[1])[:SHOWN]:
+        terminalreporter.write_line(f"{seconds:7.1f} s  {name}")
     before = read(WRITTEN) if os.path.exists(WRITTEN) else {}
     with open(WRITTEN, "w", encoding="utf-8") as file:
         for name, seconds in sorted({**before, **took}.items(), key=lambda row: -row[1]):

@@ -36,14 +36,16 @@ NIGHTLY = (
 
 
 def changed_places():
-    """Paths that differ from where the change began: MILLRACE_TEST_SINCE, else where the branch left origin/main, else the
+    """Paths that differ from where the change began: MILLRACE_TEST_SINCE, if it is a commit that is here, else where the branch left origin/main, else the
     commit before. None where no git says so."""
     def git(*arguments):
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False)
         return done.stdout.split("\n") if done.returncode == 0 else None
     try:
         head, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "origin/main")
-        since = os.environ.get("MILLRACE_TEST_SINCE") or (base[0] if base and base != head else "HEAD~1")
+        since = os.environ.get("MILLRACE_TEST_SINCE")
+        if not since or git("rev-parse", "--verify", "--quiet", since + "^{commit}") is None:
+            since = base[0] if base and base != head else "HEAD~1"
         changed, new = git("diff", "--name-only", since), git("ls-files", "--others", "--exclude-standard")
     except OSError:
         return None

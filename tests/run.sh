@@ -10,6 +10,8 @@
 #                          free ones between 15000 and 19999)
 #   MILLRACE_TEST_WORKERS  stands side by side that the tests are spread over, longest first (default 1); those
 #                          that conftest.py marks "alone" follow on the first one
+#   MILLRACE_TEST_BESIDE   file that whoever works beside the tests holds a lock on (scripts/test.sh): those that are
+#                          "alone" wait for it
 #   MILLRACE_TEST_PG       PostgreSQL's major version: 15 (default), 16, 17 or 18
 #   MILLRACE_TEST_RERUN    1: tests that fail run once more; passed then, they are reported as
 #                          flaky, and three of them fail the run (tests/README.md)
@@ -43,7 +45,7 @@ case "${1:-}" in --help) print_help "$0"; exit 0 ;; esac
 
 export MILLRACE_TEST_PG=${MILLRACE_TEST_PG:-15}
 binary_under_test
-export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_PROXIED=1
+export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_QUICK=1
 own_stand stand-test
 cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs
@@ -63,6 +65,7 @@ run_tests() {
     fi
     run_pytest -n "$workers" --dist loadscope -m "not alone" "$@" || spread=$?
     [ "$spread" -le 1 ] || [ "$spread" -eq 5 ] || return "$spread"
+    [ -z "${MILLRACE_TEST_BESIDE:-}" ] || flock "$MILLRACE_TEST_BESIDE" true
     run_pytest -m alone "$@" || alone=$?
     [ "$alone" -ne 5 ] || alone=$spread
     [ "$spread" -ne 5 ] || spread=$alone
@@ -80,14 +83,20 @@ with_stand_of() {
 # Of a stand's environment what is its own.
 note_stand() { (eval "$(stand env)" && env -0 | grep -zE '^(KAFKA|MILLRACE|PG)[A-Z_]*='); }
 
+start_stand() {
+    with_stand_of "$1" stand up --pg "$MILLRACE_TEST_PG"
+    with_stand_of "$1" note_stand >"$MILLRACE_TEST_STANDS/gw$1"
+}
+
 start_stands() {
-    local worker
+    local worker job jobs=()
     export MILLRACE_TEST_STANDS=$MILLRACE_STAND_DIR/workers
     mkdir -p "$MILLRACE_TEST_STANDS"
     for ((worker = 0; worker < workers; worker++)); do
-        with_stand_of "$worker" stand up --pg "$MILLRACE_TEST_PG"
-        with_stand_of "$worker" note_stand >"$MILLRACE_TEST_STANDS/gw$worker"
+        start_stand "$worker" &
+        jobs+=($!)
     done
+    for job in "${jobs[@]}"; do wait "$job"; done
 }
 
 wipe_stands() {

@@ -5,7 +5,6 @@ leaves nothing. Ports come from below the range that the kernel gives to outgoin
 free while its server is down."""
 
 import ctypes
-import glob
 import os
 import random
 import shutil
@@ -126,6 +125,7 @@ class Broker:
             "default.replication.factor": copies, "min.insync.replicas": enough,
             # After a kill the controller holds the old registration this long.
             "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 250,
+            "metadata.max.idle.interval.ms": 5000,
             "offsets.topic.replication.factor": copies, "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": enough,
             "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": copies,
@@ -138,8 +138,8 @@ class Broker:
     def _java(self, *options):
         classes = os.path.join(os.environ["MILLRACE_TOOLS_DIR"], "kafka", "libs", "*")
         inside = self.disk.inside if self.disk else []
-        archive = glob.glob(os.path.join(os.environ["MILLRACE_STAND_DIR"], "cds", "*.jsa"))
-        share = [f"-XX:SharedArchiveFile={archive[0]}"] if archive else []
+        archive = os.path.join(os.environ["MILLRACE_TOOLS_DIR"], "cds", "kafka.jsa")
+        share = [f"-XX:SharedArchiveFile={archive}"] if os.path.exists(archive) else []
         # Compiled quickly rather than well: these live for a minute.
         return [*inside, "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *share, f"-Dlog4j2.configurationFile={os.path.abspath(LOG4J)}",
                 "-cp", classes, *options]
