@@ -51,7 +51,7 @@ def run_command(*arguments, environment=None):
 
 # ---- what is served ----
 
-def test_endpoints(database, streaming):
+def test_each_endpoint_answers(database, streaming):
     process = streaming()
     database.run("INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 500)")
     acknowledged(process, 500)
@@ -156,7 +156,7 @@ def test_readyz_while_draining(database, millrace):
 
 # ---- to whom ----
 
-def test_password(streaming, tmp_path):
+def test_pages_want_the_password(streaming, tmp_path):
     secret = tmp_path / "password"
     secret.write_text("open sesame\n")
     secret.chmod(0o600)
@@ -180,7 +180,7 @@ def self_signed(folder):
     return certificate, key
 
 
-def test_tls(streaming, tmp_path):
+def test_pages_over_tls(streaming, tmp_path):
     certificate, key = self_signed(tmp_path)
     port = free_port()
     process = streaming(http__address=f'"127.0.0.1:{port}"', http__tls_certificate=f'"{certificate}"',
@@ -447,7 +447,7 @@ def is_over(connection):
         return True
 
 
-def test_slowloris(database, streaming):
+def test_slow_clients_hold_up_nobody(database, streaming):
     """300 connections that never finish a request: probes get through, rows flow, and the crowd is put out."""
     process = streaming()
     address, before = process.address(), open_descriptors(process)
@@ -486,7 +486,7 @@ def test_readers_that_take_nothing(streaming):
     assert process.stop() == 0
 
 
-def test_flood(database, streaming):
+def test_more_clients_than_places(database, streaming):
     """Requests as fast as sixteen clients can: rows flow, memory and descriptors stay bounded."""
     process = streaming()
     address = process.address()
@@ -537,7 +537,7 @@ def test_malformed_requests(streaming):
 
 # ---- the commands ----
 
-def test_commands(database, streaming):
+def test_status_top_and_health_ask_a_running_millrace(database, streaming):
     process = streaming()
     database.run("INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 1234)")
     acknowledged(process, 1234)

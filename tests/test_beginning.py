@@ -152,6 +152,7 @@ def test_an_unfinished_repair_opens_no_gap(scene, sink):
     here.copied()
     here.configure()
     here.stream_once()
+    assert slots(here.database) == [here.database.slot]
 
 
 @pytest.mark.parametrize("sink", STORING)
@@ -187,6 +188,7 @@ def test_a_first_copy_that_was_broken_off(scene, sink):
     else:
         here.follow(message)
         here.copied()
+    assert slots(here.database) == [here.database.slot]
 
 
 @pytest.mark.parametrize("sink", ["at-least-once", "file"])
@@ -210,6 +212,7 @@ def test_state_topic_made_again(scene):
     here.refused("is not complete")
     here.configure("initial", **other)
     here.copied()
+    assert slots(here.database) == [here.database.slot]
 
 
 def test_the_slot_goes_while_a_pair_runs_and_reloads(scene, millrace):
@@ -318,6 +321,7 @@ def test_what_exit_code_10_prints_works(scene, fault):
     fault(here)
     here.follow(here.refused("1. "))
     here.copied()
+    assert slots(here.database) == [here.database.slot]
 
 
 @pytest.fixture
@@ -383,4 +387,4 @@ def test_another_cluster_is_no_reason_to_copy(scene):
     here.stream_once()
     elsewhere(here)
     here.configure("when_needed")
-    here.refused("another PostgreSQL cluster")
+    assert here.refused("another PostgreSQL cluster")

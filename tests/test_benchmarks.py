@@ -20,7 +20,7 @@ def run(script, *arguments, **environment):
 
 @pytest.mark.parametrize("mix, delivery", [("mixed", "exactly-once"), ("tables", "at-least-once"),
                                            ("partitions", "both")])
-def test_drain(tmp_path, mix, delivery):
+def test_drain_measures_in_short(tmp_path, mix, delivery):
     figures = tmp_path / "figures.json"
     done = run("drain.sh", "--mix", mix, "--delivery", delivery, "--rows", "10000", "--rounds", "1",
                "--beside", "same=" + os.environ["MILLRACE_BIN"], "--json", str(figures))
@@ -33,7 +33,7 @@ def test_drain(tmp_path, mix, delivery):
         assert reader["cpu_us"] > 0 and reader["rss_mb"] > 1
 
 
-def test_far(tmp_path):
+def test_far_measures_in_short(tmp_path):
     figures = tmp_path / "figures.json"
     done = run("far.sh", "--rows", "2000", "--rounds", "1", "--delays", "4", "--json", str(figures))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,7 +137,7 @@ def test_latency_beside_copies(tmp_path):
     assert read["beside"]["copied"] > 0 and read["without"]["copied"] == 0 and read["ratio"] > 0
 
 
-def test_steady(tmp_path):
+def test_steady_measures_in_short(tmp_path):
     figures, table = tmp_path / "figures.json", tmp_path / "table.md"
     done = run("steady.sh", "--rates", "0,500", "--rounds", "1", "--seconds", "1", "--json", str(figures),
                "--out", str(table))

@@ -184,7 +184,7 @@ def test_a_value_that_the_server_refuses(database, millrace):
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t WHERE (encode(b, v) <> 'x')")
     process = millrace(log__level='"debug"').start().streaming()
     database.run(f"INSERT INTO t (k, v, b) VALUES ('{KEY}', '{TEXT}', '{BLOB}')")
-    eventually(lambda: any("22023" in line for line in process.lines), what="the server's refusal")
+    assert eventually(lambda: any("22023" in line for line in process.lines), what="the server's refusal")
     process.kill()
     expect_none_of(process)
 
@@ -219,7 +219,7 @@ def test_addresses_that_lead_nowhere(database, millrace, url):
     eventually(lambda: process.process.poll() is not None or len(process.lines) > 5, 60, "its word about that")
     if process.process.poll() is None:
         process.kill()
-    process.ended(30)
+    assert process.ended(30) != 0
     expect_none_of(process)
 
 

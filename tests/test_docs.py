@@ -127,7 +127,7 @@ def spelling(*paths):
     return subprocess.run(["codespell", *paths], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_spelling(tmp_path):
+def test_documents_are_spelled_right(tmp_path):
     done = spelling(*files("*.md"), "docs", "src", "load", "benchmarks", "scripts", "tests", "grafana", "packaging", ".github")
     assert done.returncode == 0, done.stdout
     wrong = tmp_path / "wrong.md"

@@ -44,7 +44,8 @@ def test_kafka_killed_under_load(database, millrace, topic):
         process.wait_for("kafka_unreachable")
         time.sleep(size("MILLRACE_TEST_OUTAGE", 8))
         stand("kafka-start")
-    run_through(database, millrace, topic, fault)
+    check = run_through(database, millrace, topic, fault)
+    assert check.seen and check.wrong_order == 0
 
 
 def test_kafka_restarted_under_load(database, millrace, topic):
@@ -52,7 +53,8 @@ def test_kafka_restarted_under_load(database, millrace, topic):
         stand("kafka-stop", "TERM")
         process.wait_for("kafka_unreachable")
         stand("kafka-start")
-    run_through(database, millrace, topic, fault)
+    check = run_through(database, millrace, topic, fault)
+    assert check.seen and check.wrong_order == 0
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])

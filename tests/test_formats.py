@@ -42,7 +42,7 @@ def read(mode, record):
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_cloudevents(database, millrace, topic, mode):
+def test_cloudevents_are_read_by_their_sdk(database, millrace, topic, mode):
     """A copied row, an insert, an update, a changed key, a delete, a message: what was written is what the SDK reads."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text, n numeric(5,2)); ALTER TABLE t REPLICA IDENTITY FULL;"
                  "INSERT INTO t VALUES (1, 'é\"', 1.5), (2, NULL, NULL)")

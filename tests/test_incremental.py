@@ -212,7 +212,7 @@ def test_by_root(database, millrace, topic):
     assert process.stop() == 0
 
 
-def test_refused(database, millrace):
+def test_requests_that_are_refused(database, millrace):
     """Each refusal names the table, the reason and what to do; the stream goes on."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE keyless (id int);"
                  "CREATE TABLE late (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED); CREATE TABLE other (id int PRIMARY KEY);"

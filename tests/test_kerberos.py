@@ -151,7 +151,7 @@ def test_postgresql_by_a_client_keytab(database, millrace, topic, kdc, keytab, p
 
 
 @pytest.mark.parametrize("kinit", [False, True])
-def test_kafka(database, millrace, kdc, keytab, broker, tmp_path, kinit):
+def test_kafka_with_kerberos(database, millrace, kdc, keytab, broker, tmp_path, kinit):
     """By a client keytab, or by librdkafka's own way: it starts kinit, and a cache of tickets appears."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     properties = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "GSSAPI", "broker.address.family": "v4",

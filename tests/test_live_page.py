@@ -126,7 +126,8 @@ def test_picture_of_a_burst(database, millrace, browser):
     eventually(lambda: browser.run("""const last = rows.slice(-4); return last.every((row) => row.flush_p99 !== null)
         && Math.max(...last.map((row) => row.changes_rate)) > 5 * rows[20].changes_rate && last[3].messages_in_flight > 0"""),
                60, "the burst")
-    browser.driver.save_screenshot(os.path.join(os.path.dirname(RESULTS), "docs", "images", "live-page.png"))
+    picture = os.path.join(os.path.dirname(RESULTS), "docs", "images", "live-page.png")
+    assert browser.driver.save_screenshot(picture) and os.path.getsize(picture) > 10000
     done.set()
     for writer in writers:
         writer.join()

@@ -128,7 +128,7 @@ def take_over(database, worker, writers, millrace, offset):
 
 
 @pytest.mark.parametrize("ended", [stopped, killed])
-def test_migrating(database, millrace, taken, ended):
+def test_millrace_goes_on_where_debezium_stopped(database, millrace, taken, ended):
     """No gap. What comes again is what Connect had sent behind the offset that it stored last, and nothing else."""
     worker, writers = taken
     writers.until_more(random.randrange(300, 3000))

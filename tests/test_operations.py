@@ -198,7 +198,7 @@ def test_odd_names_and_text(database, millrace, topic):
     assert record.json["source"]["table"] == 'T."q'
 
 
-def test_types(database, millrace, topic):
+def test_values_of_each_type_as_a_consumer_sees_them(database, millrace, topic):
     digits = "1234567890" * 10 + ".5"
     database.run("CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE t (id int PRIMARY KEY, i2 int2, i8 int8,"
                  " f4 float4, f8 float8, nan float8, inf float4, b bool, n numeric, ts timestamptz, d date,"
@@ -272,7 +272,7 @@ def codec_on_disk(topic):
 
 
 @pytest.mark.parametrize("codec,number", [("none", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
-def test_compression(database, millrace, topic, codec, number):
+def test_each_compression_is_read(database, millrace, topic, codec, number):
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
     process = millrace(sink__kafka__compression=f'"{codec}"').start().streaming()
     database.run("INSERT INTO t SELECT g, repeat('x', 200) FROM generate_series(1, 100) g")

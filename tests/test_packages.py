@@ -41,7 +41,7 @@ def test_manual_pages(part, tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completions(shell, tmp_path):
+def test_completions_know_the_commands(shell, tmp_path):
     script = tmp_path / "completion"
     script.write_text(reference(shell))
     checked = run(shell, "-n", str(script))
@@ -104,7 +104,7 @@ EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace", "/usr/bin/millrace
             "/usr/share/doc/millrace/copyright", "/usr/share/millrace/role.sql"}
 
 
-def test_deb(packages):
+def test_the_deb_package(packages):
     package = str(next(packages.glob("*.deb")))
     files = set(re.findall(r" \.(/\S*[^/\s])$", run("dpkg", "-c", package).stdout, re.MULTILINE))
     assert EXPECTED <= files and not any(name.startswith("/usr/local") for name in files)
@@ -137,7 +137,7 @@ def test_deb_installs_keeps_the_configuration_and_purges(packages, tmp_path):
     assert password.read_text() == "secret"
 
 
-def test_rpm(packages):
+def test_the_rpm_package(packages):
     package = str(next(packages.glob("*.rpm")))
     assert EXPECTED <= set(run("rpm", "-qlp", package).stdout.split())
     assert "/etc/millrace/config.toml" in run("rpm", "-qcp", package).stdout

@@ -91,7 +91,7 @@ def test_a_slot_is_read_and_not_moved(database, millrace, recorder, tmp_path):
     assert [event.end_lsn for event in again.events() if event.kind == "commit"] == commits[2:]
 
 
-def test_blank(database, millrace, recorder):
+def test_a_blanked_recording_holds_no_value(database, millrace, recorder):
     process = prepare(database, millrace)
     one = recorder(process, "--blank-names")
     one.until("keepalive")
@@ -137,7 +137,7 @@ def test_slots_that_can_not_be_read(database, millrace, recorder, arguments, par
     assert not os.path.exists(one.path)
 
 
-def test_refusals(database, millrace, recorder, tmp_path):
+def test_record_refuses_what_it_can_not_write(database, millrace, recorder, tmp_path):
     process = millrace()
     one = recorder(process)
     code, said = one.end()

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 
 import pytest
 
+import modules
 import nightly
 from faults.servers import port_open
 from kit import STAND
@@ -127,3 +129,15 @@ def test_tests_need_no_git(script):
     with open(os.path.join(ROOT, script), encoding="utf-8") as file:
         for line in file:
             assert not re.match(r"[^#]*\bgit ", line), line
+
+
+def test_the_table_of_modules_is_that_of_the_sources():
+    """`python3 tests/modules.py --write` makes it again; each room and each file of system tests has a line there."""
+    rooms, _ = modules.sources()
+    assert set(modules.SYSTEM) == set(rooms)
+    named = {name for names in modules.SYSTEM.values() for name in names.split()} | set(modules.OF_NO_MODULE)
+    there = {path.relative_to(modules.TESTS).with_suffix("").as_posix()
+             for folder in ("", "faults", "lies") for path in pathlib.Path(modules.TESTS, folder).glob("test_*.py")}
+    assert named == there
+    text = modules.read(modules.README)
+    assert modules.written(text) == text

@@ -1,6 +1,7 @@
 """Existing rows: copied before the stream begins, once, in Debezium's form, and after a kill so that folding the topics
 gives the tables."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -541,11 +542,12 @@ def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
     assert process.stop() == 0
 
 
-def test_a_table_whose_file_is_new_begins_anew(database, millrace, topic):
-    """VACUUM FULL moves rows to other places, and no event tells of it."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY);"
-                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1)")
-    process = snapshot(millrace, ("t", "z"), pipeline__batch_size='"64KiB"')
+@contextlib.contextmanager
+def killed_before_z(database, millrace, topic, **options):
+    """A copy of t and z that was killed when most of t was stored. Within it z is locked, so that no copy comes to an end."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY, v text);"
+                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1, 'x')")
+    process = snapshot(millrace, ("t", "z"), pipeline__batch_size='"64KiB"', **options)
     slot_of_a_copy(database, ("t", "z"))
     with psycopg.connect(dsn(database.name)) as holder:
         holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
@@ -554,6 +556,13 @@ def test_a_table_whose_file_is_new_begins_anew(database, millrace, topic):
         stored = Stored(database, topic)
         eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
         process.kill()
+        yield process
+
+
+def test_a_table_whose_file_is_new_begins_anew(database, millrace, topic):
+    """VACUUM FULL moves rows to other places, and no event tells of it."""
+    with killed_before_z(database, millrace, topic) as process:
+        pass
     database.run("UPDATE t SET v = 'new' WHERE id % 2 = 0; DELETE FROM t WHERE id % 3 = 0")
     database.run("VACUUM FULL t")
     process.start().streaming()
@@ -827,17 +836,7 @@ def holds_locks(database, table, count=1):
 
 def test_a_table_is_free_once_it_is_copied(database, millrace, topic):
     """Others may alter it while the rest is copied, also where an earlier attempt had begun it; its rows and its place are right."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE z (id int PRIMARY KEY, v text);"
-                 "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 20000) i; INSERT INTO z VALUES (1, 'x')")
-    process = snapshot(millrace, ("t", "z"), pipeline__batch_size='"64KiB"', snapshot__max__threads=2)
-    slot_of_a_copy(database, ("t", "z"))
-    with psycopg.connect(dsn(database.name)) as holder:
-        holder.execute("LOCK TABLE z IN ACCESS EXCLUSIVE MODE")
-        process.start()
-        process.wait_for("snapshot_begun")
-        stored = Stored(database, topic)
-        eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
-        process.kill()
+    with killed_before_z(database, millrace, topic, snapshot__max__threads=2) as process:
         process.start()
         process.wait_for("snapshot_begun")
         process.wait_for("snapshot_table")

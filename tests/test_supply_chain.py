@@ -180,7 +180,7 @@ def sbom():
 
 
 @pytest.mark.skipif("MILLRACE_TEST_SANITIZED" in os.environ, reason="a sanitizer's build is not what users run")
-def test_sbom():
+def test_the_sbom_names_what_is_linked():
     text = sbom()
     bom = json.loads(text)
     assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")

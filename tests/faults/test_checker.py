@@ -84,7 +84,7 @@ def two_transactions():
 ROWS = {(0, 1): 2, (0, 2): 2}
 
 
-def test_complete():
+def test_complete_events_pass():
     checker = two_transactions().judged()
     checker.check_rows(ROWS, [])
     checker.check_transactions()
@@ -152,7 +152,7 @@ def test_a_tombstone_alone():
     assert Log().tombstone("churn", {"k": 1}).judged().report.problems == Counter({"tombstone without its delete": 1})
 
 
-def test_versions():
+def test_the_last_version_of_a_row_is_looked_for():
     checker = Log().version(1, 1, 10, 900).version(1, 2, 11, 1100).judged()
     checker.check_versions()
     checker.report.expect_clean()

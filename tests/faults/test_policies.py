@@ -30,7 +30,7 @@ def exact_rows(records):
 
 
 @BOTH
-def test_placeholder(database, millrace, topic, delivery):
+def test_a_row_that_is_too_large_becomes_a_placeholder(database, millrace, topic, delivery):
     """The event is there, at its place, without the value that is too large; the log has no row."""
     database.run(TABLE)
     process = millrace(**quoted(delivery=delivery, oversize="placeholder")).start().streaming()

@@ -236,7 +236,7 @@ def slot_limit(database):
     database.run("SELECT pg_reload_conf()")
 
 
-def test_forecast(database, millrace, slot_limit, kafka):
+def test_the_end_of_the_slot_is_forecast(database, millrace, slot_limit, kafka):
     """What is delivered loses no slot, however much it was; what waits does, and everybody is told when."""
     database.run("CREATE TABLE t (id int, v text); ALTER TABLE t REPLICA IDENTITY FULL; CREATE TABLE other (v text)")
     slot_limit("300MB")

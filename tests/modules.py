@@ -1,0 +1,124 @@
+"""Which tests look at which module: `tests/modules.py --write` puts the table into tests/README.md; test_scripts.py fails where
+it is stale.
+
+A unit test looks at what it includes. A file of C counts as tested where a unit test has its name or includes its header (that of
+its name, else the one that it includes first). What a system test goes through is no matter of includes; SYSTEM says what it
+is about."""
+
+import os
+import re
+import sys
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(TESTS)
+README = os.path.join(TESTS, "README.md")
+BEGIN, END = "<!-- made by tests/modules.py --write -->\n", "<!-- end of what it makes -->\n"
+
+# What judges documents, packages, measurements and the tests themselves, and no module.
+OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_grafana test_hardening test_load test_packages test_pr_check test_scripts
+    test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
+
+SYSTEM = {
+    "base": "test_limits test_errors test_canary test_clock",
+    "cli": "test_check test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
+    "config": "test_bad_inputs test_errors test_reload test_canary",
+    "confine": "test_confinement",
+    "control": "test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
+    "convert": "test_convert test_migrating test_there_and_back",
+    "copy": "test_snapshot test_incremental test_signals test_reload test_copying_role test_beginning test_debezium_rows "
+            "faults/test_copying_place test_wide",
+    "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
+    "encode/forms": "test_debezium test_formats test_outbox",
+    "encode/values": "test_types test_debezium faults/test_values",
+    "event": "test_state test_delivery",
+    "flow": "test_delivery test_state test_faults test_memory test_topics test_wide test_heartbeat faults/test_policies faults/test_storm "
+            "faults/test_standstill",
+    "metrics": "test_metrics faults/test_standstill",
+    "ports": "test_delivery",
+    "postgres/catalog": "test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
+    "postgres/conn": "test_security test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
+    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover",
+    "profiler": "test_profiler test_profiling test_profile_readers",
+    "profiler/draw": "test_profile_command test_profile_readers",
+    "profiler/http": "test_profiler test_admin",
+    "profiler/tools": "test_profile_readers",
+    "record": "test_record",
+    "registry": "test_formats lies/test_lies",
+    "sink": "test_operations test_delivery test_topics",
+    "sink/kafka": "test_faults test_topics test_security test_state lies/test_lying_kafka lies/test_lies faults/test_broker faults/test_cluster "
+                  "faults/test_far_broker faults/test_hanging test_kerberos",
+    "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
+              "lies/test_lies test_version_18",
+}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def includes(path):
+    return re.findall(r'^#include "([^"]+)"', read(path), re.MULTILINE)
+
+
+def sources():
+    """{room: [its files of C]}, and [(path of a unit test, what it includes)]."""
+    rooms, units = {}, []
+    for folder, _, names in sorted(os.walk(os.path.join(ROOT, "src"))):
+        room = os.path.relpath(folder, os.path.join(ROOT, "src"))
+        if room == "." or room.split("/")[0] in ("cmake", "testing"):
+            continue
+        for name in sorted(names):
+            if name.endswith("_test.c"):
+                units.append((f"{room}/{name}", includes(os.path.join(folder, name))))
+            elif name.endswith((".c", ".cpp")):
+                rooms.setdefault(room, []).append(name)
+            elif name.endswith(".h"):
+                rooms.setdefault(room, [])
+    return rooms, units
+
+
+def header_of(room, name):
+    stem = f"{room}/{name.rsplit('.', 1)[0]}.h"
+    if os.path.exists(os.path.join(ROOT, "src", stem)):
+        return stem
+    return next(iter(includes(os.path.join(ROOT, "src", room, name))), None)
+
+
+def row(room, files, units):
+    """The tests of a room, and which of its files no unit test looks at."""
+    own = [os.path.basename(path)[:-len(".c")] for path, _ in units if os.path.dirname(path) == room]
+    others = [os.path.basename(path)[:-len(".c")] for path, named in units
+              if os.path.dirname(path) != room and room != "base" and any(os.path.dirname(one) == room for one in named)]
+    seen = {one for _, named in units for one in named}
+    tested = {name for name in files if header_of(room, name) in seen or f"{name.rsplit('.', 1)[0]}_test" in own}
+    without = [name.rsplit(".", 1)[0] for name in files if name not in tested]
+    beside = f"; by the way: {', '.join(others)}" if others else ""
+    return (f"| `{room}` | {', '.join(own) or 'none'}{beside} | {', '.join(SYSTEM.get(room, 'none').split())} | "
+            f"{len(tested)} of {len(files)}{'; not: ' + ', '.join(without) if without else ''} |\n")
+
+
+def table():
+    rooms, units = sources()
+    return ("| room of `src` | unit tests | system tests | files that a unit test looks at |\n|---|---|---|---|\n"
+            + "".join(row(room, files, units) for room, files in sorted(rooms.items())))
+
+
+def written(text):
+    """README with the table as it is now."""
+    head, rest = text.split(BEGIN)
+    return head + BEGIN + table() + END + rest.split(END)[1]
+
+
+def main(*arguments):
+    text = read(README)
+    if arguments == ("--write",):
+        with open(README, "w", encoding="utf-8") as file:
+            file.write(written(text))
+        return 0
+    print(table(), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
