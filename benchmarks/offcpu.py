@@ -4,24 +4,12 @@ perf script -F comm,tid,time,event,ip,sym,dso --show-switch-events, of sched:sch
 stack where a thread gives the processor up, and a line "PERF_RECORD_SWITCH IN" where it gets it back. One that waits to the
 end waits until the last line. A thread that waits for 10 s once weighs as much as one that waits for 1 ms ten thousand times."""
 
-import os
 import re
 import sys
 
+from stacks import frame, stack_of
+
 HEAD = re.compile(r"\s*(\S.*?)\s+(\d+)\s+(\d+\.\d+):\s+(.*)$")
-
-
-def frame(line):
-    """"function [library]", as millrace-flame names it."""
-    words = re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line)
-    if words is None:
-        return None
-    name, library = words[1].split("+0x")[0], os.path.basename(words[2])
-    if library.startswith("[kernel"):
-        library = "kernel"
-    if name == "[unknown]":
-        return f"[{library}]" if library != "[unknown]" else None
-    return f"{name} [{library}]" if ".so" in library or library in ("kernel", "[vdso]") else name
 
 
 def fold(lines):
@@ -49,7 +37,7 @@ def fold(lines):
             frames += [named] if named else []
         elif thread:
             name, tid, at = thread
-            waiting[tid] = (";".join([re.sub(r";", ":", name), *reversed(frames)]), at)
+            waiting[tid] = (stack_of(name, frames), at)
             thread = None
     for tid in list(waiting):
         came_back(tid, last)

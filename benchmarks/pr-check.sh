@@ -18,7 +18,7 @@
 # Exit code: 0 whatever the verdict is (comparison.md says it); other: it could not compare.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../scripts/lib/load.sh"
+. "$here/../scripts/lib/perf.sh"
 
 base="" out="" built="" rounds=2 drains=() arguments=()
 while [ $# -gt 0 ]; do
@@ -86,15 +86,14 @@ for side in base head; do
     mkdir -p "$out/$side"
     cp -r "${runs[-1]}/." "$out/$side/"
     for part in "" -floor; do
-        cat "${runs[@]/%//folded$part.txt}" >"$out/$side/all.txt"
-        "$(built_program millrace-flame)" folded "$out/$side/all.txt" >"$out/$side/folded$part.txt"
-        "$(built_program millrace-flame)" json "$out/$side/folded$part.txt" >"$out/$side/profile$part.json"
+        stacks sum "${runs[@]/%//folded$part.txt}" >"$out/$side/folded$part.txt"
+        stacks_json "$out/$side/folded$part.txt" >"$out/$side/profile$part.json"
         "$(built_program millrace-flame)" svg --title "$side: the ${part:+floor around the }burst, $rounds rounds" \
             "$out/$side/folded$part.txt" >"$out/$side/flame$part.svg"
     done
     "$(tools_python)" "$here/profile_tools.py" add "$out/$side" "${runs[@]}"
     "$(tools_python)" "$here/profile_tools.py" summary "$out/$side" >"$out/$side/summary.md"
-    rm -r "$out/$side/all.txt" "${runs[@]}"
+    rm -r "${runs[@]}"
 done
 rm -rf "$out/base-build"
 code=0

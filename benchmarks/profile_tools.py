@@ -27,9 +27,9 @@ import urllib.request
 
 import advice
 import verdict
+from stacks import STAGES
 from verdict import DIFFERENT, INCONCLUSIVE, SAME, Witness
 
-STAGES = ("receive", "decode", "encode", "produce", "flush", "acknowledge", "malloc", "http", "profiler", "other")
 # Fewer samples than this say nothing of shares: at 2,000, one of 5 % is known to a tenth of itself (one sigma).
 SAMPLES_FEWEST = 2000
 # What tells how much one run varies: its bursts, or pieces of its time.

@@ -39,7 +39,7 @@ declare -A MAY_INCLUDE=(
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow copy control"
     [convert]="base encode flow config"
     [profiler/draw]="base"
-    [profiler]="base metrics flow control config profiler/draw profiler/http profiler/tools"
+    [profiler]="base metrics control config profiler/draw"
     [cli]="base confine convert event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy record metrics flow control config profiler profiler/draw"
 )
 

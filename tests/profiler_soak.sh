@@ -2,8 +2,8 @@
 # Usage: tests/profiler_soak.sh --minutes N --seed S [--chapter MINUTES] | --self-test
 #
 # Load, and the profiler switched on and off at random for N minutes: clients ask for CPU
-# profiles at up to 1000 Hz, heap profiles, off-CPU views and the last minute, and some leave
-# early; the continuous profiler, recorder, captures and pushes change with each start; SIGTERM
+# profiles at up to 1000 Hz, heap profiles and the last minute, and some leave
+# early; the continuous profiler and the recorder change with each start; SIGTERM
 # comes at any moment, connections to PostgreSQL and Kafka break in every second part. Then
 # everything in the topics is compared with the tables. Prints one line: events, lost, repeats
 # (none is right in orderly parts), order violations, profiles, stops, progress, memory. The

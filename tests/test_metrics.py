@@ -91,3 +91,20 @@ def test_promtool_accepts_the_text(measured):
     checked = subprocess.run(["promtool", "check", "metrics"], input=measured.get("/metrics").body, text=True,
                              capture_output=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_no_lag_before_anything_is_confirmed(database, millrace):
+    """The address of the log's end is no distance: none of the first looks takes it for one."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    assert database.run("SELECT pg_current_wal_lsn() - '0/0'")[0][0] > 8 << 20
+    process = millrace().start()
+    lags = []
+
+    def confirmed():
+        samples = figures(process.get("/metrics").body)
+        lags.append(samples["millrace_lag_bytes"])
+        return samples["millrace_confirmed_lsn"] > 0
+
+    eventually(confirmed, 60, "a confirmed position")
+    assert max(lags) < 8 << 20, lags
+    assert process.stop() == 0

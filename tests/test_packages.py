@@ -96,7 +96,7 @@ def packages(tmp_path_factory):
     return folder
 
 
-EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace", "/usr/bin/millrace-flame",
+EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace",
             "/usr/lib/systemd/system/millrace.service", "/usr/share/man/man1/millrace.1.gz",
             "/usr/share/man/man5/millrace.toml.5.gz", "/usr/share/bash-completion/completions/millrace",
             "/usr/share/zsh/vendor-completions/_millrace", "/usr/share/fish/vendor_completions.d/millrace.fish",

@@ -19,14 +19,17 @@ def test_profile_command_fetches_draws_and_compares(database, profiled, tmp_path
         database.run("INSERT INTO t (name) SELECT 'name ' || g FROM generate_series(1, 20000) g")
         taken.append(profile_command("--address", process.address(), "--seconds", "2", "--frequency", "300",
                                      "--out", name, folder=tmp_path))
+    database.run("INSERT INTO t (name) SELECT 'name ' || g FROM generate_series(1, 20000) g")
+    pprof = profile_command("--address", process.address(), "--seconds", "2", "--out", "taken.pb.gz", folder=tmp_path)
     for result in taken:
         assert result.returncode == 0, result.stderr
         assert re.search(r"^flush +[0-9.]+%$", result.stdout, re.M)
-    assert "wrote ./after.pb.gz" in taken[1].stdout
-    assert Profile((tmp_path / "before.pb.gz").read_bytes()).total(1) > 0
+    assert "wrote ./after.folded" in taken[1].stdout
+    assert pprof.stdout == "wrote ./taken.pb.gz\n", pprof.stderr
+    assert Profile((tmp_path / "taken.pb.gz").read_bytes()).total(1) > 0
     assert is_svg(tmp_path / "before.svg") and is_svg(tmp_path / "after.svg")
 
-    diff = profile_command("--diff", "before.pb.gz", "after.pb.gz", "--out", "changes", folder=tmp_path)
+    diff = profile_command("--diff", "before.folded", "after.folded", "--out", "changes", folder=tmp_path)
     assert diff.returncode == 0, diff.stderr
     assert re.search(r"^encode +[0-9.]+% +[0-9.]+% +[-+][0-9.]+$", diff.stdout, re.M)
     assert "change" in (tmp_path / "changes.svg").read_text()
@@ -71,5 +74,5 @@ def test_profile_command_says_what_is_wrong(profiled, tmp_path):
     (tmp_path / "a").write_text("nothing of the kind\n")
     assert "no folded stacks" in wrong("--diff", "a", "a")
     (tmp_path / "a").write_bytes(b"\x1f\x8b\0 nothing")
-    assert "no pprof" in wrong("--diff", "a", "a")
+    assert "-diff_base" in wrong("--diff", "a", "a")
     assert process.stop() == 0

@@ -131,17 +131,22 @@ perf_part() {
     : >"$folder/parts.txt"
     # Each part is read by itself: perf takes several in one call only as parts of a hundred.
     while [ $# -gt 0 ]; do
-        perf_text "$1" ${2:+--time "$2"} | "$flame" folded --perf - >"$folder/part.txt"
+        perf_text "$1" ${2:+--time "$2"} | stacks perf >"$folder/part.txt"
         cat "$folder/part.txt" >>"$folder/parts.txt"
         number=$((number + 1))
-        if [ -n "$2" ] && [ -z "$suffix" ]; then "$flame" json "$folder/part.txt" >"$folder/window-$number.json"; fi
+        if [ -n "$2" ] && [ -z "$suffix" ]; then stacks_json "$folder/part.txt" >"$folder/window-$number.json"; fi
         shift 2
     done
-    "$flame" folded "$folder/parts.txt" >"$folder/folded$suffix.txt"
+    stacks sum "$folder/parts.txt" >"$folder/folded$suffix.txt"
     rm -f "$folder/part.txt" "$folder/parts.txt"
     "$flame" svg --title "$title" --subtitle "$(flame_subtitle)" "$folder/folded$suffix.txt" >"$folder/flame$suffix.svg"
-    "$flame" json "$folder/folded$suffix.txt" >"$folder/profile$suffix.json"
+    stacks_json "$folder/folded$suffix.txt" >"$folder/profile$suffix.json"
 }
+
+stacks() { "$(tools_python)" "$REPO_ROOT/benchmarks/stacks.py" "$@"; }
+
+# stacks_json FILE: what folded text says in numbers.
+stacks_json() { "$(built_program millrace-flame)" tree "$1" | stacks json; }
 
 # Inline frames would need addr2line for each address: minutes for a long profile.
 perf_text() {

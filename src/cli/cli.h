@@ -65,12 +65,13 @@ struct mr_ask_profile {
     const char *out; /* file name, its ending is added; NULL: one with the time, in this folder */
 };
 
-/* `millrace profile`: takes a profile of a running millrace. Writes <out>.pb.gz and <out>.svg, prints the stages, and shows the picture where there is a display.
+/* `millrace profile`: takes a profile of a running millrace. Writes <out>.folded and <out>.svg, prints the stages, and shows the
+ * picture where there is a display; or <out>, if that ends in .pb.gz.
  * MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
                          FILE *to, struct mr_error *ret_error);
 
-/* `millrace profile --diff`: the same of two files, each pprof or folded text: writes <out>.svg, coloured by what changed. */
+/* `millrace profile --diff`: the same of two folded texts: writes <out>.svg, coloured by what changed. */
 mr_status mr_ask_profile_diff(const char *before, const char *after, const char *out, FILE *to,
                               struct mr_error *ret_error);
 

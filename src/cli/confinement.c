@@ -162,7 +162,6 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     add(paths, "/dev/null", both);
     add_kerberos_cache(paths);
     add_profiles(paths, config->values.profiling_path);
-    add_profiles(paths, config->values.profiling_capture_path);
     if (config->sink_kind == MR_SINK_FILE) {
         add_file(paths, config->file.path, both); /* in the root folder it must be there before */
     }

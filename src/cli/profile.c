@@ -13,8 +13,7 @@
 
 #include "control/client.h"
 #include "profiler/draw/flame.h"
-#include "profiler/file.h"
-#include "profiler/pprof_read.h"
+#include "profiler/files.h"
 
 enum {
     SECONDS_DEFAULT = 10,
@@ -23,24 +22,24 @@ enum {
     HTTP_UNAUTHORIZED = 401,
     HTTP_FORBIDDEN = 403,
     HTTP_NOT_FOUND = 404,
-    FILE_MAX = 256 * 1024 * 1024,
 };
 
 static const struct {
-    const char *word;
-    const char *path;
+    const char *word; /* of its pages, and of files */
     const char *title;
+    const char *unit;
 } kinds[] = {
-    [MR_ASK_PROFILE_CPU] = {"profile", "/pprof/profile/report", "CPU"},
-    [MR_ASK_PROFILE_HEAP] = {"heap", "/pprof/heap/report", "Heap"},
+    [MR_ASK_PROFILE_CPU] = {"profile", "CPU", "nanoseconds"},
+    [MR_ASK_PROFILE_HEAP] = {"heap", "Heap", "bytes"},
 };
 
 /* ---- files ---- */
 
-/* Where the two files go: a folder, and a name without ending. */
+/* Where files go: a folder, and a name without ending. */
 struct place {
     char folder[PATH_MAX];
     char name[NAME_MAX];
+    bool is_pprof; /* the name's ending asks for that form */
 };
 
 static bool strip(char *name, const char *ending)
@@ -64,6 +63,7 @@ static mr_status choose_place(const char *out, const char *word, struct place *r
         strftime(when, sizeof(when), "%Y-%m-%d-%H_%M_%S", localtime_r(&now, &local));
         snprintf(ret->folder, sizeof(ret->folder), ".");
         snprintf(ret->name, sizeof(ret->name), "%s-%s", word, when);
+        ret->is_pprof = false;
         return MR_OK;
     }
     const char *slash = strrchr(out, '/');
@@ -75,9 +75,8 @@ static mr_status choose_place(const char *out, const char *word, struct place *r
     snprintf(ret->folder, sizeof(ret->folder), "%.*s", folder_len == 0 ? 1 : (int)folder_len,
              slash == NULL ? "." : out);
     snprintf(ret->name, sizeof(ret->name), "%s", name);
-    if (!strip(ret->name, ".svg")) {
-        strip(ret->name, ".pb.gz");
-    }
+    ret->is_pprof = strip(ret->name, ".pb.gz");
+    strip(ret->name, ".svg");
     return MR_OK;
 }
 
@@ -157,28 +156,44 @@ static mr_status refused(const char *path, long http_status, const char *body,
 }
 
 static mr_status fetch(const struct mr_http_options *server, const struct mr_ask_profile *wish,
-                       char **ret_body, size_t *ret_len, struct mr_error *ret_error)
+                       const char *form, char **ret_body, size_t *ret_len,
+                       struct mr_error *ret_error)
 {
     uint32_t seconds = wish->seconds;
     if (seconds == 0 && wish->kind != MR_ASK_PROFILE_HEAP) {
         seconds = SECONDS_DEFAULT;
     }
     char path[128];
-    int len = snprintf(path, sizeof(path), "%s?seconds=%" PRIu32, kinds[wish->kind].path, seconds);
+    int len = snprintf(path, sizeof(path), "/pprof/%s/%s?seconds=%" PRIu32, kinds[wish->kind].word,
+                       form, seconds);
     if (wish->frequency != 0) {
         snprintf(path + len, sizeof(path) - (size_t)len, "&frequency=%" PRIu32, wish->frequency);
     }
     struct mr_client_answer answer;
     MR_TRY(mr_client_ask(server, path, NULL, (long)seconds * 1000 + GRACE_MS, &answer, ret_error));
     if (answer.http_status != HTTP_OK) {
-        mr_status status =
-            refused(kinds[wish->kind].path, answer.http_status, answer.body, ret_error);
+        path[strcspn(path, "?")] = '\0';
+        mr_status status = refused(path, answer.http_status, answer.body, ret_error);
         free(answer.body);
         return status;
     }
     *ret_body = answer.body;
     *ret_len = answer.len;
     return MR_OK;
+}
+
+static mr_status write_graph(enum mr_ask_profile_kind kind, const char *folded, size_t len,
+                             const struct place *place, FILE *to, struct mr_error *ret_error)
+{
+    struct mr_flame *flame = mr_flame_new();
+    mr_flame_add_folded(flame, MR_FLAME_BEFORE, folded, len);
+    struct mr_flame_drawing drawing = {.title = kinds[kind].title, .unit = kinds[kind].unit};
+    mr_status status = write_file(place, ".folded", folded, len, to, ret_error);
+    if (status == MR_OK) {
+        status = draw(flame, &drawing, place, to, ret_error);
+    }
+    mr_flame_free(flame);
+    return status;
 }
 
 mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
@@ -188,78 +203,35 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
     MR_TRY(choose_place(wish->out, kinds[wish->kind].word, &place, ret_error));
     char *body;
     size_t len;
-    MR_TRY(fetch(server, wish, &body, &len, ret_error));
-    struct mr_flame *flame = mr_flame_new();
-    struct mr_pprof_about about;
-    mr_status status = mr_pprof_read(body, len, flame, MR_FLAME_BEFORE, &about, ret_error);
-    if (status == MR_OK) {
-        status = write_file(&place, ".pb.gz", body, len, to, ret_error);
-    }
-    if (status == MR_OK) {
-        char subtitle[120];
-        snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s", about.value, about.unit,
-                 (double)about.duration_ns / 1e9);
-        struct mr_flame_drawing drawing = {
-            .title = kinds[wish->kind].title, .subtitle = subtitle, .unit = about.unit};
-        status = draw(flame, &drawing, &place, to, ret_error);
-    }
-    mr_flame_free(flame);
+    MR_TRY(fetch(server, wish, place.is_pprof ? "report" : "folded", &body, &len, ret_error));
+    mr_status status = place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
+                                      : write_graph(wish->kind, body, len, &place, to, ret_error);
     free(body);
     return status;
 }
 
 /* ---- two files ---- */
 
-static mr_status read_file(const char *path, char **ret_bytes, size_t *ret_len,
-                           struct mr_error *ret_error)
+static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
+                          struct mr_error *ret_error)
 {
-    FILE *file = fopen(path, "rbe");
+    FILE *file = fopen(path, "re");
     if (file == NULL) {
         return mr_fail(ret_error, MR_ERR_USAGE, "\"%s\" can't be read: %s", path, strerror(errno));
     }
-    size_t room = 64 * 1024;
-    size_t len = 0;
-    char *bytes = NULL;
-    do {
-        room *= 2;
-        bytes = MR_REALLOC(bytes, room);
-        len += fread(bytes + len, 1, room - len, file);
-    } while (len == room && room < FILE_MAX);
-    bool whole = len < room && !ferror(file);
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t len;
+    while ((len = getline(&line, &size, file)) > 0) {
+        mr_flame_add_folded(flame, side, line, (size_t)len);
+    }
+    free(line);
     fclose(file);
-    if (!whole) {
-        free(bytes);
-        return mr_fail(ret_error, MR_ERR_USAGE, "\"%s\" can't be read, or is too long", path);
-    }
-    *ret_bytes = bytes;
-    *ret_len = len;
-    return MR_OK;
-}
-
-/* Folded text is lines; a pprof is compressed. */
-static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
-                          char *ret_unit, size_t unit_size, struct mr_error *ret_error)
-{
-    char *bytes;
-    size_t len;
-    MR_TRY(read_file(path, &bytes, &len, ret_error));
-    bool is_text = memchr(bytes, '\0', len) == NULL;
-    mr_status status = MR_OK;
-    if (is_text) {
-        mr_flame_add_folded(flame, side, bytes, len);
-        snprintf(ret_unit, unit_size, "samples");
-        if (mr_flame_total(flame, side) == 0) {
-            status = mr_fail(ret_error, MR_ERR_USAGE, "it holds no folded stacks");
-        }
-    } else {
-        struct mr_pprof_about about;
-        status = mr_pprof_read(bytes, len, flame, side, &about, ret_error);
-        snprintf(ret_unit, unit_size, "%s", status == MR_OK ? about.unit : "");
-    }
-    free(bytes);
-    if (status != MR_OK) {
-        struct mr_error reason = *ret_error;
-        return mr_fail(ret_error, status, "\"%s\": %.900s", path, reason.text);
+    if (mr_flame_total(flame, side) == 0) {
+        return mr_fail(ret_error, MR_ERR_USAGE,
+                       "\"%s\" holds no folded stacks, as millrace profile writes them into "
+                       ".folded; go tool pprof -diff_base compares .pb.gz",
+                       path);
     }
     return MR_OK;
 }
@@ -270,16 +242,9 @@ mr_status mr_ask_profile_diff(const char *before, const char *after, const char 
     struct place place;
     MR_TRY(choose_place(out, "diff", &place, ret_error));
     struct mr_flame *flame = mr_flame_new();
-    char units[2][32];
-    mr_status status =
-        add_file(before, flame, MR_FLAME_BEFORE, units[0], sizeof(units[0]), ret_error);
+    mr_status status = add_file(before, flame, MR_FLAME_BEFORE, ret_error);
     if (status == MR_OK) {
-        status = add_file(after, flame, MR_FLAME_AFTER, units[1], sizeof(units[1]), ret_error);
-    }
-    if (status == MR_OK && strcmp(units[0], units[1]) != 0) {
-        status = mr_fail(ret_error, MR_ERR_USAGE,
-                         "\"%s\" counts %s and \"%s\" %s; only profiles of one kind compare",
-                         before, units[0], after, units[1]);
+        status = add_file(after, flame, MR_FLAME_AFTER, ret_error);
     }
     if (status == MR_OK) {
         char subtitle[400];
@@ -287,7 +252,6 @@ mr_status mr_ask_profile_diff(const char *before, const char *after, const char 
                  after);
         struct mr_flame_drawing drawing = {.title = "What changed",
                                            .subtitle = subtitle,
-                                           .unit = units[1],
                                            .side = MR_FLAME_AFTER,
                                            .colour = MR_FLAME_BY_CHANGE};
         status = draw(flame, &drawing, &place, to, ret_error);

@@ -440,7 +440,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
            MR_LOG_STR("allocator", versions.allocator),
            MR_LOG_STR("confined_syscalls", mr_confinement_syscalls(&confinement)),
            MR_LOG_STR("confined_files", mr_confinement_files(&confinement)));
-    mr_status status = mr_profiling_begin(app->config, app->http, app->monitor, ret_error);
+    mr_status status = mr_profiling_begin(app->config, app->http, ret_error);
     if (status == MR_OK) {
         status = watchers_start(app, ret_error);
     }

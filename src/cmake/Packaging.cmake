@@ -8,7 +8,7 @@ else()
     set(MILLRACE_CONFIG_DIR etc/millrace)
 endif()
 
-install(TARGETS millrace millrace-flame RUNTIME)
+install(TARGETS millrace RUNTIME)
 install(FILES packaging/config.toml DESTINATION ${MILLRACE_CONFIG_DIR})
 install(FILES docs/deploy/millrace.service DESTINATION lib/systemd/system)
 install(FILES packaging/copyright README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -150,7 +150,7 @@ void mr_config_build_pipeline(struct mr_config *config)
     heed_old_name(config);
     const struct mr_config_values *values = &config->values;
     config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
-                       values->profiling_recorder || values->profiling_capture_path[0] != '\0';
+                       values->profiling_recorder;
     config->pipeline = (struct mr_pipeline_options){
         .batch_bytes = (size_t)values->batch_size,
         .latency_us = (uint32_t)values->latency,

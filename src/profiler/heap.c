@@ -45,26 +45,28 @@ bool mr_heap_is_active(void)
     return read_flag("prof.active");
 }
 
+static mr_status answer_of(int failed, const char *what, struct mr_error *ret_error)
+{
+    return failed == 0
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc %s: %s", what, strerror(failed));
+}
+
 mr_status mr_heap_set_active(bool active, struct mr_error *ret_error)
 {
     MR_TRY(mr_heap_available(ret_error));
-    int failed = mallctl("prof.active", NULL, NULL, &active, sizeof(active));
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc does not switch heap profiling: %s",
-                       strerror(failed));
-    }
-    return MR_OK;
+    return answer_of(mallctl("prof.active", NULL, NULL, &active, sizeof(active)),
+                     "does not switch heap profiling", ret_error);
 }
 
 mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error)
 {
     MR_TRY(mr_heap_available(ret_error));
     size_t power = lg_sample;
-    int failed = lg_sample == 0 ? mallctl("prof.reset", NULL, NULL, NULL, 0)
-                                : mallctl("prof.reset", NULL, NULL, &power, sizeof(power));
-    return failed == 0 ? MR_OK
-                       : mr_fail(ret_error, MR_ERR_SYSTEM,
-                                 "jemalloc does not forget its samples: %s", strerror(failed));
+    bool is_given = lg_sample != 0;
+    return answer_of(
+        mallctl("prof.reset", NULL, NULL, is_given ? &power : NULL, is_given ? sizeof(power) : 0),
+        "does not forget its samples", ret_error);
 }
 
 void mr_heap_name_thread(const char *name)
@@ -167,14 +169,16 @@ static void add_counts(struct dump *dump, const struct counts *counts)
     double inuse = unbias(dump, counts->inuse_objects, counts->inuse_bytes);
     double all = unbias(dump, counts->all_objects, counts->all_bytes);
     uint32_t thread = thread_name(dump, counts->number);
-    int64_t values[MR_PROFILE_VALUES] = {
-        llround(all * (double)counts->all_objects),
-        llround(all * (double)counts->all_bytes),
-        llround(inuse * (double)counts->inuse_objects),
-        llround(inuse * (double)counts->inuse_bytes),
+    struct mr_profile_entry entry = {
+        .stack_count = dump->stack.count,
+        .thread = thread,
+        .role = role_of_name(mr_symbols_text(thread)),
+        .values = {llround(all * (double)counts->all_objects),
+                   llround(all * (double)counts->all_bytes),
+                   llround(inuse * (double)counts->inuse_objects),
+                   llround(inuse * (double)counts->inuse_bytes)},
     };
-    mr_profile_add(dump->profile, dump->stack.locations, dump->stack.count, thread, 0,
-                   role_of_name(mr_symbols_text(thread)), values);
+    mr_profile_add(dump->profile, dump->stack.locations, &entry);
     dump->profile->samples += counts->all_objects;
 }
 
@@ -254,10 +258,8 @@ static mr_status dump_to(int fd, struct mr_error *ret_error)
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     const char *name = path;
-    int failed = mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name));
-    return failed == 0 ? MR_OK
-                       : mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc can't write its profile: %s",
-                                 strerror(failed));
+    return answer_of(mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name)),
+                     "can't write its profile", ret_error);
 }
 
 static mr_status parse_file(int fd, struct mr_profile *ret, struct mr_error *ret_error)

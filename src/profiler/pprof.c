@@ -1,310 +1,329 @@
-/* A profile as pprof reads it: profile.proto by protobuf-c, compressed by zlib. */
+/* A profile as pprof reads it: profile.proto of google/pprof, in which a message is a row of fields, each with a number, and
+ * names are numbers of the string table; compressed by zlib. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <zlib.h>
 
-#include "profiler/output.h"
+#include "base/hash.h"
+#include "base/text.h"
 #include "profiler/profile.h"
-#include "profiler/profile.pb-c.h"
 
-/* Numbers of the file by numbers of ours, given out as they are met; 0: not met yet. */
-struct numbering {
-    uint32_t *of;
-    uint32_t room;
-    uint32_t *list; /* ours, in the file's order; list[0] is not used */
-    uint32_t count, list_room;
+/* ---- fields ---- */
+
+enum profile_field {
+    SAMPLE_TYPE = 1,
+    SAMPLE,
+    MAPPING,
+    LOCATION,
+    FUNCTION,
+    STRING,
+    TIME = 9,
+    DURATION,
+    PERIOD_TYPE,
+    PERIOD,
+    COMMENT,
+    DEFAULT_TYPE,
+};
+enum { TYPE_TYPE = 1, TYPE_UNIT };
+enum { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES, SAMPLE_LABEL };
+enum { LABEL_KEY = 1, LABEL_TEXT };
+enum { ID = 1 }; /* of mappings, locations, functions */
+enum { MAPPING_START = 2, MAPPING_LIMIT, MAPPING_OFFSET, MAPPING_FILE, MAPPING_BUILD_ID };
+enum { MAPPING_HAS_FUNCTIONS = 7, MAPPING_HAS_FILES, MAPPING_HAS_LINES, MAPPING_HAS_INLINED };
+enum { LOCATION_MAPPING = 2, LOCATION_ADDRESS, LOCATION_LINE };
+enum { LINE_FUNCTION = 1, LINE_NUMBER };
+enum { FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
+enum { WIRE_NUMBER = 0, WIRE_BYTES = 2 };
+
+static void put_varint(struct mr_text *out, uint64_t value)
+{
+    uint8_t bytes[10];
+    size_t len = 0;
+    for (; value >= 0x80; value >>= 7) {
+        bytes[len++] = (uint8_t)(value | 0x80);
+    }
+    bytes[len++] = (uint8_t)value;
+    mr_text_add(out, bytes, len);
+}
+
+static void put_number(struct mr_text *out, unsigned field, uint64_t value)
+{
+    if (value != 0) {
+        put_varint(out, field << 3 | WIRE_NUMBER);
+        put_varint(out, value);
+    }
+}
+
+static void put_bytes(struct mr_text *out, unsigned field, const void *bytes, size_t len)
+{
+    put_varint(out, field << 3 | WIRE_BYTES);
+    put_varint(out, len);
+    mr_text_add(out, bytes, len);
+}
+
+/* Moves a message, or packed numbers, into the message around it. */
+static void put_part(struct mr_text *out, unsigned field, struct mr_text *part)
+{
+    put_bytes(out, field, part->data, part->len);
+    part->len = 0;
+}
+
+/* ---- numbers of the file ---- */
+
+struct item {
+    uint32_t a, b;
 };
 
-static uint32_t number_of(struct numbering *numbering, uint32_t ours)
+/* Numbers from 1 for items as they are met. */
+struct numbering {
+    struct mr_index index;
+    struct item *items;
+    uint32_t room;
+};
+
+static uint32_t number_of(struct numbering *numbering, struct item item)
 {
-    if (ours >= numbering->room) {
-        uint32_t room = ours * 2 + 256;
-        numbering->of = MR_REALLOC(numbering->of, sizeof(uint32_t) * room);
-        memset(numbering->of + numbering->room, 0, sizeof(uint32_t) * (room - numbering->room));
-        numbering->room = room;
+    uint64_t hash = mr_hash_number(mr_hash_number(MR_HASH_BEGIN, item.a), item.b);
+    uint32_t at = 0;
+    uint32_t found;
+    do {
+        found = mr_index_next(&numbering->index, hash, &at);
+    } while (found != MR_INDEX_NONE &&
+             (numbering->items[found].a != item.a || numbering->items[found].b != item.b));
+    if (found == MR_INDEX_NONE) {
+        found = mr_index_add(&numbering->index, hash);
+        MR_GROW(numbering->items, numbering->room, numbering->index.count);
+        numbering->items[found] = item;
     }
-    if (numbering->of[ours] != 0) {
-        return numbering->of[ours];
-    }
-    if (numbering->count + 1 >= numbering->list_room) {
-        numbering->list_room = numbering->list_room * 2 + 64;
-        numbering->list = MR_REALLOC(numbering->list, sizeof(uint32_t) * numbering->list_room);
-    }
-    numbering->list[++numbering->count] = ours;
-    numbering->of[ours] = numbering->count;
-    return numbering->count;
+    return found + 1;
 }
 
 static void numbering_done(struct numbering *numbering)
 {
-    free(numbering->of);
-    free(numbering->list);
+    mr_index_done(&numbering->index);
+    free(numbering->items);
 }
 
-/* Everything a file is made of lives until it is packed. */
 struct writer {
     const struct mr_profile *profile;
-    struct numbering texts, locations, mappings;
-    struct numbering functions;       /* by the text "name file": statics of one name are several */
-    struct mr_frame *function_frames; /* one frame of each, by its number in the file */
-    uint32_t function_frames_room;
-    void **memory;
-    size_t memory_count, memory_room;
+    struct mr_text out, part, inner; /* the file, a message of it, what is inside that */
+    struct numbering texts, locations, mappings; /* of our numbers */
+    struct numbering functions; /* of name and file: statics of one name are several */
 };
 
-static void *keep(struct writer *writer, size_t size)
+static uint64_t text(struct writer *writer, uint32_t id)
 {
-    if (writer->memory_count == writer->memory_room) {
-        writer->memory_room = writer->memory_room * 2 + 256;
-        writer->memory = MR_REALLOC(writer->memory, sizeof(void *) * writer->memory_room);
-    }
-    void *memory = MR_NEW_ARRAY(char, size);
-    writer->memory[writer->memory_count++] = memory;
-    return memory;
+    return id == 0 ? 0 : number_of(&writer->texts, (struct item){.a = id});
 }
 
-/* The string table's number 0 is "", so it isn't in the numbering. */
-static int64_t text(struct writer *writer, uint32_t id)
-{
-    return id == 0 ? 0 : (int64_t)number_of(&writer->texts, id);
-}
-
-static int64_t text_of(struct writer *writer, const char *string)
+static uint64_t text_of(struct writer *writer, const char *string)
 {
     return text(writer, mr_symbols_intern(string));
 }
 
-static Pprof__ValueType *value_type(struct writer *writer, uint32_t value)
-{
-    Pprof__ValueType *type = keep(writer, sizeof(*type));
-    pprof__value_type__init(type);
-    type->type = text_of(writer, mr_profile_value_name(writer->profile->kind, value));
-    type->unit = text_of(writer, mr_profile_value_unit(writer->profile->kind, value));
-    return type;
-}
-
 /* ---- samples ---- */
 
-static void add_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
+static void put_label(struct writer *writer, const char *key, uint32_t value)
 {
-    if (value == 0) {
-        return;
+    if (value != 0) {
+        put_number(&writer->inner, LABEL_KEY, text_of(writer, key));
+        put_number(&writer->inner, LABEL_TEXT, text(writer, value));
+        put_part(&writer->part, SAMPLE_LABEL, &writer->inner);
     }
-    Pprof__Label *label = keep(writer, sizeof(*label));
-    pprof__label__init(label);
-    label->key = text_of(writer, key);
-    label->str = text(writer, value);
-    sample->label[sample->n_label++] = label;
 }
 
-static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile_entry *entry)
-{
-    Pprof__Sample *sample = keep(writer, sizeof(*sample));
-    pprof__sample__init(sample);
-    sample->n_location_id = entry->stack_count;
-    sample->location_id = keep(writer, sizeof(uint64_t) * (entry->stack_count + 1));
-    for (uint32_t i = 0; i < entry->stack_count; i++) {
-        sample->location_id[i] =
-            number_of(&writer->locations, writer->profile->stacks[entry->stack_first + i]);
-    }
-    sample->n_value = mr_profile_value_count(writer->profile->kind);
-    sample->value = keep(writer, sizeof(int64_t) * sample->n_value);
-    memcpy(sample->value, entry->values, sizeof(int64_t) * sample->n_value);
-    sample->label = keep(writer, sizeof(Pprof__Label *) * 3);
-    add_label(writer, sample, "thread", entry->thread);
-    add_label(writer, sample, "stage",
-              mr_symbols_intern(mr_stage_name(mr_profile_stage(writer->profile, entry))));
-    add_label(writer, sample, "table", entry->table);
-    return sample;
-}
-
-static bool is_empty(const struct mr_profile_entry *entry)
-{
-    for (int i = 0; i < MR_PROFILE_VALUES; i++) {
-        if (entry->values[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void make_samples(struct writer *writer, Pprof__Profile *file)
+static void put_sample(struct writer *writer, const struct mr_profile_entry *entry)
 {
     const struct mr_profile *profile = writer->profile;
-    file->sample = keep(writer, sizeof(Pprof__Sample *) * (profile->count + 1));
-    for (uint32_t i = 0; i < profile->count; i++) {
-        if (!is_empty(&profile->entries[i])) {
-            file->sample[file->n_sample++] = make_sample(writer, &profile->entries[i]);
+    for (uint32_t i = 0; i < entry->stack_count; i++) {
+        struct item location = {.a = profile->stacks[entry->stack_first + i]};
+        put_varint(&writer->inner, number_of(&writer->locations, location));
+    }
+    put_part(&writer->part, SAMPLE_LOCATIONS, &writer->inner);
+    for (uint32_t i = 0; i < mr_profile_value_count(profile->kind); i++) {
+        put_varint(&writer->inner, (uint64_t)entry->values[i]);
+    }
+    put_part(&writer->part, SAMPLE_VALUES, &writer->inner);
+    put_label(writer, "thread", entry->thread);
+    put_label(writer, "stage", mr_symbols_intern(mr_stage_name(mr_profile_stage(profile, entry))));
+    put_label(writer, "table", entry->table);
+    put_part(&writer->out, SAMPLE, &writer->part);
+}
+
+static void put_samples(struct writer *writer)
+{
+    for (uint32_t i = 0; i < writer->profile->count; i++) {
+        const struct mr_profile_entry *entry = &writer->profile->entries[i];
+        bool is_empty = true;
+        for (int v = 0; v < MR_PROFILE_VALUES; v++) {
+            is_empty &= entry->values[v] == 0;
+        }
+        if (!is_empty) {
+            put_sample(writer, entry);
         }
     }
 }
 
 /* ---- what samples refer to ---- */
 
-static uint64_t function_number(struct writer *writer, const struct mr_frame *frame)
+static void put_location(struct writer *writer, uint32_t id, uint32_t ours)
 {
-    char key[1024];
-    snprintf(key, sizeof(key), "%s %s", mr_symbols_text(frame->function),
-             mr_symbols_text(frame->file));
-    uint32_t number = number_of(&writer->functions, mr_symbols_intern(key));
-    if (number >= writer->function_frames_room) {
-        uint32_t room = number * 2 + 64;
-        writer->function_frames =
-            MR_REALLOC(writer->function_frames, sizeof(struct mr_frame) * room);
-        writer->function_frames_room = room;
+    const struct mr_location *location = mr_symbols_get(ours);
+    put_number(&writer->part, ID, id);
+    if (location->mapping != 0) {
+        struct item mapping = {.a = location->mapping};
+        put_number(&writer->part, LOCATION_MAPPING, number_of(&writer->mappings, mapping));
+        put_number(&writer->part, LOCATION_ADDRESS, location->address);
     }
-    writer->function_frames[number] = *frame;
-    return number;
-}
-
-static Pprof__Location *make_location(struct writer *writer, uint32_t number)
-{
-    const struct mr_location *location = mr_symbols_get(writer->locations.list[number]);
-    Pprof__Location *made = keep(writer, sizeof(*made));
-    pprof__location__init(made);
-    made->id = number;
-    made->address = location->mapping == 0 ? 0 : location->address;
-    made->mapping_id = location->mapping == 0 ? 0 : number_of(&writer->mappings, location->mapping);
-    made->line = keep(writer, sizeof(Pprof__Line *) * (location->frame_count + 1));
     for (uint32_t i = 0; i < location->frame_count; i++) {
-        if (location->frames[i].function == 0) {
-            continue; /* pprof shows object and address then */
-        }
-        Pprof__Line *line = keep(writer, sizeof(*line));
-        pprof__line__init(line);
-        line->function_id = function_number(writer, &location->frames[i]);
-        line->line = location->frames[i].line;
-        made->line[made->n_line++] = line;
-    }
-    return made;
-}
-
-/* Whether all functions of the object that the profile met have their names. */
-static bool is_named(const struct writer *writer, uint32_t mapping)
-{
-    for (uint32_t i = 1; i <= writer->locations.count; i++) {
-        const struct mr_location *location = mr_symbols_get(writer->locations.list[i]);
-        if (location->mapping == mapping && location->unnamed) {
-            return false;
+        const struct mr_frame *frame = &location->frames[i];
+        if (frame->function != 0) { /* else pprof shows object and address */
+            struct item function = {.a = frame->function, .b = frame->file};
+            put_number(&writer->inner, LINE_FUNCTION, number_of(&writer->functions, function));
+            put_number(&writer->inner, LINE_NUMBER, frame->line);
+            put_part(&writer->part, LOCATION_LINE, &writer->inner);
         }
     }
-    return true;
+    put_part(&writer->out, LOCATION, &writer->part);
 }
 
-static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t number)
+/* Functions without a name show as "libpq.so.5!0x3c1a0"; readers that are to look for others are told so (`-symbolize=force`). */
+static void put_mapping(struct writer *writer, uint32_t id, uint32_t ours)
 {
-    const struct mr_mapping *mapping = mr_symbols_mapping(writer->mappings.list[number]);
-    Pprof__Mapping *made = keep(writer, sizeof(*made));
-    pprof__mapping__init(made);
-    made->id = number;
-    made->memory_start = mapping->code_start;
-    made->memory_limit = mapping->code_end;
-    made->file_offset = mapping->code_offset;
-    made->filename = text(writer, mapping->file);
-    made->build_id = text(writer, mapping->build_id);
-    /* False as soon as one function has no name: readers then look for the object by its build id, and `go tool
-     * pprof http://…` asks /debug/pprof/symbol. */
-    made->has_functions = is_named(writer, writer->mappings.list[number]);
-    made->has_filenames = mapping->has_lines;
-    made->has_line_numbers = mapping->has_lines;
-    made->has_inline_frames = mapping->has_lines;
-    return made;
+    const struct mr_mapping *mapping = mr_symbols_mapping(ours);
+    struct mr_text *part = &writer->part;
+    put_number(part, ID, id);
+    put_number(part, MAPPING_START, mapping->code_start);
+    put_number(part, MAPPING_LIMIT, mapping->code_end);
+    put_number(part, MAPPING_OFFSET, mapping->code_offset);
+    put_number(part, MAPPING_FILE, text(writer, mapping->file));
+    put_number(part, MAPPING_BUILD_ID, text(writer, mapping->build_id));
+    put_number(part, MAPPING_HAS_FUNCTIONS, true);
+    put_number(part, MAPPING_HAS_FILES, mapping->has_lines);
+    put_number(part, MAPPING_HAS_LINES, mapping->has_lines);
+    put_number(part, MAPPING_HAS_INLINED, mapping->has_lines);
+    put_part(&writer->out, MAPPING, part);
 }
 
-static Pprof__Function *make_function(struct writer *writer, uint32_t number)
+static void put_function(struct writer *writer, uint32_t id, struct item function)
 {
-    Pprof__Function *made = keep(writer, sizeof(*made));
-    pprof__function__init(made);
-    made->id = number;
-    made->name = text(writer, writer->function_frames[number].function);
-    made->system_name = made->name;
-    made->filename = text(writer, writer->function_frames[number].file);
-    return made;
+    put_number(&writer->part, ID, id);
+    put_number(&writer->part, FUNCTION_NAME, text(writer, function.a));
+    put_number(&writer->part, FUNCTION_SYSTEM_NAME, text(writer, function.a));
+    put_number(&writer->part, FUNCTION_FILE, text(writer, function.b));
+    put_part(&writer->out, FUNCTION, &writer->part);
 }
 
-static void make_tables(struct writer *writer, Pprof__Profile *file)
+static void put_tables(struct writer *writer)
 {
     /* Readers that are given a program take it for the first mapping. */
     if (mr_symbols_program() != 0) {
-        number_of(&writer->mappings, mr_symbols_program());
+        number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
     }
-    file->location = keep(writer, sizeof(Pprof__Location *) * (writer->locations.count + 1));
-    for (uint32_t i = 1; i <= writer->locations.count; i++) {
-        file->location[file->n_location++] = make_location(writer, i);
+    for (uint32_t i = 0; i < writer->locations.index.count; i++) {
+        put_location(writer, i + 1, writer->locations.items[i].a);
     }
-    file->mapping = keep(writer, sizeof(Pprof__Mapping *) * (writer->mappings.count + 1));
-    for (uint32_t i = 1; i <= writer->mappings.count; i++) {
-        file->mapping[file->n_mapping++] = make_mapping(writer, i);
+    for (uint32_t i = 0; i < writer->mappings.index.count; i++) {
+        put_mapping(writer, i + 1, writer->mappings.items[i].a);
     }
-    file->function = keep(writer, sizeof(Pprof__Function *) * (writer->functions.count + 1));
-    for (uint32_t i = 1; i <= writer->functions.count; i++) {
-        file->function[file->n_function++] = make_function(writer, i);
+    for (uint32_t i = 0; i < writer->functions.index.count; i++) {
+        put_function(writer, i + 1, writer->functions.items[i]);
     }
 }
 
-/* Last, when every text has its number. Comments stand after the texts that are shared. */
-static void make_texts(struct writer *writer, Pprof__Profile *file, const char *const *comments,
-                       size_t comment_count)
+static void put_comment(struct writer *writer, uint32_t number, const char *comment)
 {
-    file->string_table = keep(writer, sizeof(char *) * (writer->texts.count + 1 + comment_count));
-    file->comment = keep(writer, sizeof(int64_t) * (comment_count + 1));
-    file->string_table[file->n_string_table++] = (char *)(uintptr_t) "";
-    for (uint32_t i = 1; i <= writer->texts.count; i++) {
-        file->string_table[file->n_string_table++] =
-            (char *)(uintptr_t)mr_symbols_text(writer->texts.list[i]);
-    }
-    for (size_t i = 0; i < comment_count; i++) {
-        if (comments[i] != NULL) {
-            file->comment[file->n_comment++] = (int64_t)file->n_string_table;
-            file->string_table[file->n_string_table++] = (char *)(uintptr_t)comments[i];
-        }
-    }
+    put_bytes(&writer->out, STRING, comment, strlen(comment));
+    put_number(&writer->out, COMMENT, number);
 }
 
-static void make_head(struct writer *writer, Pprof__Profile *file)
+/* Last, when every text has its number. Comments are not kept with the shared texts: each is another one. */
+static void put_texts(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
-    uint32_t values = mr_profile_value_count(profile->kind);
-    file->sample_type = keep(writer, sizeof(Pprof__ValueType *) * values);
-    for (uint32_t i = 0; i < values; i++) {
-        file->sample_type[file->n_sample_type++] = value_type(writer, i);
+    uint32_t count = writer->texts.index.count;
+    put_bytes(&writer->out, STRING, "", 0);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *string = mr_symbols_text(writer->texts.items[i].a);
+        put_bytes(&writer->out, STRING, string, strlen(string));
     }
-    file->default_sample_type = file->sample_type[values - 1]->type;
-    file->period_type = value_type(writer, values - 1);
-    file->period = profile->period;
-    file->time_nanos = profile->start_wall_ns;
-    file->duration_nanos = profile->duration_ns;
+    char host[64] = "";
+    char comment[200];
+    gethostname(host, sizeof(host) - 1);
+    snprintf(comment, sizeof(comment), "millrace %s, process %d on %s", MR_VERSION, (int)getpid(),
+             host);
+    put_comment(writer, count + 1, comment);
+    snprintf(comment, sizeof(comment),
+             "samples %" PRIu64 ", rooted %" PRIu64 ", truncated %" PRIu64 ", lost %" PRIu64
+             ", left out %" PRIu64,
+             profile->samples, profile->rooted, profile->truncated, profile->lost,
+             profile->dropped);
+    put_comment(writer, count + 2, comment);
 }
 
-/* ---- bytes ---- */
+/* ---- the file ---- */
 
-static void writer_done(struct writer *writer)
+static void put_type(struct writer *writer, unsigned field, uint32_t value)
 {
-    numbering_done(&writer->texts);
-    numbering_done(&writer->locations);
-    numbering_done(&writer->mappings);
-    numbering_done(&writer->functions);
-    free(writer->function_frames);
-    for (size_t i = 0; i < writer->memory_count; i++) {
-        free(writer->memory[i]);
-    }
-    free(writer->memory);
+    enum mr_profile_kind kind = writer->profile->kind;
+    put_number(&writer->part, TYPE_TYPE, text_of(writer, mr_profile_value_name(kind, value)));
+    put_number(&writer->part, TYPE_UNIT, text_of(writer, mr_profile_value_unit(kind, value)));
+    put_part(&writer->out, field, &writer->part);
 }
 
-uint8_t *mr_profile_pprof(const struct mr_profile *profile, const char *const *comments,
-                          size_t comment_count, size_t *ret_len)
+static void put_head(struct writer *writer)
+{
+    const struct mr_profile *profile = writer->profile;
+    uint32_t last = mr_profile_value_count(profile->kind) - 1;
+    for (uint32_t i = 0; i <= last; i++) {
+        put_type(writer, SAMPLE_TYPE, i);
+    }
+    put_type(writer, PERIOD_TYPE, last);
+    put_number(&writer->out, DEFAULT_TYPE,
+               text_of(writer, mr_profile_value_name(profile->kind, last)));
+    put_number(&writer->out, PERIOD, (uint64_t)profile->period);
+    put_number(&writer->out, TIME, (uint64_t)profile->start_wall_ns);
+    put_number(&writer->out, DURATION, (uint64_t)profile->duration_ns);
+}
+
+uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len)
 {
     struct writer writer = {.profile = profile};
-    Pprof__Profile file = PPROF__PROFILE__INIT;
-    make_head(&writer, &file);
-    make_samples(&writer, &file);
-    make_tables(&writer, &file);
-    make_texts(&writer, &file, comments, comment_count);
-    size_t len = pprof__profile__get_packed_size(&file);
-    uint8_t *packed = MR_NEW_ARRAY(uint8_t, len);
-    pprof__profile__pack(&file, packed);
-    uint8_t *compressed = mr_output_gzip(packed, len, ret_len);
-    free(packed);
-    writer_done(&writer);
-    return compressed;
+    mr_symbols_lock();
+    put_head(&writer);
+    put_samples(&writer);
+    put_tables(&writer);
+    put_texts(&writer);
+    mr_symbols_unlock();
+    uint8_t *packed = mr_profile_gzip(writer.out.data, writer.out.len, ret_len);
+    mr_text_done(&writer.out);
+    mr_text_done(&writer.part);
+    mr_text_done(&writer.inner);
+    numbering_done(&writer.texts);
+    numbering_done(&writer.locations);
+    numbering_done(&writer.mappings);
+    numbering_done(&writer.functions);
+    return packed;
+}
+
+uint8_t *mr_profile_gzip(const void *bytes, size_t len, size_t *ret_len)
+{
+    z_stream stream = {0};
+    /* 16: a gzip header around it. Level 3: a third of the time of 6 for a tenth more bytes. */
+    int made = deflateInit2(&stream, 3, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+    MR_ASSERT(made == Z_OK);
+    size_t room = deflateBound(&stream, len);
+    uint8_t *to = MR_NEW_ARRAY(uint8_t, room);
+    stream.next_in = (Bytef *)(uintptr_t)bytes;
+    stream.avail_in = (uInt)len;
+    stream.next_out = to;
+    stream.avail_out = (uInt)room;
+    int ended = deflate(&stream, Z_FINISH);
+    MR_ASSERT(ended == Z_STREAM_END);
+    *ret_len = stream.total_out;
+    deflateEnd(&stream);
+    return to;
 }

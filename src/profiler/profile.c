@@ -1,5 +1,6 @@
 #include "profiler/profile.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,55 +55,48 @@ static bool is_same(const struct mr_profile *profile, const struct mr_profile_en
                   sizeof(uint32_t) * entry->stack_count) == 0;
 }
 
-static struct mr_profile_entry *
-find_or_add(struct mr_profile *profile, struct mr_profile_entry wanted, const uint32_t *locations)
+/* The entry's number, or MR_INDEX_NONE: the profile is full. */
+static uint32_t find_or_add(struct mr_profile *profile, const uint32_t *locations,
+                            const struct mr_profile_entry *wanted)
 {
-    uint64_t hash = hash_of(locations, wanted.stack_count, wanted.thread, wanted.table);
+    uint64_t hash = hash_of(locations, wanted->stack_count, wanted->thread, wanted->table);
     uint32_t at = 0;
     uint32_t number;
     do {
         number = mr_index_next(&profile->by_stack, hash, &at);
     } while (number != MR_INDEX_NONE &&
-             !is_same(profile, &profile->entries[number], &wanted, locations));
+             !is_same(profile, &profile->entries[number], wanted, locations));
     if (number == MR_INDEX_NONE && profile->count < ENTRIES_MAX) {
         number = mr_index_add(&profile->by_stack, hash);
         MR_GROW(profile->entries, profile->room, ++profile->count);
-        wanted.stack_first = keep_stack(profile, locations, wanted.stack_count);
-        profile->entries[number] = wanted;
+        profile->entries[number] = *wanted;
+        profile->entries[number].stack_first = keep_stack(profile, locations, wanted->stack_count);
+        memset(profile->entries[number].values, 0, sizeof(wanted->values));
     }
-    return number == MR_INDEX_NONE ? NULL : &profile->entries[number];
+    return number;
 }
 
-void mr_profile_add(struct mr_profile *profile, const uint32_t *locations, uint32_t count,
-                    uint32_t thread, uint32_t table, enum mr_thread_role role,
-                    const int64_t values[MR_PROFILE_VALUES])
+void mr_profile_add(struct mr_profile *profile, const uint32_t *locations,
+                    const struct mr_profile_entry *added)
 {
-    struct mr_profile_entry wanted = {
-        .stack_count = count,
-        .thread = thread,
-        .table = table,
-        .role = role,
-    };
-    struct mr_profile_entry *entry = find_or_add(profile, wanted, locations);
-    if (entry == NULL) {
+    uint32_t number = find_or_add(profile, locations, added);
+    if (number == MR_INDEX_NONE) {
         profile->dropped++;
         return;
     }
     for (int i = 0; i < MR_PROFILE_VALUES; i++) {
-        entry->values[i] += values[i];
+        profile->entries[number].values[i] += added->values[i];
     }
 }
 
 void mr_profile_merge(struct mr_profile *profile, const struct mr_profile *from, int sign)
 {
     for (uint32_t i = 0; i < from->count; i++) {
-        const struct mr_profile_entry *entry = &from->entries[i];
-        int64_t values[MR_PROFILE_VALUES];
+        struct mr_profile_entry entry = from->entries[i];
         for (int v = 0; v < MR_PROFILE_VALUES; v++) {
-            values[v] = sign * entry->values[v];
+            entry.values[v] *= sign;
         }
-        mr_profile_add(profile, from->stacks + entry->stack_first, entry->stack_count,
-                       entry->thread, entry->table, entry->role, values);
+        mr_profile_add(profile, from->stacks + entry.stack_first, &entry);
     }
     profile->period = from->period;
     if (sign > 0) {
@@ -164,18 +158,18 @@ static enum mr_stage stage_of_role(enum mr_thread_role role)
     return stages[role];
 }
 
-/* The stage that the innermost frame to name one names, or MR_STAGE_NONE. Where memory is asked for is a stage of its own
- * only for who asks for that. */
-static enum mr_stage stage_of_frames(const struct mr_profile *profile,
-                                     const struct mr_profile_entry *entry, bool with_malloc)
+typedef enum mr_stage (*frame_fn)(const char *function);
+
+/* What the innermost frame answers that does not answer MR_STAGE_NONE. */
+static enum mr_stage ask_frames(const struct mr_profile *profile,
+                                const struct mr_profile_entry *entry, frame_fn ask)
 {
     for (uint32_t i = 0; i < entry->stack_count; i++) {
         const struct mr_location *location =
             mr_symbols_get(profile->stacks[entry->stack_first + i]);
         for (uint32_t f = 0; f < location->frame_count; f++) {
-            const char *name = mr_symbols_text(location->frames[f].function);
-            enum mr_stage stage = mr_flame_stage_of(mr_slice_of(name), MR_STAGE_NONE);
-            if (stage != MR_STAGE_NONE && (stage != MR_STAGE_MALLOC || with_malloc)) {
+            enum mr_stage stage = ask(mr_symbols_text(location->frames[f].function));
+            if (stage != MR_STAGE_NONE) {
                 return stage;
             }
         }
@@ -183,42 +177,50 @@ static enum mr_stage stage_of_frames(const struct mr_profile *profile,
     return MR_STAGE_NONE;
 }
 
-/* What the profiler asked memory for, in whichever thread: reading DWARF takes more than millrace itself. */
-static bool is_profilers(const struct mr_profile *profile, const struct mr_profile_entry *entry)
+static enum mr_stage stage_named(const char *function)
 {
-    static const char *const prefixes[] = {"mr_symbols_", "mr_profile", "mr_heap_",
-                                           "mr_output_",  "mr_flame_",  "mr_sampler_"};
-    for (uint32_t i = 0; i < entry->stack_count; i++) {
-        const struct mr_location *location =
-            mr_symbols_get(profile->stacks[entry->stack_first + i]);
-        for (uint32_t f = 0; f < location->frame_count; f++) {
-            const char *name = mr_symbols_text(location->frames[f].function);
-            for (size_t p = 0; p < MR_ARRAY_LEN(prefixes); p++) {
-                if (strncmp(name, prefixes[p], strlen(prefixes[p])) == 0) {
-                    return true;
-                }
-            }
+    return mr_flame_stage_of(mr_slice_of(function), MR_STAGE_NONE);
+}
+
+/* The same, where the allocator is no stage of its own: its time is its caller's. */
+static enum mr_stage stage_of_caller(const char *function)
+{
+    enum mr_stage stage = stage_named(function);
+    return stage == MR_STAGE_MALLOC ? MR_STAGE_NONE : stage;
+}
+
+/* What the profiler asked memory for, in whichever thread: reading DWARF takes more than millrace itself. */
+static enum mr_stage profilers(const char *function)
+{
+    static const char *const prefixes[] = {"mr_symbols_", "mr_profile", "mr_heap_", "mr_flame_",
+                                           "mr_sampler_"};
+    for (size_t p = 0; p < MR_ARRAY_LEN(prefixes); p++) {
+        if (strncmp(function, prefixes[p], strlen(prefixes[p])) == 0) {
+            return MR_STAGE_PROFILER;
         }
     }
-    return false;
+    return MR_STAGE_NONE;
 }
 
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry)
 {
-    if (profile->kind == MR_PROFILE_HEAP && is_profilers(profile, entry)) {
-        return MR_STAGE_PROFILER;
+    enum mr_stage stage = MR_STAGE_NONE;
+    if (profile->kind == MR_PROFILE_HEAP) {
+        stage = ask_frames(profile, entry, profilers);
     }
     /* Only our own threads change their stage by function. */
     bool varies = entry->role == MR_THREAD_SOURCE || entry->role == MR_THREAD_SINK;
-    enum mr_stage stage = varies ? stage_of_frames(profile, entry, false) : MR_STAGE_NONE;
+    if (stage == MR_STAGE_NONE && varies) {
+        stage = ask_frames(profile, entry, stage_of_caller);
+    }
     return stage != MR_STAGE_NONE ? stage : stage_of_role(entry->role);
 }
 
-bool mr_profile_is_in(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                      enum mr_stage stage)
+static bool is_in(const struct mr_profile *profile, const struct mr_profile_entry *entry,
+                  enum mr_stage stage)
 {
-    return stage == MR_STAGE_MALLOC ? stage_of_frames(profile, entry, true) == MR_STAGE_MALLOC
+    return stage == MR_STAGE_MALLOC ? ask_frames(profile, entry, stage_named) == MR_STAGE_MALLOC
                                     : mr_profile_stage(profile, entry) == stage;
 }
 
@@ -237,20 +239,12 @@ void mr_profile_name(const char *function, const char *object, char *to, size_t 
     }
 }
 
-void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
-                           size_t size)
-{
-    mr_profile_name(
-        frame < location->frame_count ? mr_symbols_text(location->frames[frame].function) : "",
-        mr_symbols_object(location), to, size);
-}
-
 void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_stage stage)
 {
     for (uint32_t i = 0; i < profile->count; i++) {
         struct mr_profile_entry *entry = &profile->entries[i];
         bool stays = (thread == NULL || strcmp(mr_symbols_text(entry->thread), thread) == 0) &&
-                     (stage == MR_STAGE_NONE || mr_profile_is_in(profile, entry, stage));
+                     (stage == MR_STAGE_NONE || is_in(profile, entry, stage));
         if (!stays) {
             memset(entry->values, 0, sizeof(entry->values));
         }
@@ -260,7 +254,7 @@ void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_s
 void mr_profile_leave_out(struct mr_profile *profile, enum mr_stage stage)
 {
     for (uint32_t i = 0; i < profile->count; i++) {
-        if (mr_profile_is_in(profile, &profile->entries[i], stage)) {
+        if (is_in(profile, &profile->entries[i], stage)) {
             memset(profile->entries[i].values, 0, sizeof(profile->entries[i].values));
         }
     }
@@ -269,17 +263,24 @@ void mr_profile_leave_out(struct mr_profile *profile, enum mr_stage stage)
 /* ---- flame graph ---- */
 
 enum { FRAME_NAME_MAX = 256 };
-struct frame_name {
-    char text[FRAME_NAME_MAX];
+struct frame_names {
+    char texts[MR_FLAME_DEPTH_MAX][FRAME_NAME_MAX];
+    mr_slice slices[MR_FLAME_DEPTH_MAX];
+    size_t count;
 };
 
-/* From the root up: what stands at the root, then the frames from the outermost in. Answers how many. */
-static size_t frame_names(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                          enum mr_profile_root root, struct frame_name *names, size_t room)
+static char *next_name(struct frame_names *names)
 {
-    size_t count = 0;
+    return names->texts[names->count++];
+}
+
+/* From the root up: what stands at the root, then the frames from the outermost in. */
+static void name_frames(const struct mr_profile *profile, const struct mr_profile_entry *entry,
+                        enum mr_profile_root root, struct frame_names *names)
+{
+    names->count = 0;
     if (root != MR_PROFILE_ROOT_NONE) {
-        snprintf(names[count++].text, FRAME_NAME_MAX, "%s",
+        snprintf(next_name(names), FRAME_NAME_MAX, "%s",
                  root == MR_PROFILE_ROOT_THREAD ? mr_symbols_text(entry->thread)
                                                 : mr_stage_name(mr_profile_stage(profile, entry)));
     }
@@ -287,30 +288,58 @@ static size_t frame_names(const struct mr_profile *profile, const struct mr_prof
         const struct mr_location *location =
             mr_symbols_get(profile->stacks[entry->stack_first + i]);
         uint32_t frames = location->frame_count == 0 ? 1 : location->frame_count;
-        for (uint32_t f = frames; f-- > 0 && count < room;) {
-            mr_profile_frame_name(location, f, names[count++].text, FRAME_NAME_MAX);
+        for (uint32_t f = frames; f-- > 0 && names->count < MR_FLAME_DEPTH_MAX;) {
+            uint32_t function = f < location->frame_count ? location->frames[f].function : 0;
+            mr_profile_name(mr_symbols_text(function), mr_symbols_object(location),
+                            next_name(names), FRAME_NAME_MAX);
         }
     }
-    return count;
+    for (size_t i = 0; i < names->count; i++) {
+        names->slices[i] = mr_slice_of(names->texts[i]);
+    }
 }
 
-struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value,
-                                  enum mr_profile_root root)
+static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t value,
+                                 enum mr_profile_root root)
 {
     struct mr_flame *flame = mr_flame_new();
-    struct frame_name *names = MR_NEW_ARRAY(struct frame_name, MR_FLAME_DEPTH_MAX);
-    mr_slice slices[MR_FLAME_DEPTH_MAX];
+    struct frame_names *names = MR_NEW(struct frame_names);
+    mr_symbols_lock();
     for (uint32_t i = 0; i < profile->count; i++) {
         const struct mr_profile_entry *entry = &profile->entries[i];
-        if (entry->values[value] <= 0) {
-            continue;
+        if (entry->values[value] > 0) {
+            name_frames(profile, entry, root, names);
+            mr_flame_add(flame, MR_FLAME_BEFORE, names->slices, names->count,
+                         (uint64_t)entry->values[value]);
         }
-        size_t count = frame_names(profile, entry, root, names, MR_FLAME_DEPTH_MAX);
-        for (size_t n = 0; n < count; n++) {
-            slices[n] = mr_slice_of(names[n].text);
-        }
-        mr_flame_add(flame, MR_FLAME_BEFORE, slices, count, (uint64_t)entry->values[value]);
     }
+    mr_symbols_unlock();
     free(names);
     return flame;
+}
+
+char *mr_profile_svg(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
+                     const struct mr_flame_drawing *drawing, size_t *ret_len)
+{
+    struct mr_flame *flame = flame_of(profile, value, root);
+    char subtitle[200];
+    snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s, %" PRIu64 " samples, %" PRIu64 " lost",
+             mr_profile_value_name(profile->kind, value),
+             mr_profile_value_unit(profile->kind, value), (double)profile->duration_ns / 1e9,
+             profile->samples, profile->lost);
+    struct mr_flame_drawing with = *drawing;
+    with.subtitle = subtitle;
+    with.unit = mr_profile_value_unit(profile->kind, value);
+    char *picture = mr_flame_svg(flame, &with, ret_len);
+    mr_flame_free(flame);
+    return picture;
+}
+
+char *mr_profile_folded(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
+                        size_t *ret_len)
+{
+    struct mr_flame *flame = flame_of(profile, value, root);
+    char *text = mr_flame_folded(flame, MR_FLAME_BEFORE, ret_len);
+    mr_flame_free(flame);
+    return text;
 }

@@ -1,7 +1,7 @@
-/* A profile in memory: stacks with labels and values, whatever it measures; and its three written forms.
+/* A profile in memory: stacks with labels and values, whatever they measure; and its written forms.
  *
- * A profile has one owner at a time. Functions marked so want the symbols' lock, for names are shared.
- */
+ * A profile has one owner at a time. Functions under "with the symbols' lock" want that lock, because names are shared;
+ * those that write forms take it themselves. */
 #ifndef MR_PROF_PROFILE_H
 #define MR_PROF_PROFILE_H
 
@@ -9,7 +9,7 @@
 #include "base/stage.h"
 #include "profiler/symbols.h"
 
-struct mr_flame;
+struct mr_flame_drawing;
 
 enum { MR_PROFILE_VALUES = 4 };
 
@@ -47,13 +47,11 @@ struct mr_profile {
 void mr_profile_init(struct mr_profile *profile, enum mr_profile_kind kind);
 void mr_profile_done(struct mr_profile *profile);
 
-/* Adds values to the entry with this stack and these labels. Bounded: what exceeds a million entries is
- * counted as dropped. */
-void mr_profile_add(struct mr_profile *profile, const uint32_t *locations, uint32_t count,
-                    uint32_t thread, uint32_t table, enum mr_thread_role role,
-                    const int64_t values[MR_PROFILE_VALUES]);
+/* Adds the values to the entry with this stack, thread and table. What exceeds a million entries is counted as dropped. */
+void mr_profile_add(struct mr_profile *profile, const uint32_t *locations,
+                    const struct mr_profile_entry *added);
 
-/* Adds everything of `from`; `sign` -1 takes it away (entries that come to nothing stay, at 0). */
+/* Adds everything of `from`; `sign` -1 subtracts it (entries whose values become 0 stay). */
 void mr_profile_merge(struct mr_profile *profile, const struct mr_profile *from, int sign);
 
 /* Number and names of the values. */
@@ -64,29 +62,24 @@ const char *mr_profile_value_unit(enum mr_profile_kind kind, uint32_t value);
 /* The index of a value's name, or -1. */
 int mr_profile_value_find(enum mr_profile_kind kind, const char *name);
 
+/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
+ * "[library.so]", as draw/ reads it. Needs no lock. */
+void mr_profile_name(const char *function, const char *object, char *to, size_t size);
+
 /* ---- with the symbols' lock ---- */
 
-/* The stage that an entry's frames and thread tell. */
+/* The stage of an entry, by its frames and its thread. */
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry);
 
-/* Whether it belongs to the stage. To MR_STAGE_MALLOC belongs what the allocator does, whatever stage asked it. */
-bool mr_profile_is_in(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                      enum mr_stage stage);
-
-/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
- * "[library.so]", as draw/ wants it. Needs no lock. */
-void mr_profile_name(const char *function, const char *object, char *to, size_t size);
-
-/* The same of a location's frame. */
-void mr_profile_frame_name(const struct mr_location *location, uint32_t frame, char *to,
-                           size_t size);
-
-/* Leaves what has this thread (NULL: any) and this stage (MR_STAGE_NONE: any); everything else comes to nothing. */
+/* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any). To MR_STAGE_MALLOC belongs what
+ * the allocator does, for whichever stage. */
 void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_stage stage);
 
-/* Everything of the stage comes to nothing. */
+/* Sets everything of the stage to 0. */
 void mr_profile_leave_out(struct mr_profile *profile, enum mr_stage stage);
+
+/* ---- written forms; the caller frees them ---- */
 
 /* What a flame graph has under the outermost frames. */
 enum mr_profile_root {
@@ -95,12 +88,18 @@ enum mr_profile_root {
     MR_PROFILE_ROOT_NONE, /* nothing: equal stacks of all threads are one */
 };
 
-/* As a flame graph of one value. The caller frees it. */
-struct mr_flame *mr_profile_flame(const struct mr_profile *profile, uint32_t value,
-                                  enum mr_profile_root root);
+/* gzip'd pprof. */
+uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len);
 
-/* gzip'd profile.proto; the caller frees it. `comments` (each may be NULL) go into the file. */
-uint8_t *mr_profile_pprof(const struct mr_profile *profile, const char *const *comments,
-                          size_t comment_count, size_t *ret_len);
+/* SVG of one value. The subtitle and unit of `drawing` are filled in here. */
+char *mr_profile_svg(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
+                     const struct mr_flame_drawing *drawing, size_t *ret_len);
+
+/* Lines of "root;outer;inner 12". */
+char *mr_profile_folded(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
+                        size_t *ret_len);
+
+/* Any bytes, gzip'd. */
+uint8_t *mr_profile_gzip(const void *bytes, size_t len, size_t *ret_len);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "profiler/continuous.h"
+#include "profiler/files.h"
 #include "profiler/heap.h"
 
 enum {
@@ -83,14 +83,13 @@ static uint32_t open_profiles(struct mr_profile *ret[3])
     return count;
 }
 
-static void add_to_all(const struct mr_stack *stack, uint32_t thread, uint32_t table,
-                       enum mr_thread_role role, const int64_t values[MR_PROFILE_VALUES],
+static void add_to_all(const struct mr_stack *stack, const struct mr_profile_entry *entry,
                        bool truncated)
 {
     struct mr_profile *profiles[3];
     uint32_t count = open_profiles(profiles);
     for (uint32_t i = 0; i < count; i++) {
-        mr_profile_add(profiles[i], stack->locations, stack->count, thread, table, role, values);
+        mr_profile_add(profiles[i], stack->locations, entry);
         profiles[i]->samples++;
         profiles[i]->rooted += stack->rooted;
         profiles[i]->truncated += truncated;
@@ -103,19 +102,35 @@ static void on_sample(void *context, const struct mr_sample *sample)
     (void)context;
     static struct mr_stack stack; /* large; the profiler's thread alone */
     mr_symbols_unwind(sample, &stack);
-    int64_t values[MR_PROFILE_VALUES] = {(int64_t)sample->count, (int64_t)sample->cpu_ns};
-    add_to_all(&stack, mr_symbols_intern(sample->thread), mr_symbols_intern(sample->table),
-               sample->role, values, sample->truncated);
+    struct mr_profile_entry entry = {
+        .stack_count = stack.count,
+        .thread = mr_symbols_intern(sample->thread),
+        .table = mr_symbols_intern(sample->table),
+        .role = sample->role,
+        .values = {(int64_t)sample->count, (int64_t)sample->cpu_ns},
+    };
+    add_to_all(&stack, &entry, sample->truncated);
 }
 
-static void on_unsampled(void *context, const char *thread, uint64_t cpu_ns)
+/* What threads have used that never registered. */
+static void add_unsampled(void)
 {
-    (void)context;
-    int64_t period = 1000000000 / state.hz;
+    static int64_t cpu_ns; /* since the last sample of it */
+    int64_t period_ns = 1000000000 / state.hz;
+    cpu_ns += (int64_t)mr_sampler_unsampled();
+    if (cpu_ns < period_ns) {
+        return;
+    }
     struct mr_stack stack = {.count = 1, .rooted = true};
     stack.locations[0] = mr_symbols_pseudo("[unsampled]");
-    int64_t values[MR_PROFILE_VALUES] = {(int64_t)cpu_ns / period, (int64_t)cpu_ns};
-    add_to_all(&stack, mr_symbols_intern(thread), 0, MR_THREAD_MAIN, values, false);
+    struct mr_profile_entry entry = {
+        .stack_count = 1,
+        .thread = mr_symbols_intern("other"),
+        .role = MR_THREAD_MAIN,
+        .values = {cpu_ns / period_ns, cpu_ns},
+    };
+    add_to_all(&stack, &entry, false);
+    cpu_ns = 0;
 }
 
 /* What rings could not take goes to the account of every open profile. */
@@ -202,14 +217,12 @@ static void set_frequency(void)
 {
     uint32_t hz = wanted_hz();
     if (hz != state.hz) {
-        if (hz != 0) {
-            state.hz = hz; /* the drain divides by it, so it stays when sampling ends */
+        if (state.hz == 0) {
+            (void)mr_sampler_unsampled(); /* of the time before */
         }
+        state.hz = hz;
         mr_sampler_set(hz);
         state.stats.frequency_hz = hz;
-    }
-    if (hz == 0) {
-        state.hz = 0;
     }
 }
 
@@ -224,7 +237,7 @@ static void drain(void)
     if (now_ns - state.looked_ns >= LOOK_INTERVAL_NS) {
         state.looked_ns = now_ns;
         mr_sampler_rename();
-        mr_sampler_unsampled(on_unsampled, NULL);
+        add_unsampled();
     }
     note_lost();
     mr_symbols_name_some(NAMES_A_ROUND);
@@ -247,7 +260,7 @@ static void end_interval(void)
     mr_profile_init(&state.interval, MR_PROFILE_CPU);
     state.interval_start_ns = now_ns;
     pthread_mutex_unlock(&state.lock);
-    mr_status status = mr_continuous_end(&state.options, &full);
+    mr_status status = mr_files_add(&state.options, &full);
     mr_profile_done(&full);
     pthread_mutex_lock(&state.lock);
     state.stats.files += status == MR_OK;
@@ -323,7 +336,7 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
 {
     MR_ASSERT(!state.running);
     if (options->path[0] != '\0') {
-        MR_TRY(mr_continuous_check(options, ret_error));
+        MR_TRY(mr_files_begin(options->path, ret_error));
     }
     state.options = *options;
     state.stop = false;
@@ -361,11 +374,6 @@ void mr_profiler_stop(void)
     mr_profile_done(&state.interval);
     mr_profile_done(&state.session);
     state.running = false;
-}
-
-bool mr_profiler_is_running(void)
-{
-    return state.running;
 }
 
 /* ---- sessions ---- */

@@ -32,8 +32,6 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
 /* Ends the thread; a running interval is written. Without a start: no effect. */
 void mr_profiler_stop(void);
 
-bool mr_profiler_is_running(void);
-
 /* ---- one profile on demand ---- */
 
 /* Begins to collect a CPU profile and waits until sampling runs. MR_FULL: somebody else does; one at a time.

@@ -5,11 +5,10 @@
 
 #include "base/log.h"
 #include "metrics/metrics.h"
-#include "profiler/file.h"
+#include "profiler/files.h"
 #include "profiler/heap.h"
-#include "profiler/http/capture.h"
-#include "profiler/http/routes.h"
 #include "profiler/profiler.h"
+#include "profiler/routes.h"
 #include "profiler/sampler.h"
 
 static mr_status start_heap(struct mr_error *ret_error)
@@ -21,34 +20,17 @@ static mr_status start_heap(struct mr_error *ret_error)
     return status;
 }
 
-static mr_status start_captures(const struct mr_config_values *values, struct mr_monitor *monitor,
-                                struct mr_error *ret_error)
-{
-    struct mr_capture_options options = {
-        .path = values->profiling_capture_path,
-        .pause_ms = values->profiling_capture_pause,
-        .keep = (uint32_t)values->profiling_capture_keep,
-        .in_flight_max = (uint64_t)values->profiling_capture_in_flight,
-        .flush_max_ms = values->profiling_capture_flush,
-        .lag_max = (uint64_t)values->profiling_capture_lag,
-        .memory_max = (uint64_t)values->profiling_capture_memory,
-    };
-    return mr_capture_start(&options, monitor, ret_error);
-}
-
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {
     const struct mr_config_values *values = &config->values;
     if (values->profiling_heap) {
         MR_TRY(mr_heap_available(ret_error));
     }
-    MR_TRY(mr_file_check_folder(values->profiling_path, "profiling.path", ret_error));
-    return mr_file_check_folder(values->profiling_capture_path, "profiling.capture_path",
-                                ret_error);
+    return mr_file_check_folder(values->profiling_path, ret_error);
 }
 
 mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
-                             struct mr_monitor *monitor, struct mr_error *ret_error)
+                             struct mr_error *ret_error)
 {
     const struct mr_config_values *values = &config->values;
     /* A server for debug information is somebody else's machine; a daemon does not ask there by itself. */
@@ -68,52 +50,36 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
         .name = values->profiling_name,
         .keep_count = (uint32_t)values->profiling_keep_intervals,
         .keep_bytes = (uint64_t)values->profiling_keep_size,
-        .recorder = values->profiling_recorder || values->profiling_capture_path[0] != '\0',
+        .recorder = values->profiling_recorder,
     };
     MR_TRY(mr_profiler_start(&options, ret_error));
     if (values->profiling_endpoints && http != NULL) {
         mr_pprof_add(http, &config->http, values->profiling_name,
                      options.recorder || options.path[0] != '\0');
     }
-    return values->profiling_capture_path[0] == '\0' ? MR_OK
-                                                     : start_captures(values, monitor, ret_error);
+    return MR_OK;
 }
 
 void mr_profiling_end(void)
 {
-    mr_capture_stop();
     mr_profiler_stop();
     mr_thread_end();
 }
 
 /* ---- metrics ---- */
 
-static void expose_counts(struct mr_exposition *out, const uint64_t counts[MR_STAGES])
+/* By stage, but for the allocator's, whose time is its caller's. */
+static void expose_stages(struct mr_exposition *out, enum mr_metric_id metric,
+                          const uint64_t values[MR_STAGES])
 {
+    mr_expose_begin(out, metric);
     for (int i = MR_STAGE_RECEIVE; i < MR_STAGES; i++) {
-        if (i != MR_STAGE_MALLOC) {
-            mr_expose_u64(out, (const char *[]){mr_stage_name(i)}, counts[i]);
+        if (i != MR_STAGE_MALLOC && metric == MR_METRIC_STAGE_CPU) {
+            mr_expose_ns(out, (const char *[]){mr_stage_name(i)}, values[i]);
+        } else if (i != MR_STAGE_MALLOC) {
+            mr_expose_u64(out, (const char *[]){mr_stage_name(i)}, values[i]);
         }
     }
-}
-
-static void expose_stages(struct mr_exposition *out, const struct mr_profiler_stats *stats)
-{
-    mr_expose_begin(out, MR_METRIC_STAGE_CPU);
-    for (int i = MR_STAGE_RECEIVE; i < MR_STAGES; i++) {
-        if (i != MR_STAGE_MALLOC) { /* its time is its caller's */
-            mr_expose_ns(out, (const char *[]){mr_stage_name(i)}, stats->stage_cpu_ns[i]);
-        }
-    }
-    mr_expose_begin(out, MR_METRIC_TABLE_CPU);
-    const struct mr_table_times *times = &stats->table_times;
-    for (uint32_t i = 0; i < times->count; i++) {
-        mr_expose_ns(out, (const char *[]){times->tables[i].name}, times->tables[i].cpu_ns);
-    }
-    mr_expose_begin(out, MR_METRIC_STAGE_ALLOCATIONS);
-    expose_counts(out, stats->stage_alloc_objects);
-    mr_expose_begin(out, MR_METRIC_STAGE_ALLOCATED);
-    expose_counts(out, stats->stage_alloc_bytes);
 }
 
 double mr_profiling_seconds(void)
@@ -129,7 +95,14 @@ void mr_profiling_metrics(struct mr_buffer *to)
     struct mr_exposition *out = &exposition;
     struct mr_profiler_stats stats;
     mr_profiler_stats(&stats);
-    expose_stages(out, &stats);
+    expose_stages(out, MR_METRIC_STAGE_CPU, stats.stage_cpu_ns);
+    mr_expose_begin(out, MR_METRIC_TABLE_CPU);
+    for (uint32_t i = 0; i < stats.table_times.count; i++) {
+        mr_expose_ns(out, (const char *[]){stats.table_times.tables[i].name},
+                     stats.table_times.tables[i].cpu_ns);
+    }
+    expose_stages(out, MR_METRIC_STAGE_ALLOCATIONS, stats.stage_alloc_objects);
+    expose_stages(out, MR_METRIC_STAGE_ALLOCATED, stats.stage_alloc_bytes);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_FREQUENCY, stats.frequency_hz);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_SAMPLES, stats.sampler.samples);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_LOST, stats.sampler.lost);
@@ -142,5 +115,4 @@ void mr_profiling_metrics(struct mr_buffer *to)
     mr_expose_begin(out, MR_METRIC_PROFILER_FILES);
     mr_expose_u64(out, (const char *[]){"written"}, stats.files);
     mr_expose_u64(out, (const char *[]){"failed"}, stats.file_errors);
-    mr_expose_one_u64(out, MR_METRIC_PROFILER_CAPTURES, mr_capture_count());
 }

@@ -1,18 +1,18 @@
-/* The profiler, as the program starts and ends it from its configuration. */
+/* The door to the profiler: all that the daemon calls of it, from the configuration. A build without the profiler links
+ * profiling_absent.c in place of the rest of this folder. */
 #ifndef MR_PROFILING_H
 #define MR_PROFILING_H
 
 #include "config/config.h"
 #include "control/http.h"
-#include "control/monitor.h"
 
 /* What the start would refuse; `millrace check` asks too. Changes nothing. */
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error);
 
-/* Starts what the configuration asks for and adds the routes, before the server's start. `http` may be NULL. A
- * build without profiling answers MR_ERR_CONFIG when something is asked for. */
+/* Starts what the configuration asks for and adds the routes, before the server's start. `http` may be NULL. MR_ERR_CONFIG:
+ * something is asked for that can't be. Main thread, before others start. */
 mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
-                             struct mr_monitor *monitor, struct mr_error *ret_error);
+                             struct mr_error *ret_error);
 
 /* Writes what is being collected, and ends. After the server's end. Without a begin: no effect. */
 void mr_profiling_end(void);

@@ -1,4 +1,4 @@
-/* A build without the profiler: what asks for it is told so. */
+/* A build without the profiler: who asks for it gets an error. */
 #include "profiler/profiling.h"
 
 #include "metrics/metrics.h"
@@ -15,10 +15,9 @@ mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *re
 }
 
 mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
-                             struct mr_monitor *monitor, struct mr_error *ret_error)
+                             struct mr_error *ret_error)
 {
     (void)http;
-    (void)monitor;
     return mr_profiling_check(config, ret_error);
 }
 
@@ -34,7 +33,7 @@ double mr_profiling_seconds(void)
 void mr_profiling_metrics(struct mr_buffer *out)
 {
     struct mr_exposition exposition = mr_exposition_begin(out);
-    for (enum mr_metric_id id = MR_METRIC_STAGE_CPU; id <= MR_METRIC_PROFILER_CAPTURES; id++) {
+    for (enum mr_metric_id id = MR_METRIC_STAGE_CPU; id <= MR_METRIC_PROFILER_FILES; id++) {
         mr_expose_begin(&exposition, id);
     }
 }

@@ -1,6 +1,5 @@
 #include "profiler/sampler.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -29,7 +28,6 @@ enum {
     TOP_MARGIN = 4096,
     HANDLER_BUCKETS = 128,
     HANDLER_BUCKET_NS = 250,
-    UNSAMPLED_MAX = 64,
 };
 
 /* Lies in the ring; `size` 0 means: go on at the ring's beginning. */
@@ -55,13 +53,13 @@ struct thread {
     _Atomic bool ended;
     bool armed;
     timer_t timer;
-    _Atomic uint64_t period_ns; /* 0: not sampled */
-    _Atomic uint64_t told_ns;   /* of the thread's CPU clock: samples have told of all before */
+    _Atomic uint64_t period_ns;  /* 0: not sampled */
+    _Atomic uint64_t counted_ns; /* of the thread's CPU clock: samples stand for all before */
     uint8_t *ring;
     _Atomic uint64_t head; /* the drain's */
     _Atomic uint64_t tail;
     _Atomic uint64_t samples, lost, truncated, handler_ns;
-    _Atomic uint32_t handler_histogram[HANDLER_BUCKETS];
+    _Atomic uint64_t handler_histogram[HANDLER_BUCKETS];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,7 +67,7 @@ static struct thread *threads;
 static uint32_t current_hz;
 static bool draining; /* somebody walks the list without the lock */
 static struct {
-    uint64_t samples, lost, truncated, handler_ns;
+    uint64_t samples, lost, truncated, handler_ns, cpu_ns;
     uint64_t histogram[HANDLER_BUCKETS];
 } ended_threads;
 
@@ -130,12 +128,12 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     }
     /* Not si_overrun: the clock also tells of periods whose signal never came. */
     uint64_t cpu_ns = (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    uint64_t told_ns = atomic_load_explicit(&thread->told_ns, memory_order_relaxed);
-    uint64_t due = cpu_ns > told_ns ? (cpu_ns - told_ns) / period_ns : 0;
+    uint64_t counted_ns = atomic_load_explicit(&thread->counted_ns, memory_order_relaxed);
+    uint64_t due = cpu_ns > counted_ns ? (cpu_ns - counted_ns) / period_ns : 0;
     if (due == 0) {
         return; /* a signal from before the timer was set anew */
     }
-    atomic_store_explicit(&thread->told_ns, told_ns + due * period_ns, memory_order_relaxed);
+    atomic_store_explicit(&thread->counted_ns, counted_ns + due * period_ns, memory_order_relaxed);
     record->size = (uint32_t)size;
     record->stack_len = (uint32_t)copied;
     record->count = due;
@@ -165,10 +163,8 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     uint64_t took_ns = (uint64_t)(mr_monotonic_ns() - start_ns);
     mr_counter_add(&thread->handler_ns, took_ns);
     uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
-    _Atomic uint32_t *slot =
-        &thread->handler_histogram[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1];
-    atomic_store_explicit(slot, atomic_load_explicit(slot, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    mr_counter_add(
+        &thread->handler_histogram[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
     errno = saved_errno;
 }
 
@@ -212,7 +208,7 @@ static void arm(struct thread *thread, uint32_t hz)
     thread->armed = true;
     uint64_t period_ns = 1000000000 / hz;
     if (!was_armed) {
-        atomic_store_explicit(&thread->told_ns,
+        atomic_store_explicit(&thread->counted_ns,
                               (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec,
                               memory_order_relaxed);
     }
@@ -342,6 +338,7 @@ static void thread_end(void)
     self = NULL;
     pthread_mutex_lock(&lock);
     disarm(thread);
+    ended_threads.cpu_ns += (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     atomic_store(&thread->ended, true);
     pthread_mutex_unlock(&lock);
 }
@@ -415,44 +412,7 @@ void mr_sampler_drain(mr_sample_fn fn, void *context)
     set_draining(false);
 }
 
-/* ---- threads nobody registered ---- */
-
-static struct unsampled {
-    pid_t tid;
-    uint64_t cpu_ns;
-} unsampled[UNSAMPLED_MAX];
-
-static bool is_registered(pid_t tid)
-{
-    bool found = false;
-    pthread_mutex_lock(&lock);
-    for (const struct thread *thread = threads; thread != NULL && !found; thread = thread->next) {
-        found = thread->tid == tid;
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-/* What the thread has used since it was last asked for. */
-static uint64_t unsampled_since(pid_t tid, uint64_t cpu_ns)
-{
-    struct unsampled *free_slot = NULL;
-    for (int i = 0; i < UNSAMPLED_MAX; i++) {
-        if (unsampled[i].tid == tid) {
-            /* Less than before: the number was given to a new thread. */
-            uint64_t before = unsampled[i].cpu_ns <= cpu_ns ? unsampled[i].cpu_ns : 0;
-            unsampled[i].cpu_ns = cpu_ns;
-            return cpu_ns - before;
-        }
-        if (free_slot == NULL && unsampled[i].tid == 0) {
-            free_slot = &unsampled[i];
-        }
-    }
-    if (free_slot != NULL) {
-        *free_slot = (struct unsampled){.tid = tid, .cpu_ns = cpu_ns};
-    }
-    return 0;
-}
+/* ---- names, and threads that never registered ---- */
 
 static void read_thread_name(pid_t tid, char *to, size_t size)
 {
@@ -479,29 +439,24 @@ void mr_sampler_rename(void)
     set_draining(false);
 }
 
-void mr_sampler_unsampled(void (*fn)(void *context, const char *thread, uint64_t cpu_ns),
-                          void *context)
+uint64_t mr_sampler_unsampled(void)
 {
-    DIR *tasks = opendir("/proc/self/task");
-    if (tasks == NULL) {
-        return;
-    }
-    const struct dirent *entry;
-    while ((entry = readdir(tasks)) != NULL) {
-        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        struct timespec now;
-        if (tid <= 0 || is_registered(tid) || clock_gettime(thread_clock(tid), &now) != 0) {
-            continue;
-        }
-        uint64_t used_ns =
-            unsampled_since(tid, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
-        if (used_ns > 0) {
-            char name[32];
-            read_thread_name(tid, name, sizeof(name));
-            fn(context, name, used_ns);
+    static uint64_t reported_ns;
+    pthread_mutex_lock(&lock);
+    /* The process first: what a thread uses after that look is not missing from its own clock. */
+    uint64_t process_ns = (uint64_t)mr_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    uint64_t registered_ns = ended_threads.cpu_ns;
+    for (const struct thread *thread = threads; thread != NULL; thread = thread->next) {
+        struct timespec used;
+        if (!atomic_load(&thread->ended) && clock_gettime(thread_clock(thread->tid), &used) == 0) {
+            registered_ns += (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
         }
     }
-    closedir(tasks);
+    pthread_mutex_unlock(&lock);
+    uint64_t left_ns = process_ns > registered_ns ? process_ns - registered_ns : 0;
+    uint64_t since_ns = left_ns > reported_ns ? left_ns - reported_ns : 0;
+    reported_ns += since_ns;
+    return since_ns;
 }
 
 /* ---- accounts ---- */

@@ -51,9 +51,8 @@ void mr_sampler_drain(mr_sample_fn fn, void *context);
 /* Threads may change their names: librdkafka's do when they learn their broker's number. Between drains. */
 void mr_sampler_rename(void);
 
-/* CPU time that threads which never registered have used since the last call. */
-void mr_sampler_unsampled(void (*fn)(void *context, const char *thread, uint64_t cpu_ns),
-                          void *context);
+/* CPU time that threads which never registered have used since the last call; the first answers for all before. */
+uint64_t mr_sampler_unsampled(void);
 
 /* Since the start of the process, over all threads. */
 struct mr_sampler_stats {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include "base/hash.h"
 #include "base/index.h"
 #include "profiler/symbols_internal.h"
 
@@ -23,6 +24,39 @@ void mr_symbols_lock(void)
 void mr_symbols_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- texts ---- */
+
+/* Text 0 is "", which is not in here. */
+static struct {
+    char **texts; /* texts[0] is text 1 */
+    uint32_t room;
+    struct mr_index index;
+} interned;
+
+uint32_t mr_symbols_intern(const char *text)
+{
+    if (text == NULL || text[0] == '\0') {
+        return 0;
+    }
+    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, text, strlen(text));
+    uint32_t at = 0;
+    uint32_t number;
+    do {
+        number = mr_index_next(&interned.index, hash, &at);
+    } while (number != MR_INDEX_NONE && strcmp(interned.texts[number], text) != 0);
+    if (number == MR_INDEX_NONE) {
+        number = mr_index_add(&interned.index, hash);
+        MR_GROW(interned.texts, interned.room, interned.index.count);
+        interned.texts[number] = MR_STRDUP(text);
+    }
+    return number + 1;
+}
+
+const char *mr_symbols_text(uint32_t id)
+{
+    return id == 0 ? "" : interned.texts[id - 1];
 }
 
 /* ---- locations ---- */
@@ -39,26 +73,19 @@ static struct {
     uint32_t count, room;
 } mappings;
 
-uint32_t mr_symbols_find(uint64_t address)
+uint32_t mr_symbols_location(uint64_t address, bool is_return)
 {
+    address -= is_return;
     uint32_t at = 0;
     uint32_t number;
     do {
         number = mr_index_next(&locations.by_address, address, &at);
     } while (number != MR_INDEX_NONE && locations.items[number].address != address);
-    return number == MR_INDEX_NONE ? 0 : number + 1;
-}
-
-uint32_t mr_symbols_location(uint64_t address, bool is_return)
-{
-    address -= is_return;
-    uint32_t found = mr_symbols_find(address);
-    if (found != 0) {
-        return found;
+    if (number == MR_INDEX_NONE) {
+        number = mr_index_add(&locations.by_address, address);
+        MR_GROW(locations.items, locations.room, locations.by_address.count);
+        locations.items[number] = (struct mr_location){.address = address};
     }
-    uint32_t number = mr_index_add(&locations.by_address, address);
-    MR_GROW(locations.items, locations.room, locations.by_address.count);
-    locations.items[number] = (struct mr_location){.address = address};
     return number + 1;
 }
 
@@ -209,9 +236,6 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
         char text[256];
         snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);
         place.function = mr_symbols_intern(text);
-        location->unnamed = true;
-    } else {
-        location->unnamed = true;
     }
     add_frame(location, place);
 }

@@ -31,9 +31,6 @@ void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret);
 /* The location of an address; `is_return`: it follows a call, and the call is meant. */
 uint32_t mr_symbols_location(uint64_t address, bool is_return);
 
-/* The location of an address that was seen, or 0. */
-uint32_t mr_symbols_find(uint64_t address);
-
 /* A location that is only a name: "[unsampled]". */
 uint32_t mr_symbols_pseudo(const char *name);
 
@@ -48,8 +45,6 @@ struct mr_location {
     uint64_t address;
     uint32_t mapping; /* number from 1; 0: in no object */
     bool named;       /* whether that was tried */
-    bool
-        unnamed; /* the function's name is not known; it shows as "object!0xbeginning", if that is known */
     uint32_t frame_count;
     struct mr_frame *frames;
 };

@@ -107,14 +107,11 @@ class ProfilerScene(Scene):
 
     def draw_settings(self):
         chance = self.chance
-        captures = os.path.join(self.folder, "captures")
         return {
             "profiling__recorder": chance.choice(["true", "false"]),
             "profiling__path": chance.choice([self.subject.values["profiling__path"]] * 2 + [None]),
             "profiling__interval": chance.choice(['"1s"', '"3s"', '"10s"']),
             "profiling__heap": chance.choice(["true", "true", "false"]) if self.heap else None,
-            **(chance.choice([{}, {"profiling__capture_path": f'"{captures}"', "profiling__capture_pause": '"3s"',
-                                   "profiling__capture_memory": '"1MiB"', "profiling__capture_keep": "3"}])),
         }
 
     def millrace_ended(self, code):

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "profiler/draw/stage.h"
+#include "base/stage.h"
 
 struct mr_flame;
 
@@ -49,8 +49,6 @@ char *mr_flame_folded(const struct mr_flame *flame, mr_flame_side side, size_t *
 
 typedef enum mr_flame_colour {
     MR_FLAME_BY_STAGE,
-    MR_FLAME_BY_LIBRARY,
-    MR_FLAME_BY_NAME,
     MR_FLAME_BY_CHANGE, /* red: grew, blue: shrank; both profiles scaled to one total */
 } mr_flame_colour;
 
@@ -60,7 +58,6 @@ struct mr_flame_drawing {
     const char *unit;     /* NULL: "samples" */
     const char *search;   /* regular expression marked when the graph opens; NULL: none */
     unsigned width;       /* pixels, 0: 1200; clamped to 300…20000 */
-    unsigned height;      /* pixels of the whole picture, 0: as high as the stacks need */
     double min_width;     /* narrower frames (pixels) are left out, 0: 0.2 */
     mr_flame_side side;   /* whose values make the widths */
     mr_flame_colour colour;
@@ -71,17 +68,10 @@ struct mr_flame_drawing {
 char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
                    size_t *ret_len);
 
-/* ---- tables ---- */
+/* ---- stages ---- */
 
-struct mr_flame_function {
-    mr_slice name; /* of the flame graph */
-    enum mr_stage stage;
-    uint64_t self[2];  /* where it was on top, by side */
-    uint64_t total[2]; /* where it was on the stack at all, once a stack */
-};
-
-/* One row a function, largest self value of both sides first. The caller frees the array. */
-struct mr_flame_function *mr_flame_functions(const struct mr_flame *flame, size_t *ret_count);
+/* The stage a frame names, or `inherited` (that of the frame below it) when it names none. Any thread. */
+enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited);
 
 /* Values by stage: a stack belongs to the stage of its deepest frame that names one. */
 void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
@@ -89,14 +79,5 @@ void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
 
 /* The same as a table of shares for people; `compared`: of both sides, and how they differ. */
 void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to);
-
-/* How much of a side is fit for reading. */
-struct mr_flame_quality {
-    uint64_t total;
-    uint64_t named;  /* the leaf is a function and not only an address or a library */
-    uint64_t rooted; /* the stack reaches a thread's first function (start_thread, clone, _start) */
-};
-
-struct mr_flame_quality mr_flame_quality(const struct mr_flame *flame, mr_flame_side side);
 
 #endif

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profiler/draw/text.h"
+#include "base/text.h"
 #include "profiler/draw/tree.h"
 
 /* The number after the last blank; false when there is none. */

@@ -1,4 +1,5 @@
-#include "profiler/draw/script.h"
+/* What makes the picture answer to a reader: its style and its script. */
+#include "profiler/draw/tree.h"
 
 const char mr_flame_style[] =
     "text{font-family:Verdana,DejaVu Sans,sans-serif;font-size:12px;fill:#222}"

@@ -1,4 +1,4 @@
-#include "profiler/draw/stage.h"
+#include "profiler/draw/tree.h"
 
 #include <string.h>
 
@@ -22,7 +22,6 @@ static const struct {
     {"rdk:*", MR_STAGE_FLUSH},
     {"mr-http*", MR_STAGE_HTTP},
     {"mr-profiler", MR_STAGE_PROFILER},
-    {"mr-capture", MR_STAGE_PROFILER},
 
     {"[receive]", MR_STAGE_RECEIVE},
     {"[decode]", MR_STAGE_DECODE},

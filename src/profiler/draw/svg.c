@@ -3,14 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
-#include "profiler/draw/script.h"
-#include "profiler/draw/text.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "profiler/draw/tree.h"
 
 enum {
     FRAME_HEIGHT = 16,
-    FRAME_HEIGHT_MIN = 4,
     MARGIN = 10,
     HEAD_HEIGHT = 58,
     FOOT_HEIGHT = 44,
@@ -30,7 +28,6 @@ struct canvas {
     double min_width;
     uint64_t total[2];
     unsigned width, height;
-    unsigned frame_height;
     unsigned depth; /* of the deepest frame that is drawn */
 };
 
@@ -56,32 +53,41 @@ static unsigned deepest(const struct canvas *canvas)
     return depth;
 }
 
+/* ---- text ---- */
+
+/* U+FFFE and U+FFFF are UTF-8 but no XML. */
+static bool is_xml(const uint8_t *at, size_t len)
+{
+    return len > 1 ? !(len == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe)
+                   : *at >= 0x20 && *at != 0x7f;
+}
+
+static const char *xml_entity(uint8_t byte)
+{
+    static const char *const entities[] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
+    return byte < MR_ARRAY_LEN(entities) ? entities[byte] : NULL;
+}
+
+/* The bytes as content of XML: markup escaped, what is no UTF-8 or no XML character replaced by U+FFFD. */
+static void write_xml(struct mr_text *text, mr_slice bytes)
+{
+    for (size_t i = 0; i < bytes.len;) {
+        const uint8_t *at = bytes.data + i;
+        size_t len = mr_utf8_sequence(at, bytes.len - i);
+        const char *entity = xml_entity(*at);
+        if (len == 0 || !is_xml(at, len)) {
+            mr_text_string(text, "\xef\xbf\xbd");
+        } else if (entity != NULL) {
+            mr_text_string(text, entity);
+        } else {
+            mr_text_add(text, at, len);
+        }
+        i += len == 0 ? 1 : len;
+    }
+}
+
 /* ---- colours ---- */
-
-/* A warm tone that depends on the name alone, so that two pictures agree. */
-static void colour_by_text(mr_slice text, unsigned hue, char ret_colour[COLOUR_MAX])
-{
-    uint64_t long_hash = mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
-    uint32_t hash = (uint32_t)(long_hash ^ long_hash >> 32);
-    snprintf(ret_colour, COLOUR_MAX, "hsl(%u,%u%%,%u%%)", (hue + hash % 40) % 360,
-             60 + hash / 64 % 25, 62 + hash / 4096 % 12);
-}
-
-/* The library of "function [library]", the kernel, or ours: one hue each. */
-static void colour_by_library(mr_slice name, char ret_colour[COLOUR_MAX])
-{
-    const uint8_t *open = name.len > 0 ? memrchr(name.data, '[', name.len) : NULL;
-    if (open == NULL || name.data[name.len - 1] != ']') {
-        colour_by_text(name, 20, ret_colour);
-        return;
-    }
-    mr_slice library = {.data = open, .len = (size_t)(name.data + name.len - open)};
-    unsigned hue = 80;
-    for (size_t i = 0; i < library.len; i++) {
-        hue = (hue * 31 + library.data[i]) % 1000;
-    }
-    colour_by_text(name, 80 + hue % 7 * 35, ret_colour);
-}
 
 static double share(uint64_t value, uint64_t total)
 {
@@ -110,25 +116,6 @@ static void colour_by_change(double change, char ret_colour[COLOUR_MAX])
     }
 }
 
-static void node_colour(const struct canvas *canvas, uint32_t node, mr_slice name,
-                        char ret_colour[COLOUR_MAX])
-{
-    switch (canvas->drawing->colour) {
-    case MR_FLAME_BY_CHANGE:
-        colour_by_change(node_change(canvas, node), ret_colour);
-        return;
-    case MR_FLAME_BY_LIBRARY:
-        colour_by_library(name, ret_colour);
-        return;
-    case MR_FLAME_BY_NAME:
-        colour_by_text(name, 10, ret_colour);
-        return;
-    case MR_FLAME_BY_STAGE:
-        break;
-    }
-    snprintf(ret_colour, COLOUR_MAX, "%s", mr_flame_stage_colour(canvas->flame->nodes[node].stage));
-}
-
 /* ---- frames ---- */
 
 /* As much of the name as the width holds; not within a UTF-8 sequence. */
@@ -153,9 +140,9 @@ static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
     mr_flame_side side = canvas->drawing->side;
     struct mr_text *out = &canvas->out;
     mr_text_string(out, "<title>");
-    mr_flame_text_xml(out, name);
+    write_xml(out, name);
     mr_text_format(out, " (%llu ", (unsigned long long)at->total[side]);
-    mr_flame_text_xml(out, mr_slice_of(canvas->unit));
+    write_xml(out, mr_slice_of(canvas->unit));
     mr_text_format(out, ", %.2f %%, itself %.2f %%",
                    100 * share(at->total[side], canvas->total[side]),
                    100 * share(at->self[side], canvas->total[side]));
@@ -175,22 +162,26 @@ static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
     double x = MARGIN + (double)begin * canvas->scale;
     double width = (double)node_width(canvas, node) * canvas->scale;
     unsigned row = canvas->drawing->inverted ? at->depth : canvas->depth - at->depth;
-    unsigned y = HEAD_HEIGHT + row * canvas->frame_height;
+    unsigned y = HEAD_HEIGHT + row * FRAME_HEIGHT;
     char colour[COLOUR_MAX];
-    node_colour(canvas, node, name, colour);
+    if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
+        colour_by_change(node_change(canvas, node), colour);
+    } else {
+        snprintf(colour, COLOUR_MAX, "%s", mr_flame_stage_colour(at->stage));
+    }
     struct mr_text *out = &canvas->out;
     mr_text_format(out, "<g data-b=\"%llu\" data-n=\"%llu\" data-d=\"%u\" data-f=\"",
                    (unsigned long long)begin, (unsigned long long)node_width(canvas, node),
                    at->depth);
-    mr_flame_text_xml(out, name);
+    write_xml(out, name);
     mr_text_string(out, "\">");
     write_tooltip(canvas, node, name);
     mr_text_format(out, "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%u\" fill=\"%s\"/>", x,
-                   y, width, canvas->frame_height - 1, colour);
-    mr_slice shown = canvas->frame_height < 12 ? (mr_slice){0} : fitting(name, width);
+                   y, width, FRAME_HEIGHT - 1, colour);
+    mr_slice shown = fitting(name, width);
     if (shown.len > 0) {
         mr_text_format(out, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
-        mr_flame_text_xml(out, shown);
+        write_xml(out, shown);
         mr_text_string(out, shown.len < name.len ? "..</text>" : "</text>");
     }
     mr_text_string(out, "</g>\n");
@@ -226,9 +217,6 @@ static void write_legend(struct canvas *canvas)
                        x, y);
         return;
     }
-    if (canvas->drawing->colour != MR_FLAME_BY_STAGE) {
-        return;
-    }
     uint64_t values[MR_STAGES];
     mr_flame_stages(canvas->flame, canvas->drawing->side, values);
     for (int stage = MR_STAGE_NONE + 1; stage < MR_STAGES; stage++) {
@@ -248,7 +236,7 @@ static void write_legend(struct canvas *canvas)
 static void write_attribute(struct mr_text *out, const char *name, const char *value)
 {
     mr_text_format(out, " %s=\"", name);
-    mr_flame_text_xml(out, mr_slice_of(value));
+    write_xml(out, mr_slice_of(value));
     mr_text_string(out, "\"");
 }
 
@@ -256,7 +244,7 @@ static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned
                        const char *attributes, const char *text)
 {
     mr_text_format(out, "<text id=\"%s\" x=\"%u\" y=\"%u\"%s>", id, x, y, attributes);
-    mr_flame_text_xml(out, mr_slice_of(text));
+    write_xml(out, mr_slice_of(text));
     mr_text_string(out, "</text>\n");
 }
 
@@ -301,14 +289,7 @@ static void canvas_measure(struct canvas *canvas)
     uint64_t total = canvas->total[drawing->side];
     canvas->scale = total == 0 ? 0 : (double)(canvas->width - 2 * MARGIN) / (double)total;
     canvas->depth = deepest(canvas);
-    unsigned rows = canvas->depth + 1;
-    canvas->frame_height = FRAME_HEIGHT;
-    if (drawing->height > HEAD_HEIGHT + FOOT_HEIGHT) {
-        canvas->frame_height = clamp((drawing->height - HEAD_HEIGHT - FOOT_HEIGHT) / rows,
-                                     FRAME_HEIGHT_MIN, 2 * FRAME_HEIGHT);
-    }
-    unsigned need = HEAD_HEIGHT + rows * canvas->frame_height + FOOT_HEIGHT;
-    canvas->height = need > drawing->height ? need : drawing->height;
+    canvas->height = HEAD_HEIGHT + (canvas->depth + 1) * FRAME_HEIGHT + FOOT_HEIGHT;
 }
 
 char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "profiler/draw/text.h"
 
 /* Far more than a process has; profiles from outside must not take all memory either. */
 enum { NODES_MAX = 1 << 20, NAMES_MAX = 1 << 18 };
@@ -182,4 +181,41 @@ uint32_t *mr_flame_children(const struct mr_flame *flame, uint32_t node, size_t 
     }
     free(order);
     return children;
+}
+
+/* ---- stages ---- */
+
+void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
+                     uint64_t ret_values[MR_STAGES])
+{
+    memset(ret_values, 0, MR_STAGES * sizeof(*ret_values));
+    for (size_t i = 0; i < flame->nodes_by_name.count; i++) {
+        ret_values[flame->nodes[i].stage] += flame->nodes[i].self[side];
+    }
+}
+
+static double percent(uint64_t value, uint64_t total)
+{
+    return total == 0 ? 0 : 100.0 * (double)value / (double)total;
+}
+
+void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to)
+{
+    uint64_t values[2][MR_STAGES];
+    uint64_t total[2];
+    for (int side = 0; side < 2; side++) {
+        mr_flame_stages(flame, side, values[side]);
+        total[side] = mr_flame_total(flame, side);
+    }
+    fputs(compared ? "stage           before     after    change\n" : "stage            share\n",
+          to);
+    for (int stage = MR_STAGE_NONE + 1; stage < MR_STAGES; stage++) {
+        double before = percent(values[0][stage], total[0]);
+        double after = percent(values[1][stage], total[1]);
+        fprintf(to, "%-12s %8.2f%%", mr_stage_name(stage), before);
+        if (compared) {
+            fprintf(to, " %8.2f%% %+8.2f", after, after - before);
+        }
+        fputc('\n', to);
+    }
 }

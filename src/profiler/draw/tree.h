@@ -38,4 +38,11 @@ mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
 /* The children of a node in order of their names; the caller frees the array (NULL when none). */
 uint32_t *mr_flame_children(const struct mr_flame *flame, uint32_t node, size_t *ret_count);
 
+/* The colour of a stage's frames, "rgb(…)". */
+const char *mr_flame_stage_colour(enum mr_stage stage);
+
+/* What makes the picture answer to a reader. */
+extern const char mr_flame_style[];
+extern const char mr_flame_script[];
+
 #endif

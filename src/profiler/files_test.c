@@ -1,5 +1,5 @@
 /* Files of profiles in a folder to which others may write. */
-#include "profiler/file.h"
+#include "profiler/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
