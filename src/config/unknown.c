@@ -198,13 +198,15 @@ static const char *place_taken_by(const char *path)
         const char *path;
         const char *text;
     } gone[] = {
+        {"profiling.capture",
+         "profiling.path keeps a profile of each interval, and Prometheus has the metrics"},
         {"signal",
          "signals are no longer read from a topic of Kafka; ask with \"millrace snapshot\" "
          "or POST /api/snapshot, or by a row of snapshot.signal_table"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(gone); i++) {
         size_t len = strlen(gone[i].path);
-        if (strncmp(path, gone[i].path, len) == 0 && (path[len] == '\0' || path[len] == '.')) {
+        if (strncmp(path, gone[i].path, len) == 0 && is_between(path[len])) {
             return gone[i].text;
         }
     }

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "convert/convert_internal.h"
 
-enum fate { CARRIED, SAME, WORKED, IDLE, LOST, OLD };
+enum fate { CARRIED, LISTED, MAPPED, SAME, WORKED, SILENT, IDLE, LOST, OLD };
 
 static const struct row {
     const char *name;
@@ -35,266 +35,230 @@ static const struct row *find_row(const char *name)
 
 /* ---- one option after the other ---- */
 
-static bool is_word(const char *words, const char *value)
+/* The word of "given|given=ours|…" for a value, in any case, or for the last part of a class' name;
+ * NULL: there is none. */
+static const char *find_word(struct mr_convert *c, const char *words, const char *value)
 {
-    size_t len = strlen(value);
-    for (const char *at = words;; at++) {
-        size_t size = strcspn(at, "|");
-        if (size > 0 && size == len && strncasecmp(at, value, len) == 0) {
-            return true;
-        }
-        at += size;
-        if (*at == '\0') {
-            return false;
+    struct mr_cv_list list = mr_cv_split(c, words, '|');
+    const char *dot = strrchr(value, '.');
+    for (uint32_t i = 0; i < list.count; i++) {
+        const char *equals = strchr(list.items[i], '=');
+        const char *word = equals == NULL
+                               ? list.items[i]
+                               : mr_cv_part(c, list.items[i], (size_t)(equals - list.items[i]));
+        if (strcasecmp(word, value) == 0 || (dot != NULL && strcmp(word, dot + 1) == 0)) {
+            return equals == NULL ? word : equals + 1;
         }
     }
+    return NULL;
 }
 
 /* A property of librdkafka has no section. */
-static void carry(struct mr_convert *convert, const struct row *row,
-                  const struct mr_convert_line *line)
+static bool set(struct mr_convert *c, const struct row *row, const char *value)
 {
-    if (mr_convert_is_expression(line->value)) {
-        mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
-                        "its value comes from a config provider of Connect; write it into %s",
-                        row->to);
-    } else if (strncmp(row->name, "producer.override.", 18) == 0 &&
-               strncmp(row->to, "sink.", 5) != 0) {
-        mr_convert_set_property(convert, row->to, line->value);
-    } else if (!mr_convert_set(convert, row->to, line->value)) {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given, "%s does not take its value; %s",
-                        row->to, row->text[0] == '\0' ? "set it yourself" : row->text);
+    if (row->fate == LISTED) {
+        struct mr_cv_list list = mr_cv_split(c, value, ',');
+        mr_cv_set_list(c, row->to, &list);
+        return true;
+    }
+    if (strncmp(row->name, "producer.override.", 18) == 0 && strncmp(row->to, "sink.", 5) != 0) {
+        mr_cv_set_property(c, row->to, value);
+        return true;
+    }
+    return mr_cv_set(c, row->to, value);
+}
+
+static void carry(struct mr_convert *c, const struct row *row, const struct mr_cv_line *line)
+{
+    if (mr_cv_is_expression(line->value)) {
+        TO_DO(c, line->given, "its value comes from a config provider of Connect; write it into %s",
+              row->to);
+    } else if (!set(c, row, line->value)) {
+        LOST(c, line->given, "%s does not take its value; %s", row->to,
+             row->text[0] == '\0' ? "set it yourself" : row->text);
     }
 }
 
-static void convert_line(struct mr_convert *convert, struct mr_convert_line *line, const char *name)
+/* The text of such a row is its words, a colon, and what is said of other values. */
+static void map(struct mr_convert *c, const struct row *row, const struct mr_cv_line *line)
 {
-    const struct row *row = find_row(name);
+    const char *colon = strstr(row->text, ": ");
+    const char *words = mr_cv_part(c, row->text, (size_t)(colon - row->text));
+    const char *ours = find_word(c, words, line->value);
+    if (ours == NULL) {
+        LOST(c, line->given, "%s", colon + 2);
+        ours = find_word(c, words, "*");
+    }
+    if (ours != NULL && ours[0] != '\0') {
+        mr_cv_set(c, row->to, ours);
+    }
+}
+
+static void convert_line(struct mr_convert *c, struct mr_cv_line *line, const struct row *row)
+{
     line->done = true;
     if (row == NULL) {
-        mr_convert_note(
-            convert, MR_NOTE_UNKNOWN, line->given,
-            "is not an option of Debezium's PostgreSQL connector 3.7 that millrace knows");
+        mr_cv_note(c, MR_CV_UNKNOWN, line->given,
+                   "is not an option of Debezium's PostgreSQL connector 3.7 that millrace knows");
         return;
     }
     bool is_default = row->fallback[0] != '\0' && strcasecmp(row->fallback, line->value) == 0;
     switch (row->fate) {
     case CARRIED:
-        carry(convert, row, line);
+    case LISTED:
+        carry(c, row, line);
+        break;
+    case MAPPED:
+        map(c, row, line);
         break;
     case SAME:
     case LOST:
-        if (!is_default && !is_word(row->to, line->value)) {
-            mr_convert_note(convert, MR_NOTE_LOST, line->given, "%s", row->text);
+        if (!is_default && find_word(c, row->to, line->value) == NULL) {
+            LOST(c, line->given, "%s", row->text);
         }
         break;
     case IDLE:
         if (!is_default) {
-            mr_convert_note(convert, MR_NOTE_IDLE, line->given, "%s", row->text);
+            IDLE(c, line->given, "%s", row->text);
         }
         break;
     case WORKED: /* looked at already, together with what is not there */
-        mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                        "says nothing without what it belongs to");
+        LOST(c, line->given, "says nothing without what it belongs to");
+        break;
+    case SILENT:
         break;
     case OLD:
         MR_ASSERT(!"renamed before");
     }
 }
 
-/* "transforms.<alias>.<option>" of a transformation whose class is known by its last part. */
-static void convert_transform_line(struct mr_convert *convert, struct mr_convert_line *line)
+bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char *java,
+                      const char *option)
 {
-    const char *alias = line->name + 11;
-    const char *option = strchr(alias, '.');
-    struct mr_text type_name = {0};
-    mr_text_format(&type_name, "transforms.%.*s.type", (int)(option == NULL ? 0 : option - alias),
-                   alias);
-    const struct mr_convert_line *type = mr_convert_take(convert, type_name.data);
-    struct mr_text name = {0};
-    if (option != NULL && type != NULL) {
-        const char *class = strrchr(type->value, '.');
-        class = class == NULL ? type->value : class + 1;
-        size_t len = strcspn(class, "$");
-        mr_text_format(&name, "@%.*s.%s", (int)len, class, option + 1);
+    const char *dot = strrchr(java, '.');
+    const char *class = dot == NULL ? java : dot + 1;
+    const struct row *row =
+        find_row(mr_cv_text(c, "@%.*s.%s", (int)strcspn(class, "$"), class, option));
+    if (row != NULL) {
+        convert_line(c, line, row);
     }
-    bool is_carried =
-        convert->has_outbox || strstr(name.data == NULL ? "" : name.data, "@EventRouter.") == NULL;
-    if (is_carried && name.data != NULL && find_row(name.data) != NULL) {
-        convert_line(convert, line, name.data);
-    } else {
-        line->done = true;
-        mr_convert_note(convert, MR_NOTE_LOST, line->given, "see the transformation");
-    }
-    mr_text_done(&name);
-    mr_text_done(&type_name);
+    return row != NULL;
 }
 
-static void convert_lines(struct mr_convert *convert)
+/* "transforms.<alias>.<option>". */
+static void convert_transform_line(struct mr_convert *c, struct mr_cv_line *line)
 {
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        struct mr_convert_line *line = &convert->lines.items[i];
+    const char *alias = strchr(line->name, '.') + 1;
+    const char *option = strchr(alias, '.');
+    const struct mr_cv_line *type =
+        option == NULL ? NULL : mr_cv_take(c, "transforms.%.*s.type", (int)(option - alias), alias);
+    line->done = true;
+    bool is_carried =
+        type != NULL && (c->has_outbox || !mr_cv_is_class(type->value, "EventRouter"));
+    if (!is_carried || !mr_cv_class_line(c, line, type->value, option + 1)) {
+        LOST(c, line->given, "see the transformation");
+    }
+}
+
+static void convert_lines(struct mr_convert *c)
+{
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *line = &c->lines[i];
         if (line->done) {
             continue;
         }
         if (strncmp(line->name, "transforms.", 11) == 0) {
-            convert_transform_line(convert, line);
+            convert_transform_line(c, line);
         } else {
-            convert_line(convert, line, line->name);
+            convert_line(c, line, find_row(line->name));
         }
     }
 }
 
-/* ---- what is not there ---- */
+/* ---- names, and what is not there ---- */
 
 /* An option that the file does not have is at Debezium's default, which ours may not be. */
-static void add_defaults(struct mr_convert *convert)
+static void add_defaults(struct mr_convert *c)
 {
-    static const char *const names[] = {"slot.name", "publication.name"};
+    static const char *const names[] = {"slot.name", "publication.name", "snapshot.mode"};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        bool there = false;
-        for (uint32_t k = 0; k < convert->lines.count; k++) {
-            there |= strcmp(convert->lines.items[k].name, names[i]) == 0;
-        }
-        if (!there) {
-            mr_convert_lines_add(&convert->lines, names[i], find_row(names[i])->fallback);
+        if (mr_cv_find(c, "%s", names[i]) == NULL) {
+            mr_cv_line_add(c, names[i], find_row(names[i])->fallback);
         }
     }
 }
 
 /* Old names become the present ones, unless those are there too. */
-static void rename_old(struct mr_convert *convert)
+static void rename_old(struct mr_convert *c)
 {
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        struct mr_convert_line *line = &convert->lines.items[i];
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *line = &c->lines[i];
         const struct row *row = find_row(line->name);
         if (row != NULL && row->fate == OLD) {
-            bool there = false;
-            for (uint32_t k = 0; k < convert->lines.count; k++) {
-                there |= strcmp(convert->lines.items[k].name, row->to) == 0;
-            }
-            mr_convert_note(convert, MR_NOTE_IDLE, line->given, "is an old name of %s%s", row->to,
-                            there ? ", which is there too" : "");
-            line->done = there;
-            if (!there) {
-                free(line->name);
-                line->name = MR_STRDUP(row->to);
-            }
+            line->done = mr_cv_find(c, "%s", row->to) != NULL;
+            IDLE(c, line->given, "is an old name of %s%s", row->to,
+                 line->done ? ", which is there too" : "");
+            line->name = line->done ? line->name : row->to;
         }
     }
 }
 
-/* ---- the file ---- */
-
-/* Length of "source.postgres" in "source.postgres.slot_name"; 0: no section. */
-static size_t section_len(const char *path)
+static bool is_ours(struct mr_convert *c)
 {
-    const char *dot = strrchr(path, '.');
-    return dot == NULL ? 0 : (size_t)(dot - path);
-}
-
-static bool same_section(const char *a, const char *b)
-{
-    return section_len(a) == section_len(b) && strncmp(a, b, section_len(a)) == 0;
-}
-
-static void write_section(const struct mr_convert *convert, uint32_t first, FILE *to)
-{
-    const char *path = mr_option_at(first)->path;
-    size_t len = section_len(path);
-    if (len > 0) {
-        fprintf(to, "\n[%.*s]\n", (int)len, path);
-    }
-    for (uint32_t i = first; i < MR_OPTION_COUNT; i++) {
-        const char *other = mr_option_at(i)->path;
-        if (convert->options[i] != NULL && same_section(path, other)) {
-            fprintf(to, "%s = %s\n", other + (len == 0 ? 0 : len + 1), convert->options[i]);
-        }
-    }
-}
-
-static void write_file(const struct mr_convert *convert, FILE *to)
-{
-    fputs("# Made by `millrace convert`. docs/migrating-from-debezium.md says how to go on.\n", to);
-    if (convert->notes.len > 0) {
-        fprintf(to, "#\n%s", convert->notes.data);
-    }
-    fputs("\n", to);
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        bool is_first = convert->options[i] != NULL;
-        for (uint32_t k = 0; k < i; k++) {
-            is_first &= convert->options[k] == NULL ||
-                        !same_section(mr_option_at(i)->path, mr_option_at(k)->path);
-        }
-        if (is_first) {
-            write_section(convert, i, to);
-        }
-    }
-    if (convert->properties.len > 0) {
-        fprintf(to, "\n[sink.kafka.properties]\n%s", convert->properties.data);
-    }
-}
-
-static bool is_ours(struct mr_convert *convert)
-{
-    const struct mr_convert_line *class = mr_convert_take(convert, "connector.class");
+    const struct mr_cv_line *class = mr_cv_take(c, "connector.class");
     static const char *const classes[] = {"io.debezium.connector.postgresql.PostgresConnector",
                                           "PostgresConnector", "Postgres", "PostgresCdcSource",
                                           "PostgresCdcSourceV2"};
-    if (class == NULL) {
-        return true; /* as Debezium's own examples of a task have it */
+    bool good = class == NULL; /* as Debezium's own examples of a task have it */
+    for (size_t i = 0; i < MR_ARRAY_LEN(classes) && !good; i++) {
+        good = strcmp(class->value, classes[i]) == 0;
     }
-    for (size_t i = 0; i < MR_ARRAY_LEN(classes); i++) {
-        if (strcmp(class->value, classes[i]) == 0) {
-            return true;
-        }
+    if (!good) {
+        fprintf(c->told,
+                "%s: connector.class is not Debezium's PostgreSQL connector "
+                "(io.debezium.connector.postgresql.PostgresConnector)\n",
+                c->file);
     }
-    fprintf(convert->told,
-            "%s: connector.class is not Debezium's PostgreSQL connector "
-            "(io.debezium.connector.postgresql.PostgresConnector)\n",
-            convert->file);
-    return false;
+    return good;
+}
+
+static void convert_all(struct mr_convert *c)
+{
+    rename_old(c);
+    add_defaults(c);
+    mr_cv_set(c, "types", "debezium");
+    mr_cv_set(c, "sink.kafka.null_keys", "spread");
+    mr_cv_source(c);
+    mr_cv_tables(c);
+    mr_cv_columns(c);
+    mr_cv_transforms(c);
+    mr_cv_kafka(c);
+    convert_lines(c);
 }
 
 mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, FILE *notes)
 {
     struct mr_convert convert = {.file = name, .told = notes};
     char reason[256];
-    if (!mr_convert_read(text, len, &convert.lines, reason, sizeof(reason))) {
+    bool good = mr_cv_read(&convert, text, len, reason, sizeof(reason));
+    if (!good) {
         fprintf(notes, "%s: %s\n", name, reason);
-        return MR_ERR_CONFIG;
+    } else if (is_ours(&convert)) {
+        convert_all(&convert);
+        mr_cv_write(&convert, to);
+    } else {
+        good = false;
     }
-    bool ours = is_ours(&convert);
-    if (ours) {
-        rename_old(&convert);
-        add_defaults(&convert);
-        mr_convert_set(&convert, "types", "debezium");
-        mr_convert_set(&convert, "sink.kafka.null_keys", "spread");
-        mr_convert_source(&convert);
-        mr_convert_tables(&convert);
-        mr_convert_columns(&convert);
-        mr_convert_transforms(&convert);
-        mr_convert_kafka(&convert);
-        convert_lines(&convert);
-        write_file(&convert, to);
-    }
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        free(convert.options[i]);
-    }
-    mr_convert_list_done(&convert.tables);
-    mr_convert_list_done(&convert.patterns);
-    mr_convert_list_done(&convert.outboxes);
-    mr_convert_lines_done(&convert.lines);
-    mr_text_done(&convert.properties);
-    mr_text_done(&convert.notes);
-    return ours ? MR_OK : MR_ERR_CONFIG;
+    mr_cv_done(&convert);
+    return good ? MR_OK : MR_ERR_CONFIG;
 }
 
 /* ---- the reference ---- */
 
 /* "|" would end a cell. */
-static void put_cell(FILE *to, const char *text)
+static void put_cell(FILE *to, const char *before, const char *text)
 {
+    fputs(before, to);
     for (; *text != '\0'; text++) {
         fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, to);
     }
@@ -313,8 +277,12 @@ static void put_fate(FILE *to, const struct row *row)
 {
     switch (row->fate) {
     case CARRIED:
+    case LISTED:
+    case MAPPED:
+        fprintf(to, "becomes `%s`", row->to);
+        break;
     case OLD:
-        fprintf(to, row->fate == OLD ? "old name of `%s`" : "becomes `%s`", row->to);
+        fprintf(to, "old name of `%s`", row->to);
         break;
     case WORKED:
         fprintf(to, "becomes %s", row->to);
@@ -322,37 +290,34 @@ static void put_fate(FILE *to, const struct row *row)
     case SAME:
         fputs("with ", to);
         put_words(to, row->to);
-        fputs(" nothing is needed; otherwise: ", to);
-        put_cell(to, row->text);
+        put_cell(to, " nothing is needed; otherwise: ", row->text);
         break;
+    case SILENT:
     case IDLE:
-        fputs("needs nothing: ", to);
-        put_cell(to, row->text);
+        put_cell(to, "needs nothing: ", row->text);
         break;
     case LOST:
-        fputs("**not carried over**: ", to);
-        put_cell(to, row->text);
+        put_cell(to, "**not carried over**: ", row->text);
         break;
     }
 }
 
 void mr_convert_print_reference(FILE *to)
 {
-    fputs(
-        "# Debezium's options\n\n"
-        "<!-- Made by `millrace reference debezium`; a test compares the two. -->\n\n"
-        "The table lists the options of Debezium's PostgreSQL connector 3.7.0, of its "
-        "transformations, and of Kafka Connect, and\n"
-        "says what [`millrace convert`](migrating-from-debezium.md) does with each. `*` stands for "
-        "the rest of a name, and\n"
-        "`@Transformation.option` for an option of a transformation of that class. \"Needs "
-        "nothing\" means that the option can be left\n"
-        "out; the reason follows.\n\n"
-        "| option | default | what becomes of it |\n|---|---|---|\n",
-        to);
+    fputs("# Debezium's options\n\n"
+          "<!-- Made by `millrace reference debezium`; a test compares the two. -->\n\n"
+          "The table lists the options of Debezium's PostgreSQL connector 3.7.0, of its "
+          "transformations, and of Kafka Connect, and\n"
+          "says what [`millrace convert`](migrating-from-debezium.md) does with each. `*` stands "
+          "for the rest of a name, and\n"
+          "`@Class.option` for an option of a transformation or a converter of that class. \"Needs "
+          "nothing\" means that the option can be left\n"
+          "out; the reason follows.\n\n"
+          "| option | default | what becomes of it |\n|---|---|---|\n",
+          to);
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        fprintf(to, "| `%s` | %s%s%s | ", rows[i].name, rows[i].fallback[0] == '\0' ? "" : "`",
-                rows[i].fallback, rows[i].fallback[0] == '\0' ? "" : "`");
+        const char *tick = rows[i].fallback[0] == '\0' ? "" : "`";
+        fprintf(to, "| `%s` | %s%s%s | ", rows[i].name, tick, rows[i].fallback, tick);
         put_fate(to, &rows[i]);
         fputs(" |\n", to);
     }

@@ -1,4 +1,7 @@
-/* Shared by the files of src/convert. */
+/* Shared by the files of src/convert, whose functions for each other begin with mr_cv_. `struct
+ * mr_convert` is what one call of mr_convert gathers; all texts and lists are its own and live
+ * until it ends, so nothing is given back before. Each part takes the lines that belong together
+ * and marks them as done; convert.c goes through what is left by the table in debezium.def. */
 #ifndef MR_CONVERT_CONVERT_INTERNAL_H
 #define MR_CONVERT_CONVERT_INTERNAL_H
 
@@ -8,120 +11,130 @@
 #include "convert/convert.h"
 
 /* One option of the input. */
-struct mr_convert_line {
-    char *given; /* its name as the file has it */
-    char *name;  /* without Debezium Server's prefixes, and by its present name */
-    char *value;
-    bool done; /* somebody has looked at it */
+struct mr_cv_line {
+    const char *given; /* its name in the file */
+    const char *name;  /* without Debezium Server's prefixes, and by its present name */
+    const char *value;
+    bool done;
 };
 
-struct mr_convert_lines {
-    struct mr_convert_line *items;
+/* All zero: empty. */
+struct mr_cv_list {
+    const char **items;
     uint32_t count;
 };
-
-/* Some texts of our own. */
-struct mr_convert_list {
-    char **items;
-    uint32_t count;
-};
-
-void mr_convert_list_add(struct mr_convert_list *list, char *text); /* takes it over */
-void mr_convert_list_done(struct mr_convert_list *list);
 
 struct mr_convert {
     const char *file;
     FILE *told;
-    struct mr_convert_lines lines;
-    char *options[MR_OPTION_COUNT];  /* TOML of the value; NULL: not set */
-    struct mr_text properties;       /* lines of [sink.kafka.properties] */
-    struct mr_text notes;            /* as comments */
-    struct mr_convert_list tables;   /* "schema.table", whatever is known of them */
-    struct mr_convert_list patterns; /* of tables that are not named one by one */
-    struct mr_convert_list outboxes; /* of both those whose rows an EventRouter is for */
-    bool tables_known;               /* all of them */
-    bool only_outboxes;              /* no table is something else */
-    bool brokers_known;
-    bool has_router;       /* a router is [routing] */
-    bool has_outbox;       /* an EventRouter is carried over */
-    const char *unwraps;   /* the option with which ExtractNewRecordState is; NULL: it is not */
-    bool unwraps_outboxes; /* before an EventRouter would see them */
+    void **memory;
+    uint32_t memory_count;
+    struct mr_cv_line *lines;
+    uint32_t line_count;
+    const char *options[MR_OPTION_COUNT]; /* TOML of the value; NULL: not set */
+    struct mr_text properties;            /* lines of [sink.kafka.properties] */
+    struct mr_text notes;                 /* as comments */
+    struct mr_cv_list tables;             /* "schema.table", as far as they are known */
+    struct mr_cv_list patterns;           /* of tables that are not named one by one */
+    struct mr_cv_list outboxes;           /* those of both whose rows an EventRouter is for */
+    bool tables_known;                    /* all of them */
+    bool only_outboxes;                   /* every table is one */
+    bool has_router;                      /* a router became [routing] */
+    bool has_outbox;                      /* an EventRouter became [outbox] */
+    const char *unwraps;                  /* the option that names ExtractNewRecordState; NULL:
+                            there is none */
+    bool unwraps_outboxes;                /* before an EventRouter would see their events */
 };
 
-/* Adds an option; a later one of the same name takes the earlier one's place. */
-void mr_convert_lines_add(struct mr_convert_lines *lines, const char *name, const char *value);
-void mr_convert_lines_done(struct mr_convert_lines *lines);
+/* ---- input.c ---- */
 
-/* Reads JSON or properties. On failure answers false and fills `ret_reason`, which never holds any of the text. */
-bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret, char *ret_reason,
-                     size_t reason_size);
+void *mr_cv_keep(struct mr_convert *c, size_t size);
+const char *mr_cv_text(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
+const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len);
+void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text);
+bool mr_cv_holds(const struct mr_cv_list *list, const char *text);
+void mr_cv_done(struct mr_convert *c); /* wipes and gives back all */
 
-/* The option of that name, NULL: it is not there. Marks it as done. */
-struct mr_convert_line *mr_convert_take(struct mr_convert *convert, const char *name);
-/* The same without marking it. */
-const struct mr_convert_line *mr_convert_find(const struct mr_convert *convert, const char *name);
-/* Its value; NULL: not there, or an expression of a config provider, which is told. */
-const char *mr_convert_value(struct mr_convert *convert, const char *name);
-bool mr_convert_is_expression(const char *value);
+/* Adds an option; a later one of the same name replaces the earlier one. */
+void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value);
 
-enum mr_convert_note { MR_NOTE_TO_DO, MR_NOTE_LOST, MR_NOTE_IDLE, MR_NOTE_UNKNOWN };
+/* Reads JSON or properties. On failure answers false and fills `ret_reason`, which never holds any
+ * of the text. */
+bool mr_cv_read(struct mr_convert *c, const char *text, size_t len, char *ret_reason,
+                size_t reason_size);
+
+/* The option of that name, or NULL; mr_cv_take marks it as done. */
+struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
+struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
+/* Takes its value; NULL: not there, or an expression of a config provider, which a note says. */
+const char *mr_cv_value(struct mr_convert *c, const char *name);
+bool mr_cv_is_expression(const char *value);
+
+/* Whether the last part of a Java class' name is that; a class within it ("$Value") is not looked
+ * at. */
+bool mr_cv_is_class(const char *java, const char *name);
+
+/* ---- output.c ---- */
+
+enum mr_cv_kind { MR_CV_TO_DO, MR_CV_LOST, MR_CV_IDLE, MR_CV_UNKNOWN };
 
 /* Says something about an option, on standard error and as a comment. */
-void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, const char *option,
-                     const char *format, ...) MR_PRINTF(4, 5);
+void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, const char *format,
+                ...) MR_PRINTF(4, 5);
 
-/* The option of a transformation, "transforms.<alias>.<option>"; as mr_convert_take. */
-struct mr_convert_line *mr_convert_take_option(struct mr_convert *convert, const char *alias,
-                                               const char *option);
-
-/* What a transformation is for: the events of all tables, or, by its predicate, of some. */
-enum mr_convert_scope { MR_SCOPE_ALL, MR_SCOPE_TABLES, MR_SCOPE_UNKNOWN };
-
-/* Looks at the predicate of that alias. With MR_SCOPE_TABLES `ret` gets the tables, which are among those that are known or that a
- * pattern may mean. `takes` marks its options as done, and tells MR_SCOPE_UNKNOWN. */
-enum mr_convert_scope mr_convert_scope(struct mr_convert *convert, const char *alias, bool takes,
-                                       struct mr_convert_list *ret);
-
-/* ExtractNewRecordState under that alias. */
-void mr_convert_unwrap(struct mr_convert *convert, const char *alias);
+#define TO_DO(c, option, ...) mr_cv_note(c, MR_CV_TO_DO, option, __VA_ARGS__)
+#define LOST(c, option, ...)  mr_cv_note(c, MR_CV_LOST, option, __VA_ARGS__)
+#define IDLE(c, option, ...)  mr_cv_note(c, MR_CV_IDLE, option, __VA_ARGS__)
 
 /* Sets an option of ours from a text; false when the option does not take it. */
-bool mr_convert_set(struct mr_convert *convert, const char *path, const char *value);
-void mr_convert_set_list(struct mr_convert *convert, const char *path,
-                         const struct mr_convert_list *list);
-void mr_convert_set_property(struct mr_convert *convert, const char *name, const char *value);
+bool mr_cv_set(struct mr_convert *c, const char *path, const char *value);
+void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_list *list);
+void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value);
+void mr_cv_write(const struct mr_convert *c, FILE *to);
 
-/* `text` as a TOML string. */
-void mr_convert_quote(struct mr_text *out, const char *text);
+/* ---- patterns.c ---- */
 
-/* The parts of a list with commas, trimmed; a comma behind a backslash belongs to its part. */
-void mr_convert_split(const char *text, char separator, struct mr_convert_list *ret);
+/* The parts of a list, trimmed; a separator after a backslash belongs to its part. NULL: an empty
+ * list. */
+struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separator);
 
-/* All texts that a regular expression matches, where they are few and it is simple (a dot counts as a dot); false: it is not. */
-bool mr_convert_expand(const char *pattern, struct mr_convert_list *ret);
+/* All texts that a regular expression matches, where they are few and it is simple (a dot counts as
+ * a dot); false: it is not. */
+bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret);
 
-/* "schema.table" (2 parts) or "schema.table:column" (3) of an expression, as our options write patterns; NULL: it has what they
- * can't say. The caller frees it. */
-char *mr_convert_pattern(const char *pattern, int parts);
+/* "schema.table" (2 parts) or "schema.table:column" (3) of an expression, as our options write
+ * patterns; NULL: it has what they can't say. */
+const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts);
+bool mr_cv_has_upper(const char *text);
 
 /* Whether an expression of Java's is one here too, and means the same. */
-bool mr_convert_same_regex(const char *java);
+bool mr_cv_same_regex(const char *java);
 
 /* Sets an expression and its replacement; false: they mean something else here. */
-bool mr_convert_rewrite(struct mr_convert *convert, const char *java, const char *replacement,
-                        const char *regex_option, const char *option);
+bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replacement,
+                   const char *regex_option, const char *option);
 
-/* The transformation EventRouter of that alias, whose type is the option `given`. */
-void mr_convert_outbox(struct mr_convert *convert, const char *alias, const char *given);
+/* ---- convert.c: the table ---- */
 
-/* The converter of keys or values, where values are Avro; false: they are not. */
-bool mr_convert_avro(struct mr_convert *convert, const char *side);
+/* Converts a line by the row "@<class>.<option>"; false: there is none. */
+bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char *java,
+                      const char *option);
 
-/* Each looks at the options that belong together. */
-void mr_convert_source(struct mr_convert *convert);
-void mr_convert_tables(struct mr_convert *convert);
-void mr_convert_columns(struct mr_convert *convert);
-void mr_convert_kafka(struct mr_convert *convert);
-void mr_convert_transforms(struct mr_convert *convert); /* behind the tables, before Kafka */
+/* ---- what belongs together ---- */
+
+void mr_cv_source(struct mr_convert *c);
+void mr_cv_tables(struct mr_convert *c);
+void mr_cv_columns(struct mr_convert *c);
+void mr_cv_transforms(struct mr_convert *c); /* after the tables, before Kafka */
+void mr_cv_kafka(struct mr_convert *c);
+
+/* What a transformation is for: the events of all tables, or, by its predicate, of some. */
+enum mr_cv_scope { MR_CV_ALL, MR_CV_TABLES, MR_CV_SCOPE_UNKNOWN };
+
+/* Looks at the predicate of that alias. With MR_CV_TABLES `ret` gets the tables, which are among
+ * those that are known or that a pattern may mean. `takes` marks its options as done, and notes
+ * what is not known. */
+enum mr_cv_scope mr_cv_scope_of(struct mr_convert *c, const char *alias, bool takes,
+                                struct mr_cv_list *ret);
 
 #endif

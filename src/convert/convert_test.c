@@ -117,13 +117,13 @@ static void add_escaped(struct mr_text *out, const char *text)
 }
 
 /* The lines as properties, with another value for one of them. */
-static char *with_value(const struct mr_convert_lines *lines, uint32_t changed, const char *value)
+static char *with_value(const struct mr_convert *lines, uint32_t changed, const char *value)
 {
     struct mr_text out = {0};
-    for (uint32_t i = 0; i < lines->count; i++) {
-        add_escaped(&out, lines->items[i].given);
+    for (uint32_t i = 0; i < lines->line_count; i++) {
+        add_escaped(&out, lines->lines[i].given);
         mr_text_string(&out, "=");
-        add_escaped(&out, i == changed ? value : lines->items[i].value);
+        add_escaped(&out, i == changed ? value : lines->lines[i].value);
         mr_text_string(&out, "\n");
     }
     return out.data;
@@ -132,13 +132,13 @@ static char *with_value(const struct mr_convert_lines *lines, uint32_t changed, 
 /* Each option is named, or another value of it shows in the result or in what is said. */
 static void look_at_options(const char *name, const char *text, size_t len)
 {
-    struct mr_convert_lines lines;
+    struct mr_convert lines = {0};
     char reason[256];
-    assert_true(mr_convert_read(text, len, &lines, reason, sizeof(reason)));
+    assert_true(mr_cv_read(&lines, text, len, reason, sizeof(reason)));
     struct converted whole = convert(text, len);
-    for (uint32_t i = 0; i < lines.count; i++) {
+    for (uint32_t i = 0; i < lines.line_count; i++) {
         struct mr_text named = {0};
-        mr_text_format(&named, "file: %s: ", lines.items[i].given);
+        mr_text_format(&named, "file: %s: ", lines.lines[i].given);
         char *salt = strstr(named.data, ".with.salt.");
         if (salt != NULL) {
             salt[0] = '\0';
@@ -147,14 +147,14 @@ static void look_at_options(const char *name, const char *text, size_t len)
         struct converted other = convert_text(changed);
         bool differs = strcmp(whole.toml, other.toml) != 0 || strcmp(whole.notes, other.notes) != 0;
         if (strstr(whole.notes, named.data) == NULL && !differs) {
-            fail_msg("%s: %s is neither carried nor named", name, lines.items[i].given);
+            fail_msg("%s: %s is neither carried nor named", name, lines.lines[i].given);
         }
         converted_done(&other);
         free(changed);
         mr_text_done(&named);
     }
     converted_done(&whole);
-    mr_convert_lines_done(&lines);
+    mr_cv_done(&lines);
 }
 
 static void test_convert_passes_no_option_over(void **state)
@@ -472,16 +472,16 @@ static void test_convert_read_properties(void **state)
 {
     (void)state;
     static const char text[] = " a = 1 \r\nb:2\\\n   3\n!c=4\n#d\ne\\ f  g\\u00e9\\t\\q\nh\na=5\\";
-    struct mr_convert_lines lines;
+    struct mr_convert lines = {0};
     char reason[64];
-    assert_true(mr_convert_read(text, sizeof(text) - 1, &lines, reason, sizeof(reason)));
+    assert_true(mr_cv_read(&lines, text, sizeof(text) - 1, reason, sizeof(reason)));
     static const char *const expected[][2] = {{"a", "5"}, {"b", "23"}, {"e f", "gé\tq"}, {"h", ""}};
-    assert_int_equal(lines.count, MR_ARRAY_LEN(expected));
+    assert_int_equal(lines.line_count, MR_ARRAY_LEN(expected));
     for (size_t i = 0; i < MR_ARRAY_LEN(expected); i++) {
-        assert_string_equal(lines.items[i].name, expected[i][0]);
-        assert_string_equal(lines.items[i].value, expected[i][1]);
+        assert_string_equal(lines.lines[i].name, expected[i][0]);
+        assert_string_equal(lines.lines[i].value, expected[i][1]);
     }
-    mr_convert_lines_done(&lines);
+    mr_cv_done(&lines);
 }
 
 /* What stands in a name or a value stays in its string, or its comment. */
@@ -545,8 +545,9 @@ static void test_convert_expand(void **state)
         {"\\", NULL},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(expected); i++) {
-        struct mr_convert_list list = {0};
-        bool good = mr_convert_expand(expected[i].pattern, &list);
+        struct mr_convert own = {0};
+        struct mr_cv_list list = {0};
+        bool good = mr_cv_expand(&own, expected[i].pattern, &list);
         struct mr_text joined = {0};
         for (uint32_t k = 0; k < list.count; k++) {
             mr_text_format(&joined, "%s%s", k == 0 ? "" : " ", list.items[k]);
@@ -556,7 +557,7 @@ static void test_convert_expand(void **state)
             assert_string_equal(joined.data, expected[i].texts);
         }
         mr_text_done(&joined);
-        mr_convert_list_done(&list);
+        mr_cv_done(&own);
     }
 }
 

@@ -1,6 +1,9 @@
-/* The two forms of a connector's configuration. The properties are java.util.Properties' (its load method), the object is what
- * Connect's REST interface takes and answers (its documentation, "REST API"). */
+/* The two forms of a connector's configuration. The properties are java.util.Properties' (its load
+ * method), the object is what Connect's REST interface takes and answers (its documentation, "REST
+ * API"). */
 #include <cjson/cJSON.h>
+#include <malloc.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,75 +11,169 @@
 #include "base/json.h"
 #include "convert/convert_internal.h"
 
-void mr_convert_list_add(struct mr_convert_list *list, char *text)
+/* ---- memory ---- */
+
+static void *kept(struct mr_convert *c, void *memory)
 {
-    list->items = MR_REALLOC(list->items, (list->count + 1) * sizeof(*list->items));
+    c->memory = MR_REALLOC(c->memory, (c->memory_count + 1) * sizeof(void *));
+    c->memory[c->memory_count++] = memory;
+    return memory;
+}
+
+void *mr_cv_keep(struct mr_convert *c, size_t size)
+{
+    return kept(c, MR_NEW_ARRAY(char, size));
+}
+
+const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
+{
+    return kept(c, MR_STRNDUP(text, len));
+}
+
+static const char *text_of(struct mr_convert *c, const char *format, va_list arguments)
+{
+    char *text = NULL;
+    int len = vasprintf(&text, format, arguments);
+    MR_ASSERT(len >= 0);
+    return kept(c, text);
+}
+
+const char *mr_cv_text(struct mr_convert *c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const char *text = text_of(c, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void mr_cv_done(struct mr_convert *c)
+{
+    for (uint32_t i = 0; i < c->memory_count; i++) {
+        explicit_bzero(c->memory[i], malloc_usable_size(c->memory[i]));
+        free(c->memory[i]);
+    }
+    free(c->memory);
+    free(c->lines);
+    mr_text_done(&c->properties);
+    mr_text_done(&c->notes);
+}
+
+/* ---- lists and lines ---- */
+
+/* A list's room is the power of two from its count on. */
+void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text)
+{
+    if ((list->count & (list->count - 1)) == 0) {
+        const char **items = mr_cv_keep(c, (2 * (size_t)list->count + 1) * sizeof(*items));
+        memcpy(items, list->items == NULL ? items : list->items, list->count * sizeof(*items));
+        list->items = items;
+    }
     list->items[list->count++] = text;
 }
 
-void mr_convert_list_done(struct mr_convert_list *list)
+bool mr_cv_holds(const struct mr_cv_list *list, const char *text)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        free(list->items[i]);
+    uint32_t i = 0;
+    while (i < list->count && strcmp(list->items[i], text) != 0) {
+        i++;
     }
-    free(list->items);
-    *list = (struct mr_convert_list){0};
+    return i < list->count;
 }
 
-static void line_done(struct mr_convert_line *line)
+/* Debezium Server's names are the connector's after a prefix; those of its Kafka producer are
+ * Connect's overrides. A worker's file has the producer's without "override". */
+static const char *plain_name(struct mr_convert *c, const char *given)
 {
-    free(line->given);
-    free(line->name);
-    explicit_bzero(line->value, strlen(line->value));
-    free(line->value);
-}
-
-void mr_convert_lines_done(struct mr_convert_lines *lines)
-{
-    for (uint32_t i = 0; i < lines->count; i++) {
-        line_done(&lines->items[i]);
+    static const char *const prefixes[][2] = {
+        {"debezium.source.", ""},
+        {"debezium.transforms", "transforms"},
+        {"debezium.predicates", "predicates"},
+        {"debezium.sink.kafka.producer.", "producer.override."},
+        {"producer.override.", "producer.override."},
+        {"producer.", "producer.override."},
+        {"", ""},
+    };
+    size_t i = 0;
+    while (strncmp(given, prefixes[i][0], strlen(prefixes[i][0])) != 0) {
+        i++;
     }
-    free(lines->items);
-    *lines = (struct mr_convert_lines){0};
+    return mr_cv_text(c, "%s%s", prefixes[i][1], given + strlen(prefixes[i][0]));
 }
 
-/* Debezium Server's names are the connector's behind a prefix; those of its Kafka producer are Connect's overrides. A worker's
- * file has the producer's without "override". */
-static char *plain_name(const char *given)
+static struct mr_cv_line *find_line(const struct mr_convert *c, const char *name)
 {
-    static const struct {
-        const char *prefix, *to;
-    } prefixes[] = {{"debezium.source.", ""},
-                    {"debezium.transforms", "transforms"},
-                    {"debezium.predicates", "predicates"},
-                    {"debezium.sink.kafka.producer.", "producer.override."},
-                    {"producer.override.", "producer.override."},
-                    {"producer.", "producer.override."}};
-    for (size_t i = 0; i < MR_ARRAY_LEN(prefixes); i++) {
-        size_t len = strlen(prefixes[i].prefix);
-        if (strncmp(given, prefixes[i].prefix, len) == 0) {
-            struct mr_text name = {0};
-            mr_text_string(&name, prefixes[i].to);
-            mr_text_string(&name, given + len);
-            return name.data;
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        if (strcmp(c->lines[i].name, name) == 0) {
+            return &c->lines[i];
         }
     }
-    return MR_STRDUP(given);
+    return NULL;
 }
 
-void mr_convert_lines_add(struct mr_convert_lines *lines, const char *name, const char *value)
+void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value)
 {
-    struct mr_convert_line line = {
-        .given = MR_STRDUP(name), .name = plain_name(name), .value = MR_STRDUP(value)};
-    for (uint32_t i = 0; i < lines->count; i++) {
-        if (strcmp(lines->items[i].name, line.name) == 0) {
-            line_done(&lines->items[i]);
-            lines->items[i] = line;
-            return;
+    struct mr_cv_line line = {.given = mr_cv_text(c, "%s", name),
+                              .name = plain_name(c, name),
+                              .value = mr_cv_text(c, "%s", value)};
+    struct mr_cv_line *earlier = find_line(c, line.name);
+    if (earlier == NULL) {
+        c->lines = MR_REALLOC(c->lines, (c->line_count + 1) * sizeof(*c->lines));
+        earlier = &c->lines[c->line_count++];
+    }
+    *earlier = line;
+}
+
+struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct mr_cv_line *line = find_line(c, text_of(c, format, arguments));
+    va_end(arguments);
+    return line;
+}
+
+struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct mr_cv_line *line = find_line(c, text_of(c, format, arguments));
+    va_end(arguments);
+    if (line != NULL) {
+        line->done = true;
+    }
+    return line;
+}
+
+/* "${provider:…}", which a worker replaces. "${routedByValue}" of a transformation is another
+ * thing. */
+bool mr_cv_is_expression(const char *value)
+{
+    for (const char *at = value; (at = strstr(at, "${")) != NULL; at++) {
+        if (at[strcspn(at, ":}")] == ':') {
+            return true;
         }
     }
-    lines->items = MR_REALLOC(lines->items, (lines->count + 1) * sizeof(*lines->items));
-    lines->items[lines->count++] = line;
+    return false;
+}
+
+const char *mr_cv_value(struct mr_convert *c, const char *name)
+{
+    const struct mr_cv_line *line = mr_cv_take(c, "%s", name);
+    if (line != NULL && mr_cv_is_expression(line->value)) {
+        TO_DO(c, line->given,
+              "its value comes from a config provider of Connect; write it in yourself");
+        return NULL;
+    }
+    return line == NULL ? NULL : line->value;
+}
+
+bool mr_cv_is_class(const char *java, const char *name)
+{
+    const char *dot = strrchr(java, '.');
+    const char *last = dot == NULL ? java : dot + 1;
+    size_t len = strcspn(last, "$");
+    return len == strlen(name) && strncmp(last, name, len) == 0;
 }
 
 /* ---- properties ---- */
@@ -97,38 +194,33 @@ static void skip_blanks(struct reader *reader)
     }
 }
 
-/* Behind the end of a line, which is \n, \r or both. */
+static bool at_newline(const struct reader *reader)
+{
+    return reader->at < reader->end && (*reader->at == '\n' || *reader->at == '\r');
+}
+
+/* The end of a line is \n, \r or both. */
 static void skip_newline(struct reader *reader)
 {
     bool both = reader->end - reader->at > 1 && reader->at[0] == '\r' && reader->at[1] == '\n';
     reader->at += both ? 2 : 1;
 }
 
-static bool at_newline(const struct reader *reader)
-{
-    return reader->at < reader->end && (*reader->at == '\n' || *reader->at == '\r');
-}
-
 /* What \uXXXX can say, as UTF-8; half of a pair stands for nothing. */
 static void add_code_point(struct mr_text *out, unsigned code)
 {
-    char bytes[3];
-    size_t len = 0;
     code = code >= 0xD800 && code < 0xE000 ? 0xFFFD : code;
     if (code < 0x80) {
-        bytes[len++] = (char)code;
+        mr_text_format(out, "%c", (int)code);
     } else if (code < 0x800) {
-        bytes[len++] = (char)(0xC0 | code >> 6);
-        bytes[len++] = (char)(0x80 | (code & 0x3F));
+        mr_text_format(out, "%c%c", (int)(0xC0 | code >> 6), (int)(0x80 | (code & 0x3F)));
     } else {
-        bytes[len++] = (char)(0xE0 | code >> 12);
-        bytes[len++] = (char)(0x80 | (code >> 6 & 0x3F));
-        bytes[len++] = (char)(0x80 | (code & 0x3F));
+        mr_text_format(out, "%c%c%c", (int)(0xE0 | code >> 12), (int)(0x80 | (code >> 6 & 0x3F)),
+                       (int)(0x80 | (code & 0x3F)));
     }
-    mr_text_add(out, bytes, len);
 }
 
-/* What is behind a backslash. */
+/* What follows a backslash. */
 static void add_escaped(struct reader *reader, struct mr_text *out)
 {
     if (reader->at == reader->end) {
@@ -141,8 +233,7 @@ static void add_escaped(struct reader *reader, struct mr_text *out)
     }
     char c = *reader->at++;
     static const char letters[] = "tnrf";
-    static const char meant[] = "\t\n\r\f";
-    const char *letter = strchr(letters, c);
+    const char *letter = c == '\0' ? NULL : strchr(letters, c);
     if (c == 'u' && reader->end - reader->at >= 4) {
         char digits[5] = {0};
         memcpy(digits, reader->at, 4);
@@ -152,10 +243,8 @@ static void add_escaped(struct reader *reader, struct mr_text *out)
             reader->at += 4;
             add_code_point(out, code);
         }
-    } else if (letter != NULL && c != '\0') {
-        mr_text_add(out, &meant[letter - letters], 1);
     } else {
-        mr_text_add(out, &c, 1);
+        mr_text_add(out, letter == NULL ? &c : &"\t\n\r\f"[letter - letters], 1);
     }
 }
 
@@ -176,116 +265,115 @@ static void read_part(struct reader *reader, bool is_name, struct mr_text *out)
     }
 }
 
-static void read_properties(const char *text, size_t len, struct mr_convert_lines *ret)
+static void read_property(struct reader *reader, struct mr_convert *c)
+{
+    struct mr_text name = {0};
+    struct mr_text value = {0};
+    read_part(reader, true, &name);
+    skip_blanks(reader);
+    if (reader->at < reader->end && (*reader->at == '=' || *reader->at == ':')) {
+        reader->at++;
+        skip_blanks(reader);
+    }
+    read_part(reader, false, &value);
+    if (name.len > 0) {
+        mr_cv_line_add(c, name.data, value.data == NULL ? "" : value.data);
+    }
+    if (value.data != NULL) {
+        explicit_bzero(value.data, value.size);
+    }
+    mr_text_done(&name);
+    mr_text_done(&value);
+}
+
+static void read_properties(const char *text, size_t len, struct mr_convert *c)
 {
     struct reader reader = {.at = text, .end = text + len};
     while (reader.at < reader.end) {
         skip_blanks(&reader);
         if (at_newline(&reader)) {
             skip_newline(&reader);
-            continue;
-        }
-        if (reader.at < reader.end && (*reader.at == '#' || *reader.at == '!')) {
+        } else if (reader.at < reader.end && (*reader.at == '#' || *reader.at == '!')) {
             while (reader.at < reader.end && !at_newline(&reader)) {
                 reader.at++;
             }
-            continue;
+        } else {
+            read_property(&reader, c);
         }
-        struct mr_text name = {0};
-        struct mr_text value = {0};
-        read_part(&reader, true, &name);
-        skip_blanks(&reader);
-        if (reader.at < reader.end && (*reader.at == '=' || *reader.at == ':')) {
-            reader.at++;
-            skip_blanks(&reader);
-        }
-        read_part(&reader, false, &value);
-        if (name.len > 0) {
-            mr_convert_lines_add(ret, name.data, value.data == NULL ? "" : value.data);
-        }
-        if (value.data != NULL) {
-            explicit_bzero(value.data, value.size);
-        }
-        mr_text_done(&name);
-        mr_text_done(&value);
     }
 }
 
 /* ---- JSON ---- */
 
-static bool read_member(const cJSON *member, struct mr_convert_lines *ret, char *ret_reason,
-                        size_t reason_size)
+/* False: it is nothing that an option has. */
+static bool read_member(const cJSON *member, struct mr_convert *c)
 {
     char number[32];
-    const char *value = number;
-    if (cJSON_IsString(member)) {
-        value = member->valuestring;
-    } else if (cJSON_IsBool(member)) {
-        value = cJSON_IsTrue(member) ? "true" : "false";
-    } else if (cJSON_IsNumber(member)) {
-        snprintf(number, sizeof(number), "%.15g", member->valuedouble);
-    } else if (cJSON_IsNull(member)) {
+    if (cJSON_IsNull(member)) {
         return true;
-    } else {
-        snprintf(
-            ret_reason, reason_size,
-            "\"%.100s\" is not a string, a number or a boolean; give the object that is posted "
-            "to Connect",
-            member->string);
+    }
+    if (cJSON_IsNumber(member)) {
+        snprintf(number, sizeof(number), "%.15g", member->valuedouble);
+    } else if (!cJSON_IsString(member) && !cJSON_IsBool(member)) {
         return false;
     }
-    mr_convert_lines_add(ret, member->string, value);
+    mr_cv_line_add(c, member->string,
+                   cJSON_IsString(member)   ? member->valuestring
+                   : cJSON_IsNumber(member) ? number
+                   : cJSON_IsTrue(member)   ? "true"
+                                            : "false");
     return true;
 }
 
-static bool read_json(const char *text, size_t len, struct mr_convert_lines *ret, char *ret_reason,
+static bool read_json(const char *text, size_t len, struct mr_convert *c, char *ret_reason,
                       size_t reason_size)
 {
     const char *end = NULL;
     cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, false);
-    if (!cJSON_IsObject(root)) {
+    bool good = cJSON_IsObject(root);
+    if (!good) {
         unsigned line = 1;
         for (const char *at = text; at < end; at++) {
             line += *at == '\n';
         }
         snprintf(ret_reason, reason_size, "not a JSON object: line %u can't be read", line);
-        cJSON_Delete(root);
-        return false;
     }
     const cJSON *wrapped = cJSON_GetObjectItemCaseSensitive(root, "config");
     const cJSON *config = cJSON_IsObject(wrapped) ? wrapped : root;
-    bool good = true;
-    for (const cJSON *member = config->child; good && member != NULL; member = member->next) {
-        good = read_member(member, ret, ret_reason, reason_size);
+    for (const cJSON *member = good ? config->child : NULL; good && member != NULL;
+         member = member->next) {
+        good = read_member(member, c);
+        if (!good) {
+            snprintf(ret_reason, reason_size,
+                     "\"%.100s\" is not a string, a number or a boolean; give the object that is "
+                     "posted to Connect",
+                     member->string);
+        }
     }
     cJSON_Delete(root);
     return good;
 }
 
-bool mr_convert_read(const char *text, size_t len, struct mr_convert_lines *ret, char *ret_reason,
-                     size_t reason_size)
+bool mr_cv_read(struct mr_convert *c, const char *text, size_t len, char *ret_reason,
+                size_t reason_size)
 {
-    *ret = (struct mr_convert_lines){0};
-    size_t first = 0;
-    while (first < len && strchr(" \t\r\n", text[first]) != NULL && text[first] != '\0') {
-        first++;
-    }
     if (!mr_is_utf8((const uint8_t *)text, len)) {
         snprintf(ret_reason, reason_size, "not a text in UTF-8");
         return false;
     }
-    bool good = true;
+    size_t first = 0;
+    while (first < len && strchr(" \t\r\n", text[first]) != NULL && text[first] != '\0') {
+        first++;
+    }
     if (first < len && (text[first] == '{' || text[first] == '[')) {
-        good = read_json(text, len, ret, ret_reason, reason_size);
+        if (!read_json(text, len, c, ret_reason, reason_size)) {
+            return false;
+        }
     } else {
-        read_properties(text, len, ret);
+        read_properties(text, len, c);
     }
-    if (good && ret->count == 0) {
+    if (c->line_count == 0) {
         snprintf(ret_reason, reason_size, "there is no option in it");
-        good = false;
     }
-    if (!good) {
-        mr_convert_lines_done(ret);
-    }
-    return good;
+    return c->line_count > 0;
 }

@@ -1,35 +1,31 @@
-/* Where events go to: brokers, security, converters. The producer's options are those of Kafka's documentation, "Producer Configs". */
-#include <stdlib.h>
+/* Where events go to: brokers, security, converters. The producer's options are those of Kafka's
+ * documentation, "Producer Configs"; those of converters are Debezium's
+ * (CloudEventsConverterConfig), Confluent's (AbstractKafkaSchemaSerDeConfig, AvroDataConfig) and
+ * Apicurio's (SerdeConfig). */
 #include <string.h>
 
 #include "convert/convert_internal.h"
 
-static void convert_brokers(struct mr_convert *convert)
+static void convert_brokers(struct mr_convert *c)
 {
-    static const char *const names[] = {"bootstrap.servers", "producer.override.bootstrap.servers"};
-    struct mr_convert_list brokers = {0};
-    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        const char *value = mr_convert_value(convert, names[i]);
-        if (value != NULL) {
-            mr_convert_list_done(&brokers);
-            mr_convert_split(value, ',', &brokers);
-        }
-    }
+    const char *workers = mr_cv_value(c, "bootstrap.servers");
+    const char *own = mr_cv_value(c, "producer.override.bootstrap.servers");
+    struct mr_cv_list brokers = mr_cv_split(c, own != NULL ? own : workers, ',');
     if (brokers.count == 0) {
-        mr_convert_list_add(&brokers, MR_STRDUP("localhost:9092"));
-        mr_convert_note(
-            convert, MR_NOTE_TO_DO, "bootstrap.servers",
-            "stands in the Connect worker's configuration; write the brokers into "
-            "sink.kafka.brokers, and what it has of security.protocol, sasl.* and ssl.* into "
-            "[sink.kafka] (docs/security.md)");
+        mr_cv_add(c, &brokers, "localhost:9092");
+        TO_DO(c, "bootstrap.servers",
+              "stands in the Connect worker's configuration; write the brokers into "
+              "sink.kafka.brokers, and what it has of security.protocol, sasl.* and ssl.* into "
+              "[sink.kafka] (docs/security.md)");
     }
-    mr_convert_set(convert, "sink.type", "kafka");
-    mr_convert_set_list(convert, "sink.kafka.brokers", &brokers);
-    mr_convert_list_done(&brokers);
+    mr_cv_set(c, "sink.type", "kafka");
+    mr_cv_set_list(c, "sink.kafka.brokers", &brokers);
 }
 
-/* What stands in quotes behind `name`= in a login of JAAS; NULL: nothing. The caller frees it. */
-static char *jaas_part(const char *jaas, const char *name)
+/* ---- security ---- */
+
+/* What is in quotes after `name`= in a login of JAAS; NULL: nothing. */
+static const char *jaas_part(struct mr_convert *c, const char *jaas, const char *name)
 {
     size_t len = strlen(name);
     for (const char *at = jaas; (at = strstr(at, name)) != NULL; at += len) {
@@ -38,269 +34,271 @@ static char *jaas_part(const char *jaas, const char *name)
             continue;
         }
         from += 1 + strspn(from + 1, " ");
-        char quote = *from;
-        const char *to = quote == '"' || quote == '\'' ? strchr(from + 1, quote) : NULL;
+        const char *to = *from == '"' || *from == '\'' ? strchr(from + 1, *from) : NULL;
         if (to != NULL) {
-            return MR_STRNDUP(from + 1, (size_t)(to - from - 1));
+            return mr_cv_part(c, from + 1, (size_t)(to - from - 1));
         }
     }
     return NULL;
 }
 
-static void convert_login(struct mr_convert *convert)
+static void convert_login(struct mr_convert *c)
 {
-    const struct mr_convert_line *mechanism =
-        mr_convert_take(convert, "producer.override.sasl.mechanism");
-    const struct mr_convert_line *jaas =
-        mr_convert_take(convert, "producer.override.sasl.jaas.config");
+    const struct mr_cv_line *mechanism = mr_cv_take(c, "producer.override.sasl.mechanism");
+    const struct mr_cv_line *jaas = mr_cv_take(c, "producer.override.sasl.jaas.config");
     const char *kind = mechanism == NULL ? "" : mechanism->value;
     bool known = strcmp(kind, "PLAIN") == 0 || strcmp(kind, "SCRAM-SHA-256") == 0 ||
                  strcmp(kind, "SCRAM-SHA-512") == 0;
     if (mechanism != NULL && !known) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, mechanism->given,
-            "this mechanism is set by [sink.kafka.properties] (docs/configuration.md), if "
-            "librdkafka has it");
+        LOST(c, mechanism->given,
+             "this mechanism is set by [sink.kafka.properties] (docs/configuration.md), if "
+             "librdkafka has it");
     }
-    if (jaas == NULL && !known) {
+    if (!known && jaas != NULL) {
+        TO_DO(c, jaas->given, "logins of Java are not read; see [sink.kafka.sasl]");
+    }
+    if (!known) {
         return;
     }
-    char *user = jaas == NULL || mr_convert_is_expression(jaas->value)
-                     ? NULL
-                     : jaas_part(jaas->value, "username");
-    if (known) {
-        mr_convert_set(convert, "sink.kafka.sasl.mechanism", kind);
-        mr_convert_set(convert, "sink.kafka.sasl.username",
-                       user == NULL ? "name_the_user_here" : user);
-        mr_convert_set(convert, "sink.kafka.sasl.password_env", "MILLRACE_KAFKA_PASSWORD");
-    }
-    const char *given = jaas != NULL ? jaas->given : mechanism->given;
-    mr_convert_note(convert, MR_NOTE_TO_DO, given,
-                    known ? "%sput the password into the environment variable "
-                            "MILLRACE_KAFKA_PASSWORD"
-                          : "%slogins of Java are not read; see [sink.kafka.sasl]",
-                    known && user == NULL ? "name the user in sink.kafka.sasl.username, and " : "");
-    free(user);
+    const char *user = jaas == NULL || mr_cv_is_expression(jaas->value)
+                           ? NULL
+                           : jaas_part(c, jaas->value, "username");
+    mr_cv_set(c, "sink.kafka.sasl.mechanism", kind);
+    mr_cv_set(c, "sink.kafka.sasl.username", user == NULL ? "name_the_user_here" : user);
+    mr_cv_set(c, "sink.kafka.sasl.password_env", "MILLRACE_KAFKA_PASSWORD");
+    TO_DO(c, jaas != NULL ? jaas->given : mechanism->given,
+          "%sput the password into the environment variable MILLRACE_KAFKA_PASSWORD",
+          user == NULL ? "name the user in sink.kafka.sasl.username, and " : "");
 }
 
-static void convert_tls(struct mr_convert *convert)
+static void convert_tls(struct mr_convert *c)
 {
-    const struct mr_convert_line *protocol =
-        mr_convert_take(convert, "producer.override.security.protocol");
-    const struct mr_convert_line *store =
-        mr_convert_take(convert, "producer.override.ssl.truststore.location");
-    const struct mr_convert_line *type =
-        mr_convert_take(convert, "producer.override.ssl.truststore.type");
+    const struct mr_cv_line *protocol = mr_cv_take(c, "producer.override.security.protocol");
+    const struct mr_cv_line *store = mr_cv_take(c, "producer.override.ssl.truststore.location");
+    const struct mr_cv_line *type = mr_cv_take(c, "producer.override.ssl.truststore.type");
     bool tls = protocol != NULL && strstr(protocol->value, "SSL") != NULL;
+    bool is_pem = type != NULL && strcmp(type->value, "PEM") == 0;
     if (protocol != NULL) {
-        mr_convert_set(convert, "sink.kafka.tls", tls ? "true" : "false");
+        mr_cv_set(c, "sink.kafka.tls", tls ? "true" : "false");
     }
-    if (store == NULL) {
-        if (type != NULL) {
-            mr_convert_note(convert, MR_NOTE_IDLE, type->given, "there is no location to it");
-        }
+    if (store != NULL && tls && is_pem && !mr_cv_is_expression(store->value)) {
+        mr_cv_set(c, "sink.kafka.tls_ca_location", store->value);
         return;
     }
-    if (tls && type != NULL && strcmp(type->value, "PEM") == 0 &&
-        !mr_convert_is_expression(store->value)) {
-        mr_convert_set(convert, "sink.kafka.tls_ca_location", store->value);
-        return;
+    if (store != NULL && tls) {
+        TO_DO(c, store->given,
+              "Java's stores are not read; export the certificates as PEM (keytool -exportcert "
+              "-rfc) and set sink.kafka.tls_ca_location");
+    } else if (store != NULL) {
+        IDLE(c, store->given, "there is no TLS");
     }
-    mr_convert_note(
-        convert, tls ? MR_NOTE_TO_DO : MR_NOTE_IDLE, store->given,
-        tls ? "Java's stores are not read; export the certificates as PEM (keytool -exportcert "
-              "-rfc) and set sink.kafka.tls_ca_location"
-            : "there is no TLS");
     if (type != NULL) {
-        mr_convert_note(convert, MR_NOTE_IDLE, type->given, "see ssl.truststore.location");
-    }
-}
-
-static void convert_delivery(struct mr_convert *convert)
-{
-    const struct mr_convert_line *line = mr_convert_take(convert, "exactly.once.support");
-    if (line == NULL) {
-        return;
-    }
-    if (strcasecmp(line->value, "required") == 0) {
-        mr_convert_set(convert, "sink.kafka.delivery", "exactly-once");
-    } else if (strcasecmp(line->value, "requested") != 0) {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given, "is requested or required");
+        IDLE(c, type->given,
+             store == NULL ? "there is no location to it" : "see ssl.truststore.location");
     }
 }
 
 /* ---- converters ---- */
 
-static bool is_class(const char *value, const char *name)
+/* An option of a converter; NULL: of another thing. */
+static const char *option_of(const struct mr_cv_line *line, const char *side)
 {
-    const char *dot = strrchr(value, '.');
-    return strcmp(dot == NULL ? value : dot + 1, name) == 0;
+    size_t len = strlen(side);
+    bool is_of =
+        strncmp(line->name, side, len) == 0 && strncmp(line->name + len, ".converter.", 11) == 0;
+    return is_of ? line->name + len + 11 : NULL;
 }
 
-/* Options of Debezium's CloudEventsConverter (its CloudEventsConverterConfig) that may be as they are there, and what they
- * must be; "": anything. */
-static const struct {
-    const char *name;
-    const char *value;
-} cloud_options[] = {
-    {"serializer.type", "json"},
-    {"data.serializer.type", "json"},
-    {"json.schemas.enable", "false"},
-    {"json.schemas.cache.size", ""},
-    {"schemas.enable", ""}, /* not looked at there */
-    {"opentelemetry.tracing.attributes.enable", "false"},
-    {"extension.attributes.enable", ""},
-    {"schema.name.adjustment.mode", ""}, /* of schemas, which JSON does not have */
-    {"schema.cloudevents.name", ""},
-    {"schema.data.name.source.header.enable", "false"},
-    {"metadata.source",
-     "value,id:generate,type:generate,traceparent:header,dataSchemaName:generate"},
-};
-
-static void convert_cloud_option(struct mr_convert *convert, const struct mr_convert_line *line,
-                                 const char *option)
+/* The values' converter and its options, by their rows; `otherwise` is said of those that have
+ * none. */
+static void convert_values(struct mr_convert *c, const char *java, const char *otherwise)
 {
-    for (size_t i = 0; i < MR_ARRAY_LEN(cloud_options); i++) {
-        const char *value = cloud_options[i].value;
-        if (strcmp(option, cloud_options[i].name) == 0 &&
-            (value[0] == '\0' || strcmp(line->value, value) == 0)) {
-            return;
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *line = &c->lines[i];
+        const char *option = option_of(line, "value");
+        if (option != NULL && !line->done) {
+            line->done = true;
+            if (!mr_cv_class_line(c, line, java, option)) {
+                LOST(c, line->given, "%s", otherwise);
+            }
         }
     }
-    mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                    "CloudEvents are JSON without schemas, made of the event itself "
-                    "(docs/formats.md)");
 }
 
-static void convert_cloud_events(struct mr_convert *convert)
+static void convert_cloud_events(struct mr_convert *c)
 {
-    static const char prefix[] = "value.converter.";
-    bool has_schemas = true; /* JsonConverter's default */
-    mr_convert_set(convert, "format", "cloudevents");
-    mr_convert_set(convert, "cloudevents.id", "debezium");
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        struct mr_convert_line *line = &convert->lines.items[i];
-        if (strncmp(line->name, prefix, sizeof(prefix) - 1) != 0) {
+    /* JsonConverter's default. */
+    bool has_schemas = mr_cv_find(c, "value.converter.json.schemas.enable") == NULL;
+    mr_cv_set(c, "format", "cloudevents");
+    mr_cv_set(c, "cloudevents.id", "debezium");
+    convert_values(
+        c, "CloudEventsConverter",
+        "CloudEvents are JSON without schemas, made of the event itself (docs/formats.md)");
+    if (has_schemas) {
+        LOST(c, "value.converter.json.schemas.enable",
+             "is true there unless it is set: consumers find at the top of \"data\" what stood in "
+             "its \"payload\"");
+    }
+}
+
+/* Characters that Avro does not take in a name become underscores (docs/formats.md). */
+static void convert_names(struct mr_convert *c, const char *option)
+{
+    const struct mr_cv_line *line = mr_cv_take(c, "%s", option);
+    if (line != NULL && strcmp(line->value, "avro") != 0 && strcmp(line->value, "none") != 0) {
+        LOST(c, line->given,
+             "names are written as with \"avro\": other characters become underscores");
+    }
+}
+
+static void convert_registry_login(struct mr_convert *c, const char *option)
+{
+    const struct mr_cv_line *line = mr_cv_take(c, "value.converter.%s", option);
+    if (line == NULL) {
+        return;
+    }
+    const char *colon = strchr(line->value, ':');
+    bool known = colon != NULL && !mr_cv_is_expression(line->value);
+    mr_cv_set(c, "schema_registry.username",
+              known ? mr_cv_part(c, line->value, (size_t)(colon - line->value))
+                    : "name_the_user_here");
+    mr_cv_set(c, "schema_registry.password_env", "MILLRACE_REGISTRY_PASSWORD");
+    TO_DO(c, line->given,
+          "%sput the password into the environment variable MILLRACE_REGISTRY_PASSWORD",
+          known ? "" : "name the user in schema_registry.username, and ");
+}
+
+/* Keys and values have one registry: what the file says of keys it must say of values. */
+static void convert_avro_keys(struct mr_convert *c, const char *java)
+{
+    const struct mr_cv_line *converter = mr_cv_take(c, "key.converter");
+    if (converter == NULL || strcmp(converter->value, java) != 0) {
+        LOST(c, "key.converter", "keys are Avro where values are");
+    }
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *line = &c->lines[i];
+        const char *option = option_of(line, "key");
+        if (option == NULL) {
             continue;
         }
-        const char *option = line->name + sizeof(prefix) - 1;
+        const char *rest = strncmp(option, "key.", 4) == 0 ? option + 4 : NULL;
+        const struct mr_cv_line *other = rest == NULL
+                                             ? mr_cv_find(c, "value.converter.%s", option)
+                                             : mr_cv_find(c, "value.converter.value.%s", rest);
         line->done = true;
-        has_schemas &= strcmp(option, "json.schemas.enable") != 0;
-        if (strcmp(option, "extension.attributes.enable") == 0) {
-            mr_convert_set(convert, "cloudevents.extensions", line->value);
+        if (strcmp(option, "schemas.enable") != 0 &&
+            (other == NULL || strcmp(other->value, line->value) != 0)) {
+            LOST(c, line->given, "keys have the values' registry and options");
         }
-        convert_cloud_option(convert, line, option);
     }
-    if (has_schemas) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, "value.converter.json.schemas.enable",
-            "is true there unless it is set: consumers find at the top of \"data\" what "
-            "stood in its \"payload\"");
+}
+
+static void convert_avro(struct mr_convert *c, const char *java)
+{
+    static const char apicurio[] = "value.converter.apicurio.registry.url";
+    const struct mr_cv_line *own_api = mr_cv_take(c, "%s", apicurio);
+    mr_cv_take(c, "value.converter");
+    mr_cv_set(c, "format", "avro");
+    convert_avro_keys(c, java);
+    convert_registry_login(c, "basic.auth.user.info");
+    convert_registry_login(c, "schema.registry.basic.auth.user.info");
+    if (own_api != NULL) {
+        mr_cv_set(c, "schema_registry.url", "http://name_the_registry_here");
+        TO_DO(c, own_api->given,
+              "set schema_registry.url to Apicurio's API for Confluent's clients, whose path is "
+              "/apis/ccompat/v7");
+    }
+    convert_values(c, "AvroConverter", "see [schema_registry] in docs/configuration.md");
+    convert_names(c, "schema.name.adjustment.mode");
+    convert_names(c, "field.name.adjustment.mode");
+}
+
+/* What the converter's class says of the events; `schemas` is its schemas.enable. */
+static void note_converter(struct mr_convert *c, const char *side, const struct mr_cv_line *line,
+                           const struct mr_cv_line *schemas)
+{
+    bool is_json = line == NULL || mr_cv_is_class(line->value, "JsonConverter");
+    bool is_bare = !is_json && c->has_outbox &&
+                   (mr_cv_is_class(line->value, "StringConverter") ||
+                    mr_cv_is_class(line->value, "ByteArrayConverter") ||
+                    mr_cv_is_class(line->value, "BinaryDataConverter"));
+    if (c->has_outbox) {
+        mr_cv_set(c, strcmp(side, "key") == 0 ? "outbox.key_format" : "outbox.value_format",
+                  is_bare ? "text" : "json");
+    }
+    if (line == NULL) {
+        TO_DO(c, mr_cv_text(c, "%s.converter", side),
+              "stands in the Connect worker's configuration; %s",
+              c->has_outbox
+                  ? "where it is StringConverter, take outbox.key_format or outbox.value_format out"
+                  : "see that it is JsonConverter with schemas.enable = false, which is what "
+                    "millrace writes");
+    } else if (is_json && (schemas == NULL || strcmp(schemas->value, "false") != 0)) {
+        LOST(c, schemas != NULL ? schemas->given : line->given,
+             "events have no schema around them: consumers find what stood in \"payload\" at the "
+             "top");
+    } else if (!is_json && !is_bare) {
+        LOST(c, line->given,
+             "events are JSON without schemas, as JsonConverter with schemas.enable = false writes "
+             "them; let consumers read that");
+    } else if (is_bare && c->outboxes.count > 0 && !c->only_outboxes) {
+        LOST(c, line->given,
+             "holds for events of the outbox; those of other tables are JSON, which this converter "
+             "does not write");
     }
 }
 
 /* What belongs to a converter is said once, by the converter, unless it is JSON. */
-static void convert_converter(struct mr_convert *convert, const char *side)
+static void convert_side(struct mr_convert *c, const char *side)
 {
-    struct mr_text name = {0};
-    mr_text_format(&name, "%s.converter", side);
-    const struct mr_convert_line *line = mr_convert_take(convert, name.data);
-    mr_text_string(&name, ".");
-    if (line != NULL && is_class(line->value, "CloudEventsConverter") &&
-        strcmp(side, "value") == 0) {
-        convert_cloud_events(convert);
-        mr_text_done(&name);
+    const struct mr_cv_line *line = mr_cv_take(c, "%s.converter", side);
+    if (line != NULL && strcmp(side, "value") == 0 &&
+        mr_cv_is_class(line->value, "CloudEventsConverter")) {
+        convert_cloud_events(c);
         return;
     }
-    bool is_json = line == NULL || is_class(line->value, "JsonConverter");
-    bool is_bare =
-        convert->has_outbox && line != NULL &&
-        (is_class(line->value, "StringConverter") || is_class(line->value, "ByteArrayConverter") ||
-         is_class(line->value, "BinaryDataConverter"));
-    if (convert->has_outbox) {
-        bool is_key = strcmp(side, "key") == 0;
-        mr_convert_set(convert, is_key ? "outbox.key_format" : "outbox.value_format",
-                       is_bare ? "text" : "json");
-    }
-    const struct mr_convert_line *schemas = NULL;
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        struct mr_convert_line *part = &convert->lines.items[i];
-        if (strncmp(part->name, name.data, name.len) != 0) {
-            continue;
-        }
-        const char *option = part->name + name.len;
-        part->done = true;
-        if (strcmp(option, "schemas.enable") == 0) {
-            schemas = part;
-        } else if (is_json && strcmp(option, "replace.null.with.default") == 0 &&
-                   strcmp(part->value, "false") != 0) {
-            mr_convert_note(convert, MR_NOTE_LOST, part->given,
-                            "null stays null in a column with a default (docs/events.md)");
-        } else if (!is_json || (strcmp(option, "replace.null.with.default") != 0 &&
-                                strcmp(option, "schemas.cache.size") != 0)) {
-            mr_convert_note(convert, MR_NOTE_LOST, part->given, "see %s.converter", side);
+    const struct mr_cv_line *schemas = mr_cv_take(c, "%s.converter.schemas.enable", side);
+    bool is_json = line == NULL || mr_cv_is_class(line->value, "JsonConverter");
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *part = &c->lines[i];
+        const char *option = option_of(part, side);
+        if (option != NULL && !part->done) {
+            part->done = true;
+            if (!is_json || !mr_cv_class_line(c, part, "JsonConverter", option)) {
+                LOST(c, part->given, "see %s.converter", side);
+            }
         }
     }
-    if (is_bare && convert->outboxes.count > 0 && !convert->only_outboxes) {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                        "holds for events of the outbox; those of other tables are JSON, which "
-                        "this converter does not write");
-    } else if (is_bare) {
-        /* what an outbox with "text" writes */
-    } else if (!is_json) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, line->given,
-            "events are JSON without schemas, as JsonConverter with schemas.enable = false "
-            "writes them; let consumers read that");
-    } else if (line != NULL && (schemas == NULL || strcmp(schemas->value, "false") != 0)) {
-        mr_convert_note(
-            convert, MR_NOTE_LOST, schemas != NULL ? schemas->given : line->given,
-            "events have no schema around them: consumers find what stood in \"payload\" "
-            "at the top");
-    } else if (line == NULL) {
-        struct mr_text missing = {0};
-        mr_text_format(&missing, "%s.converter", side);
-        mr_convert_note(
-            convert, MR_NOTE_TO_DO, missing.data,
-            convert->has_outbox
-                ? "stands in the Connect worker's configuration; where it is StringConverter, take "
-                  "outbox.key_format or outbox.value_format out"
-                : "stands in the Connect worker's configuration; see that it is JsonConverter with "
-                  "schemas.enable = false, which is what millrace writes");
-        mr_text_done(&missing);
-    }
-    mr_text_done(&name);
+    note_converter(c, side, line, schemas);
 }
 
-/* Rows without an envelope are JSON: another converter's format has taken the place of that. */
-static void tell_unwrapped(struct mr_convert *convert)
+/* Rows without an envelope are JSON: another converter's format has replaced that. */
+static void note_unwrapped(struct mr_convert *c)
 {
-    const char *format = convert->options[MR_INDEX_format];
-    if (convert->unwraps == NULL || strcmp(format, "\"row\"") == 0) {
+    if (c->unwraps == NULL || strcmp(c->options[MR_INDEX_format], "\"row\"") == 0) {
         return;
     }
-    mr_convert_note(convert, MR_NOTE_LOST, convert->unwraps,
-                    "with value.converter's format events keep their envelope; take the row from "
-                    "\"after\" where they are read, or set format = \"row\", which is JSON");
+    LOST(c, c->unwraps,
+         "with value.converter's format events keep their envelope; take the row from \"after\" "
+         "where they are read, or set format = \"row\", which is JSON");
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         if (strncmp(mr_option_at(i)->path, "row.", 4) == 0) {
-            free(convert->options[i]);
-            convert->options[i] = NULL;
+            c->options[i] = NULL;
         }
     }
 }
 
-void mr_convert_kafka(struct mr_convert *convert)
+void mr_cv_kafka(struct mr_convert *c)
 {
-    convert_brokers(convert);
-    convert_login(convert);
-    convert_tls(convert);
-    convert_delivery(convert);
-    static const char *const sides[] = {"key", "value"};
-    for (size_t i = 0; i < MR_ARRAY_LEN(sides); i++) {
-        if (!mr_convert_avro(convert, sides[i])) {
-            convert_converter(convert, sides[i]);
-        }
+    convert_brokers(c);
+    convert_login(c);
+    convert_tls(c);
+    const struct mr_cv_line *values = mr_cv_find(c, "value.converter");
+    if (values != NULL && !c->has_outbox && mr_cv_is_class(values->value, "AvroConverter")) {
+        convert_avro(c, values->value);
+    } else {
+        convert_side(c, "key");
+        convert_side(c, "value");
     }
-    tell_unwrapped(convert);
+    note_unwrapped(c);
 }

@@ -1,5 +1,6 @@
-/* Debezium's offset (PostgresOffsetContext.getOffset): `lsn` is that of the last event, as pgoutput's messages carry it,
- * `txId` its transaction, `lsn_commit` the end of the last transaction that was sent as a whole. */
+/* Debezium's offset (PostgresOffsetContext.getOffset): `lsn` is that of the last event, as
+ * pgoutput's messages carry it, `txId` its transaction, `lsn_commit` the end of the last
+ * transaction that was sent as a whole. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
@@ -17,7 +18,8 @@ static const cJSON *find_offset(const cJSON *root)
                : NULL;
 }
 
-/* A number above 0; 0: it is not there, or something else. cJSON's are exact up to 2^53, and a server has written less. */
+/* A number above 0; 0: it is not there, or something else. cJSON's are exact up to 2^53, and a
+ * server has written less. */
 static uint64_t number_of(const cJSON *offset, const char *name)
 {
     enum { EXACT_BITS = 53 };

@@ -1,4 +1,5 @@
-/* Our options, as they are gathered, and what is said of those that did not become any. */
+/* Our options as they are gathered, the notes about those that did not become any, and the file
+ * made of both. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,8 @@
 
 #include "base/json.h"
 #include "convert/convert_internal.h"
+
+/* ---- notes ---- */
 
 /* A line break in a name must not end the comment, and a name may have been cut. */
 static void make_printable(struct mr_text *text)
@@ -21,83 +24,36 @@ static void make_printable(struct mr_text *text)
     }
 }
 
-static void write_note(struct mr_convert *convert, enum mr_convert_note kind, const char *option,
-                       const char *text)
+void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, const char *format,
+                ...)
 {
     static const char *const marks[] = {
-        [MR_NOTE_TO_DO] = "to do",
-        [MR_NOTE_LOST] = "not carried over",
-        [MR_NOTE_IDLE] = "needs nothing",
-        [MR_NOTE_UNKNOWN] = "unknown",
+        [MR_CV_TO_DO] = "to do",
+        [MR_CV_LOST] = "not carried over",
+        [MR_CV_IDLE] = "needs nothing",
+        [MR_CV_UNKNOWN] = "unknown",
     };
-    /* The salt of a hash stands in the option's name. */
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    /* The salt of a hash is in the option's name. */
     const char *salt = strstr(option, ".with.salt.");
     int len = salt == NULL ? (int)strlen(option) : (int)(salt - option) + 11;
     struct mr_text note = {0};
     mr_text_format(&note, "%.*s%s: %s: %s", len, option, salt == NULL ? "" : "…", marks[kind],
                    text);
     make_printable(&note);
-    fprintf(convert->told, "%s: %s\n", convert->file, note.data);
-    mr_text_format(&convert->notes, "# %s\n", note.data);
+    fprintf(c->told, "%s: %s\n", c->file, note.data);
+    mr_text_format(&c->notes, "# %s\n", note.data);
     mr_text_done(&note);
 }
 
-void mr_convert_note(struct mr_convert *convert, enum mr_convert_note kind, const char *option,
-                     const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    write_note(convert, kind, option, text);
-}
+/* ---- values ---- */
 
-const struct mr_convert_line *mr_convert_find(const struct mr_convert *convert, const char *name)
-{
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        if (strcmp(convert->lines.items[i].name, name) == 0) {
-            return &convert->lines.items[i];
-        }
-    }
-    return NULL;
-}
-
-struct mr_convert_line *mr_convert_take(struct mr_convert *convert, const char *name)
-{
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        if (strcmp(convert->lines.items[i].name, name) == 0) {
-            convert->lines.items[i].done = true;
-            return &convert->lines.items[i];
-        }
-    }
-    return NULL;
-}
-
-/* "${provider:…}", which a worker replaces. "${routedByValue}" of a transformation is another thing. */
-bool mr_convert_is_expression(const char *value)
-{
-    for (const char *at = value; (at = strstr(at, "${")) != NULL; at++) {
-        const char *end = at + strcspn(at, ":}");
-        if (*end == ':') {
-            return true;
-        }
-    }
-    return false;
-}
-
-const char *mr_convert_value(struct mr_convert *convert, const char *name)
-{
-    const struct mr_convert_line *line = mr_convert_take(convert, name);
-    if (line != NULL && mr_convert_is_expression(line->value)) {
-        mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
-                        "its value comes from a config provider of Connect; write it in yourself");
-        return NULL;
-    }
-    return line == NULL ? NULL : line->value;
-}
-
-void mr_convert_quote(struct mr_text *out, const char *text)
+/* A TOML string. */
+static void add_quoted(struct mr_text *out, const char *text)
 {
     mr_text_string(out, "\"");
     for (; *text != '\0'; text++) {
@@ -111,13 +67,6 @@ void mr_convert_quote(struct mr_text *out, const char *text)
         }
     }
     mr_text_string(out, "\"");
-}
-
-static bool is_whole_number(const char *text, int64_t *ret)
-{
-    char *end;
-    *ret = strtoll(text, &end, 10);
-    return end != text && *end == '\0';
 }
 
 /* Debezium's words are taken in any case. */
@@ -141,24 +90,26 @@ static bool write_choice(struct mr_text *out, const char *choices, const char *w
 /* Numbers are in the unit that Debezium's options have: milliseconds, bytes. */
 static bool write_value(struct mr_text *out, const struct mr_option *option, const char *value)
 {
-    int64_t number = 0;
-    bool in_range =
-        is_whole_number(value, &number) && number >= option->low && number <= option->high;
+    char *end;
+    long long number = strtoll(value, &end, 10);
+    bool in_range = end != value && *end == '\0' && number >= option->low && number <= option->high;
     switch (option->kind) {
     case MR_KIND_BOOL:
         mr_text_string(out, value);
         return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
     case MR_KIND_COUNT:
+        mr_text_format(out, "%lld", number);
+        return in_range;
     case MR_KIND_SIZE:
-        mr_text_format(out, option->kind == MR_KIND_SIZE ? "\"%lld\"" : "%lld", (long long)number);
+        mr_text_format(out, "\"%lld\"", number);
         return in_range;
     case MR_KIND_DURATION:
-        mr_text_format(out, "\"%lldms\"", (long long)number);
+        mr_text_format(out, "\"%lldms\"", number);
         return in_range;
     case MR_KIND_CHOICE:
         return write_choice(out, option->choices, value);
     case MR_KIND_STRING:
-        mr_convert_quote(out, value);
+        add_quoted(out, value);
         return true;
     default:
         return false;
@@ -174,7 +125,15 @@ static uint32_t option_index(const char *path)
     return index;
 }
 
-bool mr_convert_set(struct mr_convert *convert, const char *path, const char *value)
+/* Takes the text over. */
+static void set_option(struct mr_convert *c, uint32_t index, struct mr_text *text)
+{
+    MR_ASSERT(index < MR_OPTION_COUNT);
+    c->options[index] = mr_cv_text(c, "%s", text->data);
+    mr_text_done(text);
+}
+
+bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
 {
     uint32_t index = option_index(path);
     struct mr_text text = {0};
@@ -182,31 +141,78 @@ bool mr_convert_set(struct mr_convert *convert, const char *path, const char *va
         mr_text_done(&text);
         return false;
     }
-    free(convert->options[index]);
-    convert->options[index] = text.data;
+    set_option(c, index, &text);
     return true;
 }
 
-void mr_convert_set_list(struct mr_convert *convert, const char *path,
-                         const struct mr_convert_list *list)
+void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_list *list)
 {
-    uint32_t index = option_index(path);
-    MR_ASSERT(index < MR_OPTION_COUNT);
     struct mr_text text = {0};
     mr_text_string(&text, "[");
     for (uint32_t i = 0; i < list->count; i++) {
         mr_text_string(&text, i == 0 ? "" : ", ");
-        mr_convert_quote(&text, list->items[i]);
+        add_quoted(&text, list->items[i]);
     }
     mr_text_string(&text, "]");
-    free(convert->options[index]);
-    convert->options[index] = text.data;
+    set_option(c, option_index(path), &text);
 }
 
-void mr_convert_set_property(struct mr_convert *convert, const char *name, const char *value)
+void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value)
 {
-    mr_convert_quote(&convert->properties, name);
-    mr_text_string(&convert->properties, " = ");
-    mr_convert_quote(&convert->properties, value);
-    mr_text_string(&convert->properties, "\n");
+    add_quoted(&c->properties, name);
+    mr_text_string(&c->properties, " = ");
+    add_quoted(&c->properties, value);
+    mr_text_string(&c->properties, "\n");
+}
+
+/* ---- the file ---- */
+
+/* Length of "source.postgres" in "source.postgres.slot_name"; 0: no section. */
+static size_t section_len(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot == NULL ? 0 : (size_t)(dot - path);
+}
+
+static bool same_section(uint32_t left, uint32_t right)
+{
+    const char *a = mr_option_at(left)->path;
+    const char *b = mr_option_at(right)->path;
+    return section_len(a) == section_len(b) && strncmp(a, b, section_len(a)) == 0;
+}
+
+static void write_section(const struct mr_convert *c, uint32_t first, FILE *to)
+{
+    const char *path = mr_option_at(first)->path;
+    size_t len = section_len(path);
+    if (len > 0) {
+        fprintf(to, "\n[%.*s]\n", (int)len, path);
+    }
+    for (uint32_t i = first; i < MR_OPTION_COUNT; i++) {
+        if (c->options[i] != NULL && same_section(first, i)) {
+            fprintf(to, "%s = %s\n", mr_option_at(i)->path + (len == 0 ? 0 : len + 1),
+                    c->options[i]);
+        }
+    }
+}
+
+void mr_cv_write(const struct mr_convert *c, FILE *to)
+{
+    fputs("# Made by `millrace convert`. docs/migrating-from-debezium.md says how to go on.\n", to);
+    if (c->notes.len > 0) {
+        fprintf(to, "#\n%s", c->notes.data);
+    }
+    fputs("\n", to);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        bool is_first = c->options[i] != NULL;
+        for (uint32_t k = 0; k < i; k++) {
+            is_first &= c->options[k] == NULL || !same_section(i, k);
+        }
+        if (is_first) {
+            write_section(c, i, to);
+        }
+    }
+    if (c->properties.len > 0) {
+        fprintf(to, "\n[sink.kafka.properties]\n%s", c->properties.data);
+    }
 }

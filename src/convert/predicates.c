@@ -5,163 +5,118 @@
 #include "convert/convert_internal.h"
 #include "encode/encode.h"
 
-/* The option "<section>.<name>.<option>"; NULL: it is not there. `takes` marks it as done. */
-static const struct mr_convert_line *option_of(struct mr_convert *convert, const char *section,
-                                               const char *name, const char *option, bool takes)
-{
-    struct mr_text text = {0};
-    mr_text_format(&text, "%s.%s.%s", section, name, option);
-    const struct mr_convert_line *line =
-        takes ? mr_convert_take(convert, text.data) : mr_convert_find(convert, text.data);
-    mr_text_done(&text);
-    return line;
-}
-
-static bool is_class(const char *type, const char *class)
-{
-    const char *dot = strrchr(type, '.');
-    return strcmp(dot == NULL ? type : dot + 1, class) == 0;
-}
-
 /* The first part of topics; NULL: it is not known here. */
-static const char *prefix_of(const struct mr_convert *convert)
+static const char *prefix_of(struct mr_convert *c)
 {
-    const struct mr_convert_line *line = mr_convert_find(convert, "topic.prefix");
-    return line == NULL || line->value[0] == '\0' || mr_convert_is_expression(line->value)
-               ? NULL
-               : line->value;
+    const struct mr_cv_line *line = mr_cv_find(c, "topic.prefix");
+    bool known = line != NULL && line->value[0] != '\0' && !mr_cv_is_expression(line->value);
+    return known ? line->value : NULL;
 }
 
-static const char *delimiter_of(const struct mr_convert *convert)
+static const char *delimiter_of(struct mr_convert *c)
 {
-    const struct mr_convert_line *line = mr_convert_find(convert, "topic.delimiter");
+    const struct mr_cv_line *line = mr_cv_find(c, "topic.delimiter");
     return line == NULL || line->value[0] == '\0' ? "." : line->value;
 }
 
-/* The topic of a table, "schema.table"; the caller's. */
-static char *topic_of(const struct mr_convert *convert, const char *table)
+/* Whether the topic of a table, "schema.table", matches. */
+static bool table_matches(struct mr_convert *c, const struct mr_regex *regex, const char *table)
 {
     const char *dot = strchr(table, '.');
-    struct mr_text schema = {0};
-    mr_text_add(&schema, table, (size_t)(dot - table));
-    char *topic = mr_topic_name(prefix_of(convert), delimiter_of(convert), schema.data, dot + 1);
-    mr_text_done(&schema);
-    return topic;
+    const char *schema = mr_cv_part(c, table, (size_t)(dot - table));
+    char *topic = mr_topic_name(prefix_of(c), delimiter_of(c), schema, dot + 1);
+    bool matches = mr_regex_match(regex, mr_slice_of(topic), NULL) == MR_REGEX_YES;
+    free(topic);
+    return matches;
 }
 
-/* Kafka Connect: TopicNameMatches, whose pattern fits the whole name. */
-static struct mr_regex *compile(const char *java)
+/* The tables that the pattern itself spells out, after the prefix, for those of "tables" that are
+ * patterns; false: it does not. */
+static bool spell_out(struct mr_convert *c, const char *java, struct mr_cv_list *ret)
 {
-    char reason[128];
-    return mr_convert_same_regex(java) ? mr_regex_new(java, reason, sizeof(reason)) : NULL;
-}
-
-static bool matches(const struct mr_regex *regex, const char *topic)
-{
-    return mr_regex_match(regex, mr_slice_of(topic), NULL) == MR_REGEX_YES;
-}
-
-/* The tables that the pattern itself spells out, behind the prefix, for those of "tables" that are patterns; false: it does not. */
-static bool spell_out(const struct mr_convert *convert, const char *java,
-                      struct mr_convert_list *ret)
-{
-    struct mr_convert_list topics = {0};
-    size_t len = strlen(prefix_of(convert));
-    bool good = strcmp(delimiter_of(convert), ".") == 0 && mr_convert_expand(java, &topics);
+    struct mr_cv_list topics = {0};
+    size_t len = strlen(prefix_of(c));
+    bool good = strcmp(delimiter_of(c), ".") == 0 && mr_cv_expand(c, java, &topics);
     for (uint32_t i = 0; i < topics.count && good; i++) {
         const char *topic = topics.items[i];
-        good = strncmp(topic, prefix_of(convert), len) == 0 && topic[len] == '.';
+        good = strncmp(topic, prefix_of(c), len) == 0 && topic[len] == '.';
         const char *dot = good ? strchr(topic + len + 1, '.') : NULL;
         good = dot != NULL && dot[1] != '\0' && strchr(dot + 1, '.') == NULL &&
                strpbrk(topic, "\"*+?[({|\\^") == NULL;
         if (good) {
-            mr_convert_list_add(ret, MR_STRDUP(topic + len + 1));
+            mr_cv_add(c, ret, topic + len + 1);
         }
     }
-    mr_convert_list_done(&topics);
     return good;
 }
 
-/* Whether messages may be events of an outbox: what decodes them is there (Debezium, "Outbox event router", logical decoding
- * messages). */
-static bool decodes_messages(const struct mr_convert *convert)
+/* Whether messages may be events of an outbox: what decodes them is there (Debezium, "Outbox event
+ * router", logical decoding messages). */
+static bool decodes_messages(const struct mr_convert *c)
 {
-    static const char class[] = "DecodeLogicalDecodingMessageContent";
-    for (uint32_t i = 0; i < convert->lines.count; i++) {
-        const struct mr_convert_line *line = &convert->lines.items[i];
-        if (strncmp(line->name, "transforms.", 11) == 0 && is_class(line->value, class)) {
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        if (strncmp(c->lines[i].name, "transforms.", 11) == 0 &&
+            mr_cv_is_class(c->lines[i].value, "DecodeLogicalDecodingMessageContent")) {
             return true;
         }
     }
     return false;
 }
 
-static bool tables_of(const struct mr_convert *convert, const char *java, bool negate,
-                      struct mr_convert_list *ret)
+/* Kafka Connect: TopicNameMatches, whose pattern fits the whole name. */
+static bool tables_of(struct mr_convert *c, const char *java, bool negate, struct mr_cv_list *ret)
 {
-    struct mr_regex *regex = prefix_of(convert) == NULL ? NULL : compile(java);
+    char reason[128];
+    struct mr_regex *regex = prefix_of(c) != NULL && mr_cv_same_regex(java)
+                                 ? mr_regex_new(java, reason, sizeof(reason))
+                                 : NULL;
     if (regex == NULL) {
         return false;
     }
-    struct mr_text messages = {0};
-    mr_text_format(&messages, "%s.message", prefix_of(convert));
-    bool good = !decodes_messages(convert) || matches(regex, messages.data) == negate;
-    mr_text_done(&messages);
-    for (uint32_t i = 0; i < convert->tables.count; i++) {
-        char *topic = topic_of(convert, convert->tables.items[i]);
-        if (matches(regex, topic) != negate) {
-            mr_convert_list_add(ret, MR_STRDUP(convert->tables.items[i]));
+    mr_slice messages = mr_slice_of(mr_cv_text(c, "%s.message", prefix_of(c)));
+    bool means_messages = (mr_regex_match(regex, messages, NULL) == MR_REGEX_YES) != negate;
+    for (uint32_t i = 0; i < c->tables.count; i++) {
+        if (table_matches(c, regex, c->tables.items[i]) != negate) {
+            mr_cv_add(c, ret, c->tables.items[i]);
         }
-        free(topic);
     }
     mr_regex_free(regex);
-    return good && (convert->patterns.count == 0 ? convert->tables_known
-                                                 : !negate && spell_out(convert, java, ret));
+    return !(decodes_messages(c) && means_messages) &&
+           (c->patterns.count == 0 ? c->tables_known : !negate && spell_out(c, java, ret));
 }
 
-/* Connect knows those that "predicates" lists. */
-static bool is_listed(const struct mr_convert *convert, const char *name)
+enum mr_cv_scope mr_cv_scope_of(struct mr_convert *c, const char *alias, bool takes,
+                                struct mr_cv_list *ret)
 {
-    const struct mr_convert_line *line = mr_convert_find(convert, "predicates");
-    struct mr_convert_list names = {0};
-    mr_convert_split(line == NULL ? "" : line->value, ',', &names);
-    bool found = false;
-    for (uint32_t i = 0; i < names.count; i++) {
-        found |= strcmp(names.items[i], name) == 0;
-    }
-    mr_convert_list_done(&names);
-    return found;
-}
-
-enum mr_convert_scope mr_convert_scope(struct mr_convert *convert, const char *alias, bool takes,
-                                       struct mr_convert_list *ret)
-{
-    const struct mr_convert_line *predicate =
-        option_of(convert, "transforms", alias, "predicate", takes);
-    const struct mr_convert_line *negate = option_of(convert, "transforms", alias, "negate", takes);
-    if (predicate == NULL || predicate->value[0] == '\0') {
-        return MR_SCOPE_ALL;
-    }
-    const char *name = predicate->value;
-    const struct mr_convert_line *type = option_of(convert, "predicates", name, "type", false);
-    const struct mr_convert_line *pattern =
-        option_of(convert, "predicates", name, "pattern", false);
+    struct mr_cv_line *predicate = mr_cv_find(c, "transforms.%s.predicate", alias);
+    struct mr_cv_line *negate = mr_cv_find(c, "transforms.%s.negate", alias);
+    const char *name = predicate == NULL ? "" : predicate->value;
+    struct mr_cv_line *type = mr_cv_find(c, "predicates.%s.type", name);
+    struct mr_cv_line *pattern = mr_cv_find(c, "predicates.%s.pattern", name);
+    struct mr_cv_line *listed = mr_cv_find(c, "predicates"); /* Connect knows those */
+    struct mr_cv_list names = mr_cv_split(c, listed == NULL ? NULL : listed->value, ',');
     bool negates = negate != NULL && strcasecmp(negate->value, "true") == 0;
-    if (type == NULL || pattern == NULL || !is_listed(convert, name) ||
-        !is_class(type->value, "TopicNameMatches") || convert->has_router ||
-        !tables_of(convert, pattern->value, negates, ret)) {
-        if (takes) {
-            mr_convert_note(convert, MR_NOTE_LOST, predicate->given,
-                            "which tables it means can't be told from it, so the transformation is "
-                            "left out; outbox.tables and outbox.messages say which rows and "
-                            "messages are events of an outbox");
+    struct mr_cv_line *own[] = {predicate, negate};
+    struct mr_cv_line *shared[] = {type, pattern, listed};
+    for (size_t i = 0; takes && i < MR_ARRAY_LEN(own); i++) {
+        if (own[i] != NULL) {
+            own[i]->done = true;
         }
-        return MR_SCOPE_UNKNOWN;
     }
-    if (takes) {
-        mr_convert_take(convert, "predicates");
-        option_of(convert, "predicates", name, "type", true);
-        option_of(convert, "predicates", name, "pattern", true);
+    if (name[0] == '\0') {
+        return MR_CV_ALL;
     }
-    return MR_SCOPE_TABLES;
+    bool known = type != NULL && pattern != NULL && mr_cv_holds(&names, name) &&
+                 mr_cv_is_class(type->value, "TopicNameMatches") && !c->has_router &&
+                 tables_of(c, pattern->value, negates, ret);
+    for (size_t i = 0; takes && known && i < MR_ARRAY_LEN(shared); i++) {
+        shared[i]->done = true;
+    }
+    if (takes && !known) {
+        LOST(c, predicate->given,
+             "which tables it means can't be told from it, so the transformation is left out; "
+             "outbox.tables and outbox.messages say which rows and messages are events of an "
+             "outbox");
+    }
+    return known ? MR_CV_TABLES : MR_CV_SCOPE_UNKNOWN;
 }

@@ -1,5 +1,4 @@
-/* The connection, the publication, the first copy, and what is asked for besides rows. */
-#include <stdlib.h>
+/* The connection, the publication, signals, heartbeats, and what is asked for besides rows. */
 #include <string.h>
 
 #include "convert/convert_internal.h"
@@ -13,307 +12,246 @@ static void add_keyword(struct mr_text *out, const char *keyword, const char *va
     bool plain = value[0] != '\0' && value[strcspn(value, " '\\\t\n")] == '\0';
     mr_text_string(out, plain ? "" : "'");
     for (; *value != '\0'; value++) {
-        if (*value == '\'' || *value == '\\') {
-            mr_text_string(out, "\\");
-        }
-        mr_text_add(out, value, 1);
+        mr_text_format(out, *value == '\'' || *value == '\\' ? "\\%c" : "%c", *value);
     }
     mr_text_string(out, plain ? "" : "'");
 }
 
-static const struct {
-    const char *option, *keyword;
-} keywords[] = {
+static const char *const keywords[][2] = {
     {"database.hostname", "host"},   {"database.port", "port"},
     {"database.dbname", "dbname"},   {"database.user", "user"},
     {"database.sslmode", "sslmode"}, {"database.sslrootcert", "sslrootcert"},
     {"database.sslcert", "sslcert"}, {"database.sslkey", "sslkey"},
 };
 
-/* A name of an environment variable, out of "${env:NAME}". NULL: it is something else; the caller frees it. */
-static char *variable_of(const char *value)
+/* The name of an environment variable, out of "${env:NAME}"; NULL: it is something else. */
+static const char *variable_of(struct mr_convert *c, const char *value)
 {
-    size_t len = strlen(value);
-    if (strncmp(value, "${env:", 6) != 0 || len < 8 || value[len - 1] != '}') {
-        return NULL;
-    }
-    size_t size =
-        strspn(value + 6, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
-    return size == len - 7 ? MR_STRNDUP(value + 6, size) : NULL;
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t len = strncmp(value, "${env:", 6) == 0 ? strspn(value + 6, allowed) : 0;
+    return len > 0 && strcmp(value + 6 + len, "}") == 0 ? mr_cv_part(c, value + 6, len) : NULL;
 }
 
-static void convert_password(struct mr_convert *convert)
+static void convert_password(struct mr_convert *c)
 {
-    const struct mr_convert_line *line = mr_convert_take(convert, "database.password");
+    const struct mr_cv_line *line = mr_cv_take(c, "database.password");
     if (line == NULL || line->value[0] == '\0') {
         return;
     }
-    char *variable = variable_of(line->value);
+    const char *variable = variable_of(c, line->value);
     const char *name = variable == NULL ? "MILLRACE_PG_PASSWORD" : variable;
-    mr_convert_set(convert, "source.postgres.password_env", name);
-    mr_convert_note(convert, MR_NOTE_TO_DO, line->given,
-                    "put the password into the environment variable %s, or into a file that "
-                    "source.postgres.password_file names",
-                    name);
-    free(variable);
+    mr_cv_set(c, "source.postgres.password_env", name);
+    TO_DO(c, line->given,
+          "put the password into the environment variable %s, or into a file that "
+          "source.postgres.password_file names",
+          name);
 }
 
-static bool is_this_machine(const char *host)
+static void warn_of_trust(struct mr_convert *c)
 {
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0 || host[0] == '/';
+    const struct mr_cv_line *host = mr_cv_find(c, "database.hostname");
+    const struct mr_cv_line *given = mr_cv_find(c, "database.sslmode");
+    const char *mode = given == NULL || given->value[0] == '\0' ? "prefer" : given->value;
+    if (host == NULL || host->value[0] == '\0' || strcmp(host->value, "localhost") == 0 ||
+        strncmp(host->value, "127.", 4) == 0 || strcmp(host->value, "::1") == 0 ||
+        host->value[0] == '/' || strncmp(mode, "verify-", 7) == 0) {
+        return;
+    }
+    TO_DO(c, "database.sslmode",
+          "%s does not have a server on another machine prove who it is, which millrace refuses; "
+          "set sslmode=verify-full and sslrootcert in source.postgres.connection, or "
+          "source.postgres.insecure_tls = true",
+          mode);
 }
 
-static void warn_of_trust(struct mr_convert *convert, const char *host, const char *mode)
+static void convert_keepalive(struct mr_convert *c, struct mr_text *connection)
 {
-    if (host != NULL && !is_this_machine(host) && strncmp(mode, "verify-", 7) != 0) {
-        mr_convert_note(convert, MR_NOTE_TO_DO, "database.sslmode",
-                        "%s does not have a server on another machine prove who it is, which "
-                        "millrace refuses; set sslmode=verify-full and sslrootcert in "
-                        "source.postgres.connection, or source.postgres.insecure_tls = true",
-                        mode);
+    const char *value = mr_cv_value(c, "database.tcpKeepAlive");
+    if (value != NULL && strcmp(value, "false") == 0) {
+        add_keyword(connection, "keepalives", "0");
+    } else if (value != NULL && strcmp(value, "true") != 0) {
+        LOST(c, "database.tcpKeepAlive", "is true or false");
     }
 }
 
-static void convert_connection(struct mr_convert *convert)
+static void convert_connection(struct mr_convert *c)
 {
     struct mr_text connection = {0};
     bool complete = true;
-    const char *host = NULL;
-    const char *mode = "prefer";
     for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
-        const struct mr_convert_line *line = mr_convert_take(convert, keywords[i].option);
-        if (line == NULL || line->value[0] == '\0') {
-            continue;
-        }
-        complete &= !mr_convert_is_expression(line->value);
-        add_keyword(&connection, keywords[i].keyword, line->value);
-        host = i == 0 ? line->value : host;
-        mode = strcmp(keywords[i].keyword, "sslmode") == 0 ? line->value : mode;
-        if (strcmp(keywords[i].keyword, "sslkey") == 0) {
-            mr_convert_note(
-                convert, MR_NOTE_TO_DO, line->given,
-                "must be PEM, readable by its owner only; Java's PKCS-8 is made into it by "
-                "openssl pkey -inform DER -in KEY -out NEW");
-        }
-    }
-    const char *keepalive = mr_convert_value(convert, "database.tcpKeepAlive");
-    if (keepalive != NULL && strcmp(keepalive, "false") == 0) {
-        add_keyword(&connection, "keepalives", "0");
-    } else if (keepalive != NULL && strcmp(keepalive, "true") != 0) {
-        mr_convert_note(convert, MR_NOTE_LOST, "database.tcpKeepAlive", "is true or false");
-    }
-    convert_password(convert);
-    if (complete && connection.len > 0) {
-        mr_convert_set(convert, "source.postgres.connection", connection.data);
-        warn_of_trust(convert, host, mode);
-    } else {
-        mr_convert_set(convert, "source.postgres.connection_env", "DATABASE_URL");
-        for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
-            const struct mr_convert_line *line = mr_convert_take(convert, keywords[i].option);
-            if (line != NULL) {
-                mr_convert_note(convert, MR_NOTE_TO_DO, line->given, "belongs into DATABASE_URL");
+        const struct mr_cv_line *line = mr_cv_take(c, "%s", keywords[i][0]);
+        if (line != NULL && line->value[0] != '\0') {
+            complete &= !mr_cv_is_expression(line->value);
+            add_keyword(&connection, keywords[i][1], line->value);
+            if (strcmp(keywords[i][1], "sslkey") == 0) {
+                TO_DO(c, line->given,
+                      "must be PEM, readable by its owner only; Java's PKCS-8 is made into it by "
+                      "openssl pkey -inform DER -in KEY -out NEW");
             }
         }
-        mr_convert_note(convert, MR_NOTE_TO_DO, "database.*",
-                        "parts of the connection are missing, or come from a config provider of "
-                        "Connect; put the whole connection string into the environment variable "
-                        "DATABASE_URL");
+    }
+    convert_keepalive(c, &connection);
+    convert_password(c);
+    if (complete && connection.len > 0) {
+        mr_cv_set(c, "source.postgres.connection", connection.data);
+        warn_of_trust(c);
+    } else {
+        mr_cv_set(c, "source.postgres.connection_env", "DATABASE_URL");
+        for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
+            const struct mr_cv_line *line = mr_cv_take(c, "%s", keywords[i][0]);
+            if (line != NULL) {
+                TO_DO(c, line->given, "belongs into DATABASE_URL");
+            }
+        }
+        TO_DO(c, "database.*",
+              "parts of the connection are missing, or come from a config provider of Connect; put "
+              "the whole connection string into the environment variable DATABASE_URL");
     }
     mr_text_done(&connection);
 }
 
 /* ---- slot and publication ---- */
 
-static void convert_slot(struct mr_convert *convert)
+static void convert_slot(struct mr_convert *c)
 {
-    const char *plugin = mr_convert_value(convert, "plugin.name");
+    const char *plugin = mr_cv_value(c, "plugin.name");
     if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
-        mr_convert_note(convert, MR_NOTE_TO_DO, "plugin.name",
-                        "the connector's slot was made with %s, and millrace reads pgoutput only; "
-                        "name a slot of its own in source.postgres.slot_name "
-                        "(docs/migrating-from-debezium.md)",
-                        plugin == NULL ? "decoderbufs, the default" : plugin);
+        TO_DO(c, "plugin.name",
+              "the connector's slot was made with %s, and millrace reads pgoutput only; name a "
+              "slot of its own in source.postgres.slot_name (docs/migrating-from-debezium.md)",
+              plugin == NULL ? "decoderbufs, the default" : plugin);
     }
-    const char *mode = mr_convert_value(convert, "publication.autocreate.mode");
-    bool disabled =
-        mode != NULL && (strcmp(mode, "disabled") == 0 || strcmp(mode, "no_tables") == 0);
-    mr_convert_set(convert, "source.postgres.create_publication", disabled ? "false" : "true");
-    bool filtered = mode != NULL && strcmp(mode, "filtered") == 0;
-    if (filtered) { /* the connector alters it at each start */
-        mr_convert_set(convert, "publication.alter", "true");
-    }
-    if (!disabled && !filtered) {
-        mr_convert_note(convert, MR_NOTE_IDLE, "publication.autocreate.mode",
-                        "the connector's publication is used as it is; a new one is for the listed "
-                        "tables only");
+    const char *given = mr_cv_value(c, "publication.autocreate.mode");
+    const char *mode = given == NULL ? "all_tables" : given;
+    bool disabled = strcmp(mode, "disabled") == 0 || strcmp(mode, "no_tables") == 0;
+    mr_cv_set(c, "source.postgres.create_publication", disabled ? "false" : "true");
+    if (strcmp(mode, "filtered") == 0) { /* the connector alters it at each start */
+        mr_cv_set(c, "publication.alter", "true");
+    } else if (!disabled) {
+        IDLE(c, "publication.autocreate.mode",
+             "the connector's publication is used as it is; a new one is for the listed tables "
+             "only");
     }
 }
 
-/* ---- existing rows ---- */
+/* ---- signals and heartbeats ---- */
 
-static void convert_snapshot(struct mr_convert *convert)
+static const char *or_else(const struct mr_cv_line *line, const char *fallback)
 {
-    static const struct {
-        const char *mode, *to, *text;
-    } modes[] = {
-        {"initial", "initial", ""},
-        {"initial_only", "initial_only", ""},
-        {"no_data", "no_data", ""},
-        {"never", "no_data", ""},
-        {"schema_only", "no_data", ""},
-        {"exported", "initial", ""},
-        {"always", "always", ""},
-        {"when_needed", "when_needed", ""},
-        {"", "no_data", "its rule is not known; docs/snapshots.md says what there is"},
-    };
-    const struct mr_convert_line *line = mr_convert_take(convert, "snapshot.mode");
-    const char *mode = line == NULL ? "initial" : line->value;
-    size_t i = 0;
-    while (modes[i].mode[0] != '\0' && strcmp(modes[i].mode, mode) != 0) {
-        i++;
-    }
-    mr_convert_set(convert, "snapshot.mode", modes[i].to);
-    if (line != NULL && modes[i].text[0] != '\0') {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given, "%s", modes[i].text);
-    }
+    return line == NULL ? fallback : line->value;
 }
 
-/* Debezium takes signals from the table, unless it is told of other channels. */
-static void convert_signals(struct mr_convert *convert)
+/* Debezium takes signals from the table, unless other channels are named. */
+static void convert_signals(struct mr_convert *c)
 {
-    const struct mr_convert_line *line = mr_convert_take(convert, "signal.enabled.channels");
-    const struct mr_convert_line *table = mr_convert_take(convert, "signal.data.collection");
-    struct mr_convert_list channels = {0};
-    mr_convert_split(line == NULL ? "source" : line->value, ',', &channels);
+    const struct mr_cv_line *line = mr_cv_take(c, "signal.enabled.channels");
+    const struct mr_cv_line *table = mr_cv_take(c, "signal.data.collection");
+    struct mr_cv_list channels = mr_cv_split(c, or_else(line, "source"), ',');
     for (uint32_t i = 0; i < channels.count; i++) {
         if (strcmp(channels.items[i], "source") != 0) {
-            mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                            "signals come by a table only; \"millrace snapshot\" and POST "
-                            "/api/snapshot ask for the same (docs/snapshots.md)");
+            LOST(c, line->given,
+                 "signals come by a table only; \"millrace snapshot\" and POST /api/snapshot ask "
+                 "for the same (docs/snapshots.md)");
         } else if (table != NULL) {
-            mr_convert_set(convert, "snapshot.signal_table", table->value);
+            mr_cv_set(c, "snapshot.signal_table", table->value);
         }
     }
-    mr_convert_list_done(&channels);
 }
 
-/* ---- heartbeats ---- */
-
 /* Without an interval the others say nothing. */
-static void convert_heartbeat(struct mr_convert *convert)
+static void convert_heartbeat(struct mr_convert *c)
 {
-    const struct mr_convert_line *line = mr_convert_take(convert, "heartbeat.interval.ms");
-    const struct mr_convert_line *prefix = mr_convert_take(convert, "topic.heartbeat.prefix");
-    const struct mr_convert_line *query = mr_convert_take(convert, "heartbeat.action.query");
+    const struct mr_cv_line *line = mr_cv_take(c, "heartbeat.interval.ms");
+    const struct mr_cv_line *prefix = mr_cv_take(c, "topic.heartbeat.prefix");
+    const struct mr_cv_line *query = mr_cv_take(c, "heartbeat.action.query");
     if (line == NULL || strcmp(line->value, "0") == 0) {
         return;
     }
-    if (!mr_convert_set(convert, "heartbeat.interval", line->value)) {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                        "set heartbeat.interval, up to 24h, and what a heartbeat is");
+    if (!mr_cv_set(c, "heartbeat.interval", line->value)) {
+        LOST(c, line->given, "set heartbeat.interval, up to 24h, and what a heartbeat is");
         return;
     }
-    const char *converter = mr_convert_value(convert, "value.converter");
+    const char *converter = mr_cv_value(c, "value.converter");
     bool is_json = converter == NULL ||
                    (strstr(converter, "Avro") == NULL && strstr(converter, "CloudEvents") == NULL);
     if (is_json) {
-        mr_convert_set(convert, "heartbeat.topic_prefix",
-                       prefix == NULL ? "__debezium-heartbeat" : prefix->value);
+        mr_cv_set(c, "heartbeat.topic_prefix", or_else(prefix, "__debezium-heartbeat"));
     } else {
-        mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                        "heartbeats have no topic with this format; consumers see that the stream "
-                        "lives by a row that heartbeat.query writes");
+        LOST(c, line->given,
+             "heartbeats have no topic with this format; consumers see that the stream lives by a "
+             "row that heartbeat.query writes");
     }
     if (query != NULL) {
-        mr_convert_set(convert, "heartbeat.query", query->value);
+        mr_cv_set(c, "heartbeat.query", query->value);
     } else if (!is_json) {
-        mr_convert_set(convert, "heartbeat.interval", "0");
+        mr_cv_set(c, "heartbeat.interval", "0");
     }
 }
 
 /* ---- operations and messages ---- */
 
-static void convert_operations(struct mr_convert *convert, bool *ret_no_messages)
+/* Answers whether messages are skipped. Without the option truncate is, here as there. */
+static bool convert_operations(struct mr_convert *c)
 {
-    static const struct {
-        const char *code, *name;
-    } operations[] = {
-        {"c", "insert"}, {"u", "update"}, {"d", "delete"}, {"t", "truncate"}, {"m", "message"}};
-    const struct mr_convert_line *line = mr_convert_take(convert, "skipped.operations");
+    static const char codes[] = "cudtm";
+    static const char *const names[] = {"insert", "update", "delete", "truncate", "message"};
+    const struct mr_cv_line *line = mr_cv_take(c, "skipped.operations");
     if (line == NULL) {
-        return; /* truncate, here as there */
+        return false;
     }
-    struct mr_convert_list codes = {0};
-    struct mr_convert_list names = {0};
-    mr_convert_split(line->value, ',', &codes);
-    for (uint32_t i = 0; i < codes.count; i++) {
-        size_t k = 0;
-        while (k < MR_ARRAY_LEN(operations) && strcmp(operations[k].code, codes.items[i]) != 0) {
-            k++;
-        }
-        if (k < MR_ARRAY_LEN(operations)) {
-            mr_convert_list_add(&names, MR_STRDUP(operations[k].name));
-            *ret_no_messages |= operations[k].code[0] == 'm';
-        } else if (strcmp(codes.items[i], "none") != 0) {
-            mr_convert_note(convert, MR_NOTE_LOST, line->given,
-                            "has a part that is none of c, u, d, t, m and none");
+    struct mr_cv_list given = mr_cv_split(c, line->value, ',');
+    struct mr_cv_list skipped = {0};
+    for (uint32_t i = 0; i < given.count; i++) {
+        const char *code = given.items[i][1] == '\0' ? strchr(codes, given.items[i][0]) : NULL;
+        if (code != NULL) {
+            mr_cv_add(c, &skipped, names[code - codes]);
+        } else if (strcmp(given.items[i], "none") != 0) {
+            LOST(c, line->given, "has a part that is none of c, u, d, t, m and none");
         }
     }
-    mr_convert_set_list(convert, "skipped_operations", &names);
-    mr_convert_list_done(&codes);
-    mr_convert_list_done(&names);
+    mr_cv_set_list(c, "skipped_operations", &skipped);
+    return mr_cv_holds(&skipped, "message");
 }
 
 /* The prefixes that patterns match, as far as they are simple; ".*" is all. */
-static void take_prefixes(struct mr_convert *convert, const char *option, const char *value,
-                          struct mr_convert_list *prefixes)
+static struct mr_cv_list prefixes_of(struct mr_convert *c, const char *option, const char *value)
 {
-    struct mr_convert_list patterns = {0};
-    mr_convert_split(value, ',', &patterns);
+    struct mr_cv_list patterns = mr_cv_split(c, value, ',');
+    struct mr_cv_list prefixes = {0};
     for (uint32_t i = 0; i < patterns.count; i++) {
         if (strcmp(patterns.items[i], ".*") == 0) {
-            mr_convert_list_add(prefixes, MR_STRDUP("*"));
-        } else if (!mr_convert_expand(patterns.items[i], prefixes)) {
-            mr_convert_note(
-                convert, MR_NOTE_LOST, option,
-                "holds a regular expression; name the prefixes in messages.prefixes and "
-                "messages.excluded_prefixes");
+            mr_cv_add(c, &prefixes, "*");
+        } else if (!mr_cv_expand(c, patterns.items[i], &prefixes)) {
+            LOST(c, option,
+                 "holds a regular expression; name the prefixes in messages.prefixes and "
+                 "messages.excluded_prefixes");
         }
     }
-    mr_convert_list_done(&patterns);
+    return prefixes;
 }
 
-/* Debezium passes all logical messages on unless it is told otherwise. */
-static void convert_messages(struct mr_convert *convert, bool no_messages)
+/* Debezium passes all logical messages on unless these options say otherwise. */
+static void convert_messages(struct mr_convert *c, bool are_skipped)
 {
     static const char include_name[] = "message.prefix.include.list";
     static const char exclude_name[] = "message.prefix.exclude.list";
-    const char *include = mr_convert_value(convert, include_name);
-    const char *exclude = mr_convert_value(convert, exclude_name);
-    struct mr_convert_list prefixes = {0};
-    struct mr_convert_list excluded = {0};
-    take_prefixes(convert, include_name, include == NULL || include[0] == '\0' ? ".*" : include,
-                  &prefixes);
-    take_prefixes(convert, exclude_name, exclude == NULL ? "" : exclude, &excluded);
-    if (!no_messages) {
-        mr_convert_set_list(convert, "messages.prefixes", &prefixes);
+    const char *include = mr_cv_value(c, include_name);
+    bool is_given = include != NULL && include[0] != '\0';
+    struct mr_cv_list included = prefixes_of(c, include_name, is_given ? include : ".*");
+    struct mr_cv_list excluded = prefixes_of(c, exclude_name, mr_cv_value(c, exclude_name));
+    if (!are_skipped) {
+        mr_cv_set_list(c, "messages.prefixes", &included);
     }
     if (excluded.count > 0) {
-        mr_convert_set_list(convert, "messages.excluded_prefixes", &excluded);
+        mr_cv_set_list(c, "messages.excluded_prefixes", &excluded);
     }
-    mr_convert_list_done(&prefixes);
-    mr_convert_list_done(&excluded);
 }
 
-void mr_convert_source(struct mr_convert *convert)
+void mr_cv_source(struct mr_convert *c)
 {
-    bool no_messages = false;
-    convert_connection(convert);
-    convert_slot(convert);
-    convert_snapshot(convert);
-    convert_signals(convert);
-    convert_heartbeat(convert);
-    convert_operations(convert, &no_messages);
-    convert_messages(convert, no_messages);
+    convert_connection(c);
+    convert_slot(c);
+    convert_signals(c);
+    convert_heartbeat(c);
+    convert_messages(c, convert_operations(c));
 }

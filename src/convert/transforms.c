@@ -1,0 +1,266 @@
+/* Transformations: routers as [routing], EventRouter as [outbox], ExtractNewRecordState as format =
+ * "row". debezium.def has their options that only have another name. */
+#include <string.h>
+
+#include "convert/convert_internal.h"
+#include "encode/encode.h"
+
+static const struct mr_cv_line *option_of(struct mr_convert *c, const char *alias,
+                                          const char *option)
+{
+    return mr_cv_take(c, "transforms.%s.%s", alias, option);
+}
+
+static bool is_not(const struct mr_cv_line *line, const char *word)
+{
+    return line == NULL || strcasecmp(line->value, word) != 0;
+}
+
+/* ---- routers ---- */
+
+/* Debezium's ByLogicalTableRouter adds a field to keys unless an option says not to. */
+static void convert_uniqueness(struct mr_convert *c, const char *alias, const char *given)
+{
+    bool enforces = is_not(option_of(c, alias, "key.enforce.uniqueness"), "false");
+    const struct mr_cv_line *regex = option_of(c, alias, "key.field.regex");
+    const struct mr_cv_line *value = option_of(c, alias, "key.field.replacement");
+    const struct mr_cv_line *either = regex != NULL ? regex : value;
+    mr_cv_set(c, "routing.sharing", enforces ? "key" : "allow");
+    if (either != NULL && (!enforces || regex == NULL || value == NULL)) {
+        IDLE(c, either->given, "has no effect without the other, and key.enforce.uniqueness");
+    } else if (either != NULL && !mr_cv_rewrite(c, regex->value, value->value, "routing.key_regex",
+                                                "routing.key_value")) {
+        TO_DO(c, given,
+              "key.field.regex and key.field.replacement have what only Java knows; write "
+              "routing.key_regex and routing.key_value");
+    }
+}
+
+static void convert_router(struct mr_convert *c, const char *alias, const char *given, bool logical)
+{
+    const struct mr_cv_line *regex = option_of(c, alias, logical ? "topic.regex" : "regex");
+    const struct mr_cv_line *replacement =
+        option_of(c, alias, logical ? "topic.replacement" : "replacement");
+    if (regex == NULL || replacement == NULL) {
+        LOST(c, given, "has no regular expression or no replacement");
+    } else if (c->has_router) {
+        LOST(c, given, "there is one routing.topic_regex: write what both do as one");
+    } else if (!mr_cv_rewrite(c, regex->value, replacement->value, "routing.topic_regex",
+                              "routing.topic")) {
+        TO_DO(c, given,
+              "its regular expression or replacement has what only Java knows; write "
+              "routing.topic_regex and routing.topic (docs/configuration.md)");
+    } else {
+        c->has_router = true;
+    }
+    if (logical && c->has_router) {
+        convert_uniqueness(c, alias, given);
+    }
+}
+
+/* ---- EventRouter ---- */
+
+/* After ExtractNewRecordState no event has the envelope that EventRouter looks for (both:
+ * SmtManager.isValidEnvelope). */
+static void convert_event_router(struct mr_convert *c, const char *alias, const char *given,
+                                 const struct mr_cv_list *in)
+{
+    if (in != NULL && in->count == 0) {
+        IDLE(c, given, "its predicate means none of the tables");
+        return;
+    }
+    if (c->unwraps_outboxes) {
+        LOST(c, given, "behind ExtractNewRecordState it finds no events to route; put it before");
+        return;
+    }
+    if (c->has_outbox) {
+        LOST(c, given, "there is one [outbox]; another pipeline has another");
+        return;
+    }
+    c->has_outbox = true;
+    const struct mr_cv_line *regex = option_of(c, alias, "route.topic.regex");
+    const struct mr_cv_line *replacement = option_of(c, alias, "route.topic.replacement");
+    if (!mr_cv_rewrite(c, regex == NULL ? "(?<routedByValue>.*)" : regex->value,
+                       replacement == NULL ? "outbox.event.${routedByValue}" : replacement->value,
+                       "outbox.topic_regex", "outbox.topic")) {
+        TO_DO(c, (regex != NULL ? regex : replacement)->given,
+              "expression or replacement has what only Java knows; write outbox.topic_regex and "
+              "outbox.topic (docs/outbox.md)");
+    }
+}
+
+/* ---- ExtractNewRecordState ---- */
+
+/* What the older two options come to (LegacyDeleteHandlingStrategy of Debezium 2.5 to 3.0). */
+static const char *legacy_mode(bool drops, const struct mr_cv_line *deletes)
+{
+    if (!is_not(deletes, "rewrite")) {
+        return drops ? "rewrite" : "rewrite-with-tombstone";
+    }
+    if (!is_not(deletes, "none")) {
+        return "tombstone";
+    }
+    return drops ? "drop" : "delete-to-tombstone"; /* of a delete and its tombstone the
+                                           latter stays */
+}
+
+static void convert_deletes(struct mr_convert *c, const char *alias)
+{
+    static const char option[] = "row.delete_tombstone_handling_mode";
+    const struct mr_cv_line *mode = option_of(c, alias, "delete.tombstone.handling.mode");
+    const struct mr_cv_line *drops = option_of(c, alias, "drop.tombstones");
+    const struct mr_cv_line *deletes = option_of(c, alias, "delete.handling.mode");
+    if (mode != NULL && mode->value[0] != '\0') {
+        if (!mr_cv_set(c, option, mode->value)) {
+            LOST(c, mode->given, "%s does not take its value", option);
+        }
+    } else if (drops != NULL || deletes != NULL) {
+        mr_cv_set(c, option, legacy_mode(is_not(drops, "false"), deletes));
+    } else {
+        mr_cv_set(c, option, "tombstone"); /* Debezium's default */
+    }
+}
+
+/* "op,source.ts_ms:when". A field that events don't have is not in Debezium's, either; one that
+ * millrace's don't have is noted. */
+static void convert_fields(struct mr_convert *c, const char *alias, const char *name,
+                           const char *option)
+{
+    const struct mr_cv_line *line = option_of(c, alias, name);
+    struct mr_cv_list given = mr_cv_split(c, line == NULL ? NULL : line->value, ',');
+    struct mr_cv_list fields = {0};
+    for (uint32_t i = 0; i < given.count; i++) {
+        enum mr_event_field field;
+        bool has_part;
+        mr_slice text = {.data = (const uint8_t *)given.items[i],
+                         .len = strcspn(given.items[i], ":")};
+        if (mr_event_field_find(text, &field, &has_part)) {
+            mr_cv_add(c, &fields, given.items[i]);
+        } else {
+            LOST(c, line->given,
+                 "part %u is not a field that millrace's events have (docs/events.md)", i + 1);
+        }
+    }
+    if (fields.count > 0) {
+        mr_cv_set_list(c, option, &fields);
+    }
+}
+
+static void convert_unwrap(struct mr_convert *c, const char *alias)
+{
+    mr_cv_set(c, "format", "row");
+    convert_deletes(c, alias);
+    convert_fields(c, alias, "add.fields", "row.add_fields");
+    convert_fields(c, alias, "add.headers", "row.add_headers");
+}
+
+/* ---- one after the other ---- */
+
+/* Whether the transformation is for all tables whose rows are no events of an outbox: what it
+ * becomes is. `in`: those it is for. */
+static bool is_for_others(const struct mr_convert *c, const struct mr_cv_list *in)
+{
+    bool all = c->patterns.count == 0;
+    for (uint32_t i = 0; i < c->tables.count; i++) {
+        const char *table = c->tables.items[i];
+        all &= mr_cv_holds(in, table) != mr_cv_holds(&c->outboxes, table);
+    }
+    return all;
+}
+
+/* A transformation for the tables of `in`; NULL: for all. */
+static void convert_known(struct mr_convert *c, const char *alias, const struct mr_cv_line *type,
+                          const struct mr_cv_list *in)
+{
+    const char *given = type->given;
+    bool logical = mr_cv_is_class(type->value, "ByLogicalTableRouter");
+    bool unwraps = mr_cv_is_class(type->value, "ExtractNewRecordState");
+    if (mr_cv_is_class(type->value, "EventRouter")) {
+        convert_event_router(c, alias, given, in);
+    } else if (in != NULL && !is_for_others(c, in)) {
+        LOST(c, given,
+             "its predicate means some of the tables, and %s would hold for all; make it a "
+             "pipeline of its own",
+             unwraps ? "format" : "what it does");
+    } else if (c->has_outbox && unwraps && c->outboxes.count == 0) {
+        IDLE(c, given, "events of an outbox have no envelope");
+    } else if (c->has_outbox && !unwraps) {
+        LOST(c, given,
+             "it works on the topics that values name; say it in outbox.topic_regex and "
+             "outbox.topic");
+    } else if (logical || mr_cv_is_class(type->value, "RegexRouter")) {
+        convert_router(c, alias, given, logical);
+    } else if (unwraps) {
+        c->unwraps = given;
+        c->unwraps_outboxes = in == NULL || c->outboxes.count == 0;
+        convert_unwrap(c, alias);
+    } else {
+        const char *dot = strrchr(type->value, '.');
+        const char *class = dot == NULL ? type->value : dot + 1;
+        LOST(c, given, "%.*s is a Java class, which is not loaded; %s", (int)strcspn(class, "$"),
+             class,
+             mr_cv_is_class(class, "ContentBasedRouter")
+                 ? "topics that a column's value names are routing.by_column (docs/events.md)"
+                 : "do what it does where events are read");
+    }
+}
+
+static void convert_transform(struct mr_convert *c, const char *alias)
+{
+    const struct mr_cv_line *type = option_of(c, alias, "type");
+    struct mr_cv_list in = {0};
+    if (type == NULL) {
+        return;
+    }
+    enum mr_cv_scope scope = mr_cv_scope_of(c, alias, true, &in);
+    if (scope == MR_CV_SCOPE_UNKNOWN) {
+        LOST(c, type->given, "see its predicate");
+    } else {
+        convert_known(c, alias, type, scope == MR_CV_ALL ? NULL : &in);
+    }
+}
+
+/* Which tables are outboxes, if the first EventRouter has a predicate that says so. What stands
+ * before it needs to know. */
+static void find_outboxes(struct mr_convert *c, const struct mr_cv_list *aliases)
+{
+    for (uint32_t i = 0; i < aliases->count; i++) {
+        const struct mr_cv_line *type = mr_cv_find(c, "transforms.%s.type", aliases->items[i]);
+        struct mr_cv_list in = {0};
+        if (type != NULL && mr_cv_is_class(type->value, "EventRouter")) {
+            if (mr_cv_scope_of(c, aliases->items[i], false, &in) == MR_CV_TABLES) {
+                c->outboxes = in;
+            }
+            return;
+        }
+    }
+}
+
+static void set_tables(struct mr_convert *c)
+{
+    for (uint32_t i = 0; i < c->patterns.count; i++) {
+        mr_cv_add(c, &c->tables, c->patterns.items[i]);
+    }
+    if (c->tables.count == 0) {
+        mr_cv_add(c, &c->tables, "public." MR_CONVERT_PLACEHOLDER);
+    }
+    mr_cv_set_list(c, "tables", &c->tables);
+    c->only_outboxes = c->patterns.count == 0 && c->outboxes.count == c->tables.count;
+    if (c->has_outbox) {
+        mr_cv_set_list(c, "outbox.tables", c->outboxes.count > 0 ? &c->outboxes : &c->tables);
+    }
+}
+
+void mr_cv_transforms(struct mr_convert *c)
+{
+    const struct mr_cv_line *line = mr_cv_take(c, "transforms");
+    struct mr_cv_list aliases = mr_cv_split(c, line == NULL ? NULL : line->value, ',');
+    find_outboxes(c, &aliases);
+    for (uint32_t i = 0; i < aliases.count; i++) {
+        convert_transform(c, aliases.items[i]);
+    }
+    set_tables(c);
+    if (mr_cv_find(c, "topic.prefix") == NULL) {
+        TO_DO(c, "topic.prefix", "is not there, and the connector must have one; set topic_prefix");
+    }
+}
