@@ -13,20 +13,8 @@
 
 /* ---- fields ---- */
 
-enum profile_field {
-    SAMPLE_TYPE = 1,
-    SAMPLE,
-    MAPPING,
-    LOCATION,
-    FUNCTION,
-    STRING,
-    TIME = 9,
-    DURATION,
-    PERIOD_TYPE,
-    PERIOD,
-    COMMENT,
-    DEFAULT_TYPE,
-};
+enum { SAMPLE_TYPE = 1, SAMPLE, MAPPING, LOCATION, FUNCTION, STRING };
+enum { TIME = 9, DURATION, PERIOD_TYPE, PERIOD, COMMENT, DEFAULT_TYPE };
 enum { TYPE_TYPE = 1, TYPE_UNIT };
 enum { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES, SAMPLE_LABEL };
 enum { LABEL_KEY = 1, LABEL_TEXT };

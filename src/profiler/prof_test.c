@@ -223,9 +223,12 @@ static void test_pprof_is_complete(void **state)
     uint8_t *packed = mr_profile_pprof(&profile, &len);
     uint8_t *plain = expand(packed, len, &plain_len);
     struct looked_for wanted[] = {
-        {.text = "cpu"},           {.text = "nanoseconds"},
-        {.text = "thread"},        {.text = "table"},
-        {.text = "public.orders"}, {.text = "prof_test_leaf"},
+        {.text = "cpu"},
+        {.text = "nanoseconds"},
+        {.text = "thread"},
+        {.text = "table"},
+        {.text = "public.orders"},
+        {.text = "prof_test_leaf"},
         {.text = "prof_test.c", .ends = true},
         {.text = "unit-tests", .ends = true},
     };

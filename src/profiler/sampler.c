@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/counter.h"
 #include "profiler/heap.h"
 #include "profiler/registers.h"
 
@@ -43,7 +42,7 @@ struct record {
     _Alignas(RECORD_ALIGN) uint8_t stack[];
 };
 
-/* Made by the thread itself, listed under `lock`; the handler alone writes tail, lost and the counts. */
+/* Made by the thread itself, listed under `lock`; the handler alone writes tail. */
 struct thread {
     struct thread *next;
     pid_t tid;
@@ -58,22 +57,28 @@ struct thread {
     uint8_t *ring;
     _Atomic uint64_t head; /* the drain's */
     _Atomic uint64_t tail;
-    _Atomic uint64_t samples, lost, truncated, handler_ns;
-    _Atomic uint64_t handler_histogram[HANDLER_BUCKETS];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct thread *threads;
 static uint32_t current_hz;
-static bool draining; /* somebody walks the list without the lock */
+static bool draining;         /* somebody walks the list without the lock */
+static uint64_t ended_cpu_ns; /* of threads that have ended */
+
+/* Of all threads; handlers add to them. */
 static struct {
-    uint64_t samples, lost, truncated, handler_ns, cpu_ns;
-    uint64_t histogram[HANDLER_BUCKETS];
-} ended_threads;
+    _Atomic uint64_t samples, lost, truncated, handler_ns;
+    _Atomic uint64_t handler_times[HANDLER_BUCKETS];
+} totals;
 
 static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));
 
 /* ---- the handler ---- */
+
+static void count(_Atomic uint64_t *counter, uint64_t by)
+{
+    atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+}
 
 /* Room for a record in one piece, or NULL. `ret_end` is the tail that publishes it. */
 static struct record *reserve(struct thread *thread, size_t size, uint64_t *ret_end)
@@ -123,7 +128,7 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     uint64_t end;
     struct record *record = reserve(thread, size, &end);
     if (record == NULL) {
-        mr_counter_add(&thread->lost, 1);
+        count(&totals.lost, 1);
         return;
     }
     /* Not si_overrun: the clock also tells of periods whose signal never came. */
@@ -144,8 +149,8 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     copy_table(record->table);
     mr_copy_raw(record->stack, (const void *)(uintptr_t)sp, copied); /* NOLINT */
     atomic_store_explicit(&thread->tail, end, memory_order_release);
-    mr_counter_add(&thread->samples, 1);
-    mr_counter_add(&thread->truncated, used > copied);
+    count(&totals.samples, 1);
+    count(&totals.truncated, used > copied);
 }
 
 static void on_signal(int signal_number, siginfo_t *info, void *context)
@@ -161,10 +166,9 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     int64_t start_ns = mr_monotonic_ns();
     take_sample(thread, context, period_ns);
     uint64_t took_ns = (uint64_t)(mr_monotonic_ns() - start_ns);
-    mr_counter_add(&thread->handler_ns, took_ns);
+    count(&totals.handler_ns, took_ns);
     uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
-    mr_counter_add(
-        &thread->handler_histogram[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
+    count(&totals.handler_times[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
     errno = saved_errno;
 }
 
@@ -247,21 +251,6 @@ void mr_sampler_set(uint32_t hz)
     pthread_mutex_unlock(&lock);
 }
 
-static void forget(struct thread *thread)
-{
-    ended_threads.samples += thread->samples;
-    ended_threads.lost += thread->lost;
-    ended_threads.truncated += thread->truncated;
-    ended_threads.handler_ns += thread->handler_ns;
-    for (int i = 0; i < HANDLER_BUCKETS; i++) {
-        ended_threads.histogram[i] += thread->handler_histogram[i];
-    }
-    if (thread->ring != NULL) {
-        munmap(thread->ring, RING_BYTES);
-    }
-    free(thread);
-}
-
 /* Under the lock, and while nobody walks the list. */
 static void forget_ended(void)
 {
@@ -270,7 +259,10 @@ static void forget_ended(void)
         bool drained = thread->head == thread->tail;
         if (atomic_load(&thread->ended) && drained) {
             *link = thread->next;
-            forget(thread);
+            if (thread->ring != NULL) {
+                munmap(thread->ring, RING_BYTES);
+            }
+            free(thread);
         } else {
             link = &thread->next;
         }
@@ -338,7 +330,7 @@ static void thread_end(void)
     self = NULL;
     pthread_mutex_lock(&lock);
     disarm(thread);
-    ended_threads.cpu_ns += (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    ended_cpu_ns += (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     atomic_store(&thread->ended, true);
     pthread_mutex_unlock(&lock);
 }
@@ -445,7 +437,7 @@ uint64_t mr_sampler_unsampled(void)
     pthread_mutex_lock(&lock);
     /* The process first: what a thread uses after that look is not missing from its own clock. */
     uint64_t process_ns = (uint64_t)mr_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    uint64_t registered_ns = ended_threads.cpu_ns;
+    uint64_t registered_ns = ended_cpu_ns;
     for (const struct thread *thread = threads; thread != NULL; thread = thread->next) {
         struct timespec used;
         if (!atomic_load(&thread->ended) && clock_gettime(thread_clock(thread->tid), &used) == 0) {
@@ -461,12 +453,17 @@ uint64_t mr_sampler_unsampled(void)
 
 /* ---- accounts ---- */
 
-static uint64_t quantile(const uint64_t *histogram, uint64_t total, double part)
+/* The time that this part of the handler's runs took at most. */
+static uint64_t quantile(double part)
 {
+    uint64_t calls = 0;
+    for (int i = 0; i < HANDLER_BUCKETS; i++) {
+        calls += totals.handler_times[i];
+    }
     uint64_t seen = 0;
     for (int i = 0; i < HANDLER_BUCKETS; i++) {
-        seen += histogram[i];
-        if (seen > 0 && (double)seen >= part * (double)total) {
+        seen += totals.handler_times[i];
+        if (seen > 0 && (double)seen >= part * (double)calls) {
             return (uint64_t)(i + 1) * HANDLER_BUCKET_NS;
         }
     }
@@ -475,31 +472,12 @@ static uint64_t quantile(const uint64_t *histogram, uint64_t total, double part)
 
 struct mr_sampler_stats mr_sampler_stats(void)
 {
-    pthread_mutex_lock(&lock);
-    struct mr_sampler_stats stats = {
-        .samples = ended_threads.samples,
-        .lost = ended_threads.lost,
-        .truncated = ended_threads.truncated,
-        .handler_ns = ended_threads.handler_ns,
+    return (struct mr_sampler_stats){
+        .samples = totals.samples,
+        .lost = totals.lost,
+        .truncated = totals.truncated,
+        .handler_ns = totals.handler_ns,
+        .handler_p50_ns = quantile(0.50),
+        .handler_p99_ns = quantile(0.99),
     };
-    uint64_t histogram[HANDLER_BUCKETS];
-    memcpy(histogram, ended_threads.histogram, sizeof(histogram));
-    for (const struct thread *thread = threads; thread != NULL; thread = thread->next) {
-        stats.samples += thread->samples;
-        stats.lost += thread->lost;
-        stats.truncated += thread->truncated;
-        stats.handler_ns += thread->handler_ns;
-        stats.threads += !atomic_load(&thread->ended);
-        for (int i = 0; i < HANDLER_BUCKETS; i++) {
-            histogram[i] += thread->handler_histogram[i];
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    uint64_t calls = 0;
-    for (int i = 0; i < HANDLER_BUCKETS; i++) {
-        calls += histogram[i];
-    }
-    stats.handler_p50_ns = quantile(histogram, calls, 0.50);
-    stats.handler_p99_ns = quantile(histogram, calls, 0.99);
-    return stats;
 }

@@ -61,7 +61,6 @@ struct mr_sampler_stats {
     uint64_t truncated;
     uint64_t handler_ns; /* spent in the handler */
     uint64_t handler_p50_ns, handler_p99_ns;
-    uint32_t threads;
 };
 struct mr_sampler_stats mr_sampler_stats(void);
 

@@ -85,14 +85,9 @@ static void write_node(const struct mr_flame *flame, uint32_t node, mr_flame_sid
     if (at->self[side] > 0 && path->len > 0) {
         mr_text_format(out, "%s %llu\n", path->data, (unsigned long long)at->self[side]);
     }
-    size_t count;
-    uint32_t *children = mr_flame_children(flame, node, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (flame->nodes[children[i]].total[side] > 0) {
-            write_node(flame, children[i], side, path, out);
-        }
+    for (uint32_t child = at->child; child != MR_FLAME_NONE; child = flame->nodes[child].next) {
+        write_node(flame, child, side, path, out);
     }
-    free(children);
     path->len = path_len;
 }
 

@@ -194,13 +194,11 @@ static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
         return;
     }
     write_frame(canvas, node, begin);
-    size_t count;
-    uint32_t *children = mr_flame_children(canvas->flame, node, &count);
-    for (size_t i = 0; i < count; i++) {
-        write_subtree(canvas, children[i], begin);
-        begin += node_width(canvas, children[i]);
+    const struct mr_flame_node *nodes = canvas->flame->nodes;
+    for (uint32_t at = nodes[node].child; at != MR_FLAME_NONE; at = nodes[at].next) {
+        write_subtree(canvas, at, begin);
+        begin += node_width(canvas, at);
     }
-    free(children);
 }
 
 /* ---- around them ---- */

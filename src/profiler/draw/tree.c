@@ -77,6 +77,27 @@ static uint32_t node_add(struct mr_flame *flame, struct mr_flame_node node)
     return number;
 }
 
+static int compare_names(const struct mr_flame *flame, uint32_t left, uint32_t right)
+{
+    mr_slice a = mr_flame_name_of(flame, left);
+    mr_slice b = mr_flame_name_of(flame, right);
+    size_t shorter = a.len < b.len ? a.len : b.len;
+    int difference = shorter == 0 ? 0 : memcmp(a.data, b.data, shorter);
+    return difference != 0 ? difference : (a.len > b.len) - (a.len < b.len);
+}
+
+/* The child after which one of that name comes; NONE: it is the first. */
+static uint32_t sibling_before(const struct mr_flame *flame, uint32_t parent, uint32_t name)
+{
+    uint32_t before = MR_FLAME_NONE;
+    for (uint32_t at = flame->nodes[parent].child;
+         at != MR_FLAME_NONE && compare_names(flame, flame->nodes[at].name, name) < 0;
+         at = flame->nodes[at].next) {
+        before = at;
+    }
+    return before;
+}
+
 /* The child of that name, made when it is missing, or NONE when the tree is full. */
 static uint32_t child_get(struct mr_flame *flame, uint32_t parent, uint32_t name)
 {
@@ -85,16 +106,17 @@ static uint32_t child_get(struct mr_flame *flame, uint32_t parent, uint32_t name
         return found;
     }
     const struct mr_flame_node *above = &flame->nodes[parent];
+    uint32_t before = sibling_before(flame, parent, name);
     struct mr_flame_node node = {
         .name = name,
         .parent = parent,
         .child = MR_FLAME_NONE,
-        .next = above->child,
+        .next = before == MR_FLAME_NONE ? above->child : flame->nodes[before].next,
         .depth = (uint16_t)(above->depth + 1),
         .stage = (uint8_t)mr_flame_stage_of(mr_flame_name_of(flame, name), above->stage),
     };
     found = node_add(flame, node);
-    flame->nodes[parent].child = found;
+    *(before == MR_FLAME_NONE ? &flame->nodes[parent].child : &flame->nodes[before].next) = found;
     return found;
 }
 
@@ -142,45 +164,6 @@ void mr_flame_add(struct mr_flame *flame, mr_flame_side side, const mr_slice *na
 uint64_t mr_flame_total(const struct mr_flame *flame, mr_flame_side side)
 {
     return flame->nodes[MR_FLAME_ROOT].total[side];
-}
-
-struct order {
-    mr_slice text;
-    uint32_t node;
-};
-
-static int order_compare(const void *left, const void *right)
-{
-    const struct order *a = left;
-    const struct order *b = right;
-    size_t shorter = a->text.len < b->text.len ? a->text.len : b->text.len;
-    int difference = shorter == 0 ? 0 : memcmp(a->text.data, b->text.data, shorter);
-    return difference != 0 ? difference : (a->text.len > b->text.len) - (a->text.len < b->text.len);
-}
-
-uint32_t *mr_flame_children(const struct mr_flame *flame, uint32_t node, size_t *ret_count)
-{
-    size_t count = 0;
-    for (uint32_t at = flame->nodes[node].child; at != MR_FLAME_NONE; at = flame->nodes[at].next) {
-        count++;
-    }
-    *ret_count = count;
-    if (count == 0) {
-        return NULL;
-    }
-    struct order *order = MR_NEW_ARRAY(struct order, count);
-    size_t i = 0;
-    for (uint32_t at = flame->nodes[node].child; at != MR_FLAME_NONE; at = flame->nodes[at].next) {
-        order[i++] =
-            (struct order){.text = mr_flame_name_of(flame, flame->nodes[at].name), .node = at};
-    }
-    qsort(order, count, sizeof(*order), order_compare);
-    uint32_t *children = MR_NEW_ARRAY(uint32_t, count);
-    for (i = 0; i < count; i++) {
-        children[i] = order[i].node;
-    }
-    free(order);
-    return children;
 }
 
 /* ---- stages ---- */

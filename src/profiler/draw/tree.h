@@ -10,7 +10,7 @@ enum { MR_FLAME_ROOT = 0, MR_FLAME_NONE = UINT32_MAX };
 struct mr_flame_node {
     uint32_t name; /* index of a name; the root has none */
     uint32_t parent;
-    uint32_t child; /* the first, or NONE */
+    uint32_t child; /* the first by name, or NONE */
     uint32_t next;  /* sibling, or NONE */
     uint16_t depth; /* 0: the root */
     uint8_t stage;
@@ -34,9 +34,6 @@ struct mr_flame {
 };
 
 mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
-
-/* The children of a node in order of their names; the caller frees the array (NULL when none). */
-uint32_t *mr_flame_children(const struct mr_flame *flame, uint32_t node, size_t *ret_count);
 
 /* The colour of a stage's frames, "rgb(…)". */
 const char *mr_flame_stage_colour(enum mr_stage stage);
