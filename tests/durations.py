@@ -3,11 +3,13 @@
 import functools
 import os
 import re
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KNOWN = os.path.join(HERE, "durations.txt")  # committed: the long ones, so that a clean clone begins with them
 WRITTEN = os.path.join(os.path.dirname(HERE), "build", "test-durations.txt")
-NOTHING_KNOWN_S = 3
+NOTHING_KNOWN_S, DEAR_S = 3, 20
+LONG_S = 5
 SHOWN = 20
 
 
@@ -29,13 +31,20 @@ def stays_whole(path):
         return re.search(r"fixture\(.*scope=", file.read()) is not None
 
 
+@functools.cache
+def guess(path):
+    """Of a test that no run has timed: a broker, a cluster or Kafka Connect of its own takes long."""
+    with open(os.path.join(HERE, path), encoding="utf-8") as file:
+        return DEAR_S if re.search(r"\b(Broker|Cluster|Connect|OtherServer|Pair|Scene|Writers)\(", file.read()) else NOTHING_KNOWN_S
+
+
 def put_longest_first(items):
     """A whole file counts with the sum of its tests. The same order in each worker."""
     known = read(KNOWN)
     cost = {}
     for item in items:
         unit = path_of(item) if stays_whole(path_of(item)) else item.nodeid
-        cost[unit] = cost.get(unit, 0) + known.get(item.nodeid, NOTHING_KNOWN_S)
+        cost[unit] = cost.get(unit, 0) + known.get(item.nodeid, guess(path_of(item)))
     items.sort(key=lambda item: -cost[path_of(item) if stays_whole(path_of(item)) else item.nodeid])
 
 
@@ -55,3 +64,19 @@ def write(terminalreporter):
     with open(WRITTEN, "w", encoding="utf-8") as file:
         for name, seconds in sorted({**before, **took}.items(), key=lambda row: -row[1]):
             file.write(f"{seconds:.2f} {name}\n")
+
+
+def keep():
+    """What the last run has written becomes what a clean clone knows: `python3 tests/durations.py --keep`, after a whole run on a
+    quiet machine."""
+    with open(KNOWN, "w", encoding="utf-8") as file:
+        file.write(f"# Seconds that the long tests take on a quiet machine: of build/test-durations.txt, all from {LONG_S} s on.\n")
+        file.writelines(f"{seconds:.2f} {name}\n" for name, seconds in sorted(read(WRITTEN).items(), key=lambda row: -row[1])
+                        if seconds >= LONG_S)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--keep"]:
+        keep()
+    else:
+        sys.exit(keep.__doc__)

@@ -31,6 +31,12 @@ NIGHTLY = (
     Nightly("test_there_and_back.py", ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"),
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
     Nightly("lies/test_lies.py", ("tests/lies/",), "hundreds of lying servers; the lies of test_fake_postgres.py run each time"),
+    Nightly("test_profile_command.py", PROFILER, "draws and compares profiles that are there"),
+    Nightly("test_benchmarks.py", ("benchmarks/", "scripts/lib/", "load/"), "the benchmarks in short, alone on the machine"),
+    Nightly("test_load.py", ("load/", "scripts/lib/"), "judges the load generator, alone on the machine"),
+    Nightly("test_grafana.py", ("grafana/", "src/metrics/", "src/control/"), "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
+    Nightly("test_live_page.py", ("src/control/", "tests/browser.py"), "figures in a Chromium; test_admin.py runs each time"),
+    Nightly("test_tables.py::test_five_thousand_tables", ("src/stream/", "src/postgres/", "src/copy/"), "counts the questions of a start with 5,000 tables"),
     Nightly("test_packages.py", ("packaging/", "src/cmake/Packaging.cmake"), "builds the packages"),
 )
 
