@@ -65,7 +65,7 @@ static mr_status take_signal_row(void *context, const struct mr_change *change,
 
 static bool has_stream(void *context)
 {
-    return mr_pipeline_stats(((struct app *)context)->pipeline).source_connected;
+    return mr_pipeline_stats(((struct app *)context)->pipeline).source.connected;
 }
 
 /* One that finds no moment is left out. */
@@ -388,16 +388,16 @@ static void stay_up(const struct app *app, int signal_fd, mr_status status,
 static void log_totals(const struct mr_pipeline_stats *stats, mr_status status)
 {
     bool good = status == MR_OK;
-    mr_log(MR_LOG_INFO, good ? "stopped" : "totals",
-           good ? "everything read is delivered and confirmed" : "what this run has done",
-           MR_LOG_INT("exit_code", mr_status_exit_code(status)),
-           MR_LOG_INT("changes", stats->changes), MR_LOG_INT("records", stats->records),
-           MR_LOG_INT("acknowledged", stats->records_acked), MR_LOG_INT("skipped", stats->skipped),
-           MR_LOG_INT("transactions", stats->transactions),
-           MR_LOG_INT("reconnects", stats->reconnects), MR_LOG_INT("rebuilds", stats->rebuilds),
-           MR_LOG_INT("allocations", mr_alloc_count()),
-           MR_LOG_INT("backpressure_ms", stats->backpressure_ns / 1000000),
-           MR_LOG_LSN("confirmed", stats->confirmed_lsn));
+    mr_log(
+        MR_LOG_INFO, good ? "stopped" : "totals",
+        good ? "everything read is delivered and confirmed" : "what this run has done",
+        MR_LOG_INT("exit_code", mr_status_exit_code(status)), MR_LOG_INT("changes", stats->changes),
+        MR_LOG_INT("records", stats->records), MR_LOG_INT("acknowledged", stats->records_acked),
+        MR_LOG_INT("skipped", stats->skipped), MR_LOG_INT("transactions", stats->transactions),
+        MR_LOG_INT("reconnects", stats->source.reconnects),
+        MR_LOG_INT("rebuilds", stats->sink.rebuilds), MR_LOG_INT("allocations", mr_alloc_count()),
+        MR_LOG_INT("backpressure_ms", stats->backpressure_ns / 1000000),
+        MR_LOG_LSN("confirmed", stats->confirmed_lsn));
 }
 
 /* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. A start that failed has

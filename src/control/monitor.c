@@ -131,14 +131,14 @@ static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_sn
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     struct mr_standstill_view *standstill = &now->standstill;
-    if (pipeline->source_stands_by) { /* it is there, and so is who has the stream */
+    if (pipeline->source.stands_by) { /* it is there, and so is who has the stream */
         mr_standstill_end(mr_pipeline_standstill(monitor->options.pipeline),
                           MR_CAUSE_POSTGRESQL_AWAY);
     }
     mr_standstill_look(mr_pipeline_standstill(monitor->options.pipeline), standstill);
     now->standstill_seconds =
         standstill->cause == MR_CAUSE_NONE ? 0 : (double)(now_ns - standstill->since_ns) / 1e9;
-    now->source_left_alone = pipeline->source_was_connected && !pipeline->source_connected &&
+    now->source_left_alone = pipeline->source.was_connected && !pipeline->source.connected &&
                              !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
     now->danger.slot_is_lost_soon =
         now->slot.known && now->slot.has_limit && now->slot.forecast_seconds < MR_MONITOR_DANGER_S;
@@ -148,7 +148,7 @@ static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_sn
 static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
 {
     enum mr_cause cause = now->standstill.cause;
-    if (!now->pipeline.source_was_connected) {
+    if (!now->pipeline.source.was_connected) {
         /* A sink that keeps the position is asked for it before the stream begins. */
         return mr_cause_is_of_sink(cause) ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STARTING;
     }
@@ -161,7 +161,7 @@ static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
     if (!now->sink.connected) {
         return MR_STATE_WAITING_FOR_SINK;
     }
-    return now->pipeline.source_connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
+    return now->pipeline.source.connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
 }
 
 static enum mr_state state_of(const struct mr_monitor_snapshot *now)
@@ -176,7 +176,7 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
     if (mr_cause_is_poison(cause)) {
         return MR_STATE_POISON;
     }
-    if (now->pipeline.source_stands_by) {
+    if (now->pipeline.source.stands_by) {
         /* Without Kafka it could not take over. */
         return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
@@ -283,7 +283,7 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     /* What a session held when it failed is in flight no more, and delivered no more. */
-    bool delivered = pipeline->source_connected && now->sink.records_in_flight == 0 &&
+    bool delivered = pipeline->source.connected && now->sink.records_in_flight == 0 &&
                      pipeline->in_flight_batches == 0 && now->standstill.cause == MR_CAUSE_NONE;
     if (pipeline->received_lsn < monitor->seen.server_lsn) {
         return;
@@ -432,7 +432,7 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
         .source_cpu_ns = grown(mark->source_cpu_ns, before->source_cpu_ns),
         .sink_cpu_ns = grown(mark->sink_cpu_ns, before->sink_cpu_ns),
         .encode_ns = grown(mark->encode_ns, before->encode_ns),
-        .source_connected = now->pipeline.source_connected || now->state == MR_STATE_STANDBY,
+        .source_connected = now->pipeline.source.connected || now->state == MR_STATE_STANDBY,
         .sink_connected = now->sink.connected,
         .behind = now->state != MR_STATE_STANDBY &&
                   now->lag.server_lsn > now->pipeline.received_lsn + BEHIND_BYTES,

@@ -120,8 +120,8 @@ static void log_memory(struct mr_monitor *monitor, const struct mr_monitor_snaps
     mr_log(MR_LOG_INFO, MR_MONITOR_MEMORY_EVENT, "memory of the process and of its batches",
            MR_LOG_INT("resident_bytes", now->process.resident_bytes),
            MR_LOG_INT("resident_peak_bytes", now->process.resident_peak_bytes),
-           MR_LOG_INT("batches_bytes", now->pipeline.memory_used_bytes),
-           MR_LOG_INT("batches_limit_bytes", now->pipeline.memory_limit_bytes));
+           MR_LOG_INT("batches_bytes", now->pipeline.memory.used_bytes),
+           MR_LOG_INT("batches_limit_bytes", now->pipeline.memory.limit_bytes));
 }
 
 void mr_monitor_log(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,

@@ -152,7 +152,7 @@ static void expose_retries(struct text *text)
 {
     bool of_source = text->id == MR_METRIC_RECONNECTS;
     const struct mr_pipeline_stats *pipeline = &text->now->pipeline;
-    const uint64_t *counts = of_source ? pipeline->source_errors : pipeline->rebuild_reasons;
+    const uint64_t *counts = of_source ? pipeline->source.errors : pipeline->sink.rebuild_reasons;
     for (size_t i = 0; i < MR_ARRAY_LEN(retried); i++) {
         const char *labels[] = {"source", mr_status_name(retried[i])};
         mr_expose_u64(&text->out, of_source ? labels : labels + 1, counts[retried[i]]);
@@ -163,7 +163,7 @@ static void expose_source_errors(struct text *text)
 {
     for (unsigned i = MR_ERR_CONFIG; i <= MR_ERR_SYSTEM; i++) {
         mr_expose_u64(&text->out, ONE(mr_status_name((mr_status)i)),
-                      text->now->pipeline.source_errors[i]);
+                      text->now->pipeline.source.errors[i]);
     }
 }
 

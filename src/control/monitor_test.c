@@ -127,7 +127,7 @@ static void test_snapshot_tells_state_and_reason(void **state)
     assert_false(now->ready);
     assert_non_null(strstr(now->reason, "PostgreSQL"));
     assert_string_equal(now->sink.name, "discard");
-    assert_int_equal(now->pipeline.pool_free, 4);
+    assert_int_equal(now->pipeline.memory.free_batches, 4);
     assert_true(now->process.resident_bytes > 0);
     assert_true(now->process.open_fds > 2);
     mr_monitor_snapshot_free(now);
@@ -187,8 +187,8 @@ static void test_bottleneck_is_of_the_state(void **state)
 static void test_lag_grows_from_when_it_is_first_seen(void **state)
 {
     struct fixture *fixture = *state;
-    atomic_store(&fixture->pipeline->confirmed, 100);
-    atomic_store(&fixture->pipeline->received, 300);
+    atomic_store(&fixture->pipeline->by_source.confirmed, 100);
+    atomic_store(&fixture->pipeline->by_source.received, 300);
     struct mr_monitor_snapshot *now = mr_monitor_snapshot_new(fixture->monitor);
     assert_int_equal(now->lag.bytes, 200);
     mr_monitor_snapshot_free(now);
@@ -196,7 +196,7 @@ static void test_lag_grows_from_when_it_is_first_seen(void **state)
     now = mr_monitor_snapshot_new(fixture->monitor);
     assert_true(now->lag.seconds * 1000 >= 2 * SAMPLE_MS - 1);
     mr_monitor_snapshot_free(now);
-    atomic_store(&fixture->pipeline->confirmed, 300);
+    atomic_store(&fixture->pipeline->by_source.confirmed, 300);
     now = mr_monitor_snapshot_new(fixture->monitor);
     assert_true(now->lag.seconds == 0);
     mr_monitor_snapshot_free(now);
@@ -214,9 +214,9 @@ static void test_wal_that_nobody_captures_is_no_lag(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(steps); i++) {
         assert_true(mr_handshake_step(&pipeline->handshake, 0, steps[i]));
     }
-    atomic_store(&pipeline->confirmed, 100);
+    atomic_store(&pipeline->by_source.confirmed, 100);
     for (mr_lsn received = 200; received < 1000; received += 100) {
-        atomic_store(&pipeline->received, received);
+        atomic_store(&pipeline->by_source.received, received);
         now = mr_monitor_snapshot_new(fixture->monitor);
         assert_int_equal(now->lag.bytes, received - 100);
         assert_true(now->lag.seconds == 0);

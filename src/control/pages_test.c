@@ -10,12 +10,12 @@
 static void test_stuck_thread(void **state)
 {
     (void)state;
-    struct mr_pipeline_stats stats = {.source_turn_ns = SECONDS(10), .sink_turn_ns = SECONDS(20)};
+    struct mr_pipeline_stats stats = {.source.turn_ns = SECONDS(10), .sink.turn_ns = SECONDS(20)};
     assert_null(mr_stuck_thread(&stats, SECONDS(1000))); /* nothing is connected */
-    stats.source_connected = stats.sink_connected = true;
+    stats.source.connected = stats.sink.connected = true;
     assert_null(mr_stuck_thread(&stats, SECONDS(100)));
     assert_string_equal(mr_stuck_thread(&stats, SECONDS(101)), "source");
-    stats.source_turn_ns = SECONDS(101);
+    stats.source.turn_ns = SECONDS(101);
     assert_string_equal(mr_stuck_thread(&stats, SECONDS(111)), "sink");
 }
 

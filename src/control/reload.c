@@ -216,7 +216,7 @@ static mr_status apply(struct work *work)
     struct mr_reading *reading = &work->reading;
     struct mr_pipeline *pipeline = work->reload->options.pipeline;
     struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
-    if (stats.source_stands_by) {
+    if (stats.source.stands_by) {
         return mr_fail(&reading->error, MR_AGAIN,
                        "another instance has the stream and this one stands by: reload that one, "
                        "then restart this one");

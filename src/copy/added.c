@@ -68,7 +68,7 @@ static bool look(struct mr_added *added)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
     /* Before that the publication may be yet to be made, which sends nothing. */
-    if (!mr_copies_knows(added->copies) || stats.source_stands_by || !stats.source_was_connected) {
+    if (!mr_copies_knows(added->copies) || stats.source.stands_by || !stats.source.was_connected) {
         return false;
     }
     struct mr_error error;

@@ -109,16 +109,16 @@ static mr_status wait_for_room(struct worker *worker)
         mr_wake_clear(lane->wake);
     }
     atomic_store(&lane->waits, false);
-    lane->hold = !mr_lane_may_go_on(lane);
+    mr_lane_look_for_room(lane);
     return is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
 }
 
 static void read_clock(struct worker *worker)
 {
     struct mr_lane *lane = worker->lane;
-    lane->round_ns = mr_monotonic_ns();
-    lane->round_wall_ns = mr_wall_ns();
-    mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
+    lane->round.ns = mr_monotonic_ns();
+    lane->round.wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(lane->encoder, lane->round.wall_ns);
 }
 
 /* MR_FULL: there is no room; the same row may come again. */
@@ -303,7 +303,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
     MR_TRY(ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
         while (MR_UNLIKELY(
-            worker->lane->hold)) { /* what comes may be as large as what is on its way */
+            worker->lane->room.hold)) { /* what comes may be as large as what is on its way */
             MR_TRY(wait_for_room(worker));
         }
         struct mr_tuple row;

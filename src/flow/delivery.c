@@ -83,7 +83,7 @@ static int watch_wake(int sink_wake)
 static void wake_source(struct mr_pipeline *pipeline)
 {
     if (atomic_load(&pipeline->source_waits)) {
-        mr_wake(pipeline->source_wake);
+        mr_wake(pipeline->wakes.source);
     }
     for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
         if (atomic_load(&pipeline->lanes[i].waits)) {
@@ -103,7 +103,7 @@ static enum mr_handshake_state state_of(const struct delivery *delivery)
 static void step(struct delivery *delivery, enum mr_handshake_event event)
 {
     MR_ASSERT(mr_handshake_step(&delivery->pipeline->handshake, delivery->session, event));
-    mr_wake(delivery->pipeline->source_wake);
+    mr_wake(delivery->pipeline->wakes.source);
 }
 
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
@@ -181,7 +181,8 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_lane *lane = &pipeline->lanes[mark->lane];
-    atomic_fetch_add_explicit(&pipeline->records_acked, mark->records, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pipeline->by_sink.records_acked, mark->records,
+                              memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
     if (moved) {
         follow_step(delivery, lane);
@@ -201,7 +202,7 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
         mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
     }
     delivery->ever_connected = true;
-    atomic_store_explicit(&pipeline->sink_connected, true, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_sink.connected, true, memory_order_relaxed);
 }
 
 /* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position published. Where a
@@ -263,7 +264,7 @@ static bool window_is_full(const struct delivery *delivery)
  * waits. */
 static bool may_take(const struct delivery *delivery)
 {
-    return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->to_sink) > 0 &&
+    return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->hand_over.to_sink) > 0 &&
            !(is_transactional(delivery) && (delivery->is_storing || delivery->owes_store));
 }
 
@@ -271,7 +272,7 @@ static bool may_take(const struct delivery *delivery)
 static struct mr_batch *next_batch(struct delivery *delivery)
 {
     while (may_take(delivery)) {
-        struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->to_sink);
+        struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->hand_over.to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
             struct mr_lane *lane = lane_of(delivery, batch);
@@ -306,9 +307,9 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
-    pthread_mutex_lock(&pipeline->identity_lock);
-    state.identity = pipeline->identity;
-    pthread_mutex_unlock(&pipeline->identity_lock);
+    pthread_mutex_lock(&pipeline->identity.lock);
+    state.identity = pipeline->identity.of_stream;
+    pthread_mutex_unlock(&pipeline->identity.lock);
     add_sections(delivery, &state);
     delivery->stored_ns = mr_monotonic_ns();
     mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
@@ -333,7 +334,7 @@ static int store_due_ms(const struct delivery *delivery)
                                 : STORED_ANEW_INTERVALS * pipeline->options.idle_ms;
     int64_t interval_ns = (int64_t)interval_ms * 1000000;
     int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
-    bool stopping = news && atomic_load(&pipeline->stop_level) != MR_STOP_NONE;
+    bool stopping = news && atomic_load(&pipeline->ending.level) != MR_STOP_NONE;
     return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
 }
 
@@ -384,9 +385,9 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
     mr_companions_adopt(pipeline, &state);
-    mr_checkpoint_done(&pipeline->stored);
-    pipeline->stored = state;
-    pipeline->stored_found = found;
+    mr_checkpoint_done(&pipeline->loaded.stored);
+    pipeline->loaded.stored = state;
+    pipeline->loaded.found = found;
     step(delivery, MR_HANDSHAKE_LOADED);
     return MR_OK;
 }
@@ -477,7 +478,7 @@ static int sooner(int a_ms, int b_ms)
 
 static bool must_leave(const struct mr_pipeline *pipeline)
 {
-    return atomic_load(&pipeline->source_ended);
+    return atomic_load(&pipeline->ending.source);
 }
 
 /* A sink that failed is tried by what it gets next. On a quiet server that may be never: then the time says it. */
@@ -498,7 +499,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_sink *sink = pipeline->sink;
     delivery->served_ns = mr_monotonic_ns();
     for (;;) {
-        atomic_store_explicit(&pipeline->sink_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
+        atomic_store_explicit(&pipeline->by_sink.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
         MR_TRY(sink->ops->poll(sink, ret_error));
         MR_TRY(advance(delivery, ret_error));
@@ -532,7 +533,7 @@ static void end_session(struct delivery *delivery)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     pipeline->sink->ops->close(pipeline->sink);
-    atomic_store_explicit(&pipeline->sink_connected, false, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_sink.connected, false, memory_order_relaxed);
     delivery->current = NULL;
     delivery->is_storing = false;
     delivery->owes_store = false;
@@ -551,7 +552,7 @@ static void end_session(struct delivery *delivery)
             give_back(delivery, &pipeline->pool.batches[i]);
         }
     }
-    mr_wake(pipeline->source_wake);
+    mr_wake(pipeline->wakes.source);
 }
 
 /* Errors that a new session can't mend. Refused credentials may have been rotated while we ran. */
@@ -586,7 +587,7 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
     if (refusal->too_large &&
         mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL) {
         bool is_step = mr_refused_add(
-            &pipeline->refused,
+            &pipeline->loaded.refused,
             (struct mr_refused){.position = refusal->position, .bytes = refusal->bytes}, confirmed);
         bool moved = confirmed != delivery->refused_at;
         delivery->refused_at = confirmed;
@@ -606,7 +607,7 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 static void tell_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    mr_lsn received = atomic_load_explicit(&pipeline->received, memory_order_relaxed);
+    mr_lsn received = atomic_load_explicit(&pipeline->by_source.received, memory_order_relaxed);
     delivery->failed_at = received > delivery->failed_at ? received : delivery->failed_at;
     if (status != MR_ERR_POISON && delivery->attempt > 0) {
         mr_standstill_begin(&pipeline->standstill, MR_CAUSE_SINK_FAILS, error->text);
@@ -620,7 +621,7 @@ static bool back_off(struct delivery *delivery, mr_status status)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct pollfd fds[2] = {
-        {.fd = pipeline->abandon, .events = POLLIN},
+        {.fd = pipeline->wakes.abandon, .events = POLLIN},
         {.fd = delivery->woken, .events = POLLIN},
     };
     uint32_t most_ms = pipeline->options.backoff_max_ms;
@@ -673,8 +674,8 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
     if (sink->storage == MR_STORES_NOTHING) {
         step(delivery, MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
     }
-    MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->sink_wake, pipeline->abandon,
-                           ret_error));
+    MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->wakes.sink,
+                           pipeline->wakes.abandon, ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
         do {
             MR_TRY(wait_for_claim(delivery, true, ret_error));
@@ -698,7 +699,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         if (is_fatal(delivery, status)) {
             return status;
         }
-        atomic_fetch_add_explicit(&pipeline->rebuilds, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pipeline->by_sink.rebuilds, 1, memory_order_relaxed);
         mr_meter_rebuild(&pipeline->meter, status);
         tell_lost(delivery, status, ret_error);
         if (!back_off(delivery, status)) {
@@ -713,15 +714,15 @@ void *mr_delivery_main(void *context)
     prctl(PR_SET_NAME, "mr-sink");
     mr_thread_begin(MR_THREAD_SINK, "mr-sink");
     struct delivery delivery = {.pipeline = pipeline,
-                                .woken = watch_wake(pipeline->sink_wake),
+                                .woken = watch_wake(pipeline->wakes.sink),
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],
                                 .steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
-    pipeline->sink_status = run_sessions(&delivery, &pipeline->sink_error);
+    pipeline->results.sink = run_sessions(&delivery, &pipeline->results.sink_error);
     close(delivery.woken);
     free(delivery.steps);
-    atomic_store(&pipeline->sink_ended, true);
-    mr_wake(pipeline->source_wake);
-    mr_wake(pipeline->stop); /* a claim or a pause that nothing comes behind */
+    atomic_store(&pipeline->ending.sink, true);
+    mr_wake(pipeline->wakes.source);
+    mr_wake(pipeline->wakes.stop); /* a claim or a pause that nothing comes behind */
     mr_thread_end();
     return NULL;
 }

@@ -20,22 +20,25 @@ enum { STALLED_INTERVALS = 6 };
 static void publish_counts(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    atomic_store_explicit(&pipeline->changes, intake->changes, memory_order_relaxed);
-    atomic_store_explicit(&pipeline->skipped, intake->skipped, memory_order_relaxed);
-    atomic_store_explicit(&pipeline->transactions, intake->transactions, memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_source.changes, intake->tally.changes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_source.skipped, intake->tally.skipped,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_source.transactions, intake->tally.transactions,
+                          memory_order_relaxed);
 }
 
 /* There was no room for what the server sent. */
 static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
-    if (intake->stalled_ns == 0) {
-        intake->stalled_ns = now_ns;
+    if (intake->wait.stalled_ns == 0) {
+        intake->wait.stalled_ns = now_ns;
     }
-    intake->heard_ns = now_ns; /* the server waits for us, not we for it */
-    intake->question_ns = 0;
-    if (now_ns - intake->stalled_ns > STALLED_INTERVALS * mr_intake_idle_ns(intake)) {
-        intake->resting = true;
+    intake->feedback.heard_ns = now_ns; /* the server waits for us, not we for it */
+    intake->feedback.question_ns = 0;
+    if (now_ns - intake->wait.stalled_ns > STALLED_INTERVALS * mr_intake_idle_ns(intake)) {
+        intake->wait.resting = true;
         return mr_fail(
             ret_error, MR_ERR_TRANSIENT,
             "the sink has taken nothing for a minute; leaving PostgreSQL alone until it does");
@@ -44,14 +47,14 @@ static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_er
     return MR_OK;
 }
 
-/* The server shuts down and asks without end to be told of rows that the sink does not take. It would wait
+/* The server shuts down and asks without end for the confirmation of rows that the sink does not take. It would wait
  * for ever; the rows are safe with it. */
 static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    if (intake->asked < INSISTENCE_MAX || mr_intake_all_published(intake)) {
+    if (intake->feedback.asked < INSISTENCE_MAX || mr_intake_all_published(intake)) {
         return MR_OK;
     }
-    intake->asked = 0;
+    intake->feedback.asked = 0;
     return mr_fail(
         ret_error, MR_ERR_TRANSIENT,
         "PostgreSQL is shutting down, and what it sent is not acknowledged yet; leaving, so that "
@@ -63,24 +66,23 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_lane *lane = intake->lane;
-    lane->round_wall_ns = mr_wall_ns();
-    mr_encoder_set_clock(lane->encoder, lane->round_wall_ns);
-    lane->hold = !mr_lane_may_go_on(lane);
-    intake->handler.hold = lane->hold;
+    lane->round.wall_ns = mr_wall_ns();
+    mr_encoder_set_clock(lane->encoder, lane->round.wall_ns);
+    mr_lane_look_for_room(lane);
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     publish_counts(intake);
-    mr_intake_heard(intake, intake->lane->round_ns);
-    if (status == MR_FULL && !intake->in_transaction &&
+    mr_intake_heard(intake, intake->lane->round.ns);
+    if (status == MR_FULL && !mr_intake_in_transaction(intake) &&
         mr_mailbox_wants_pause(&pipeline->mailbox)) {
         return MR_OK;
     }
     if (status == MR_FULL) {
         return wait_for_room(intake, ret_error);
     }
-    intake->stalled_ns = 0;
+    intake->wait.stalled_ns = 0;
     if (status == MR_AGAIN) {
-        MR_TRY(mr_intake_silence(intake, intake->lane->round_ns, ret_error));
+        MR_TRY(mr_intake_silence(intake, intake->lane->round.ns, ret_error));
         mr_intake_wait_for_source(intake);
         return leave_if_asked_in_vain(intake, ret_error);
     }
@@ -90,7 +92,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
 /* While the pool is empty there is nothing to receive for either. */
 static void companions_round(struct mr_intake *intake)
 {
-    if (!intake->in_transaction && mr_companions_between(intake->pipeline) == MR_FULL) {
+    if (!mr_intake_in_transaction(intake) && mr_companions_between(intake->pipeline) == MR_FULL) {
         mr_intake_wait_for_sink(intake, BESIDE_WAIT_NS);
     }
 }
@@ -98,7 +100,7 @@ static void companions_round(struct mr_intake *intake)
 static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
-    intake->lane->round_ns = now_ns;
+    intake->lane->round.ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
     mr_intake_send_position(intake, now_ns);
     companions_round(intake);
@@ -109,10 +111,11 @@ static bool stop_asked(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     uint64_t limit = pipeline->options.stop_after_events;
-    if (limit != 0 && atomic_load_explicit(&intake->lane->records, memory_order_relaxed) >= limit) {
+    if (limit != 0 &&
+        atomic_load_explicit(&intake->lane->counts.records, memory_order_relaxed) >= limit) {
         mr_pipeline_stop_in_order(pipeline);
     }
-    if (atomic_load(&pipeline->stop_level) == MR_STOP_NONE) {
+    if (atomic_load(&pipeline->ending.level) == MR_STOP_NONE) {
         return false;
     }
     if (intake->stop_deadline_ns == 0) {
@@ -135,7 +138,7 @@ static int64_t deadline_ns(const struct mr_intake *intake)
 
 static bool deadline_passed(const struct mr_intake *intake)
 {
-    return atomic_load(&intake->pipeline->stop_level) == MR_STOP_NOW ||
+    return atomic_load(&intake->pipeline->ending.level) == MR_STOP_NOW ||
            (intake->stop_deadline_ns != 0 && mr_monotonic_ns() > deadline_ns(intake));
 }
 
@@ -157,7 +160,7 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
         return mr_fail(ret_error, MR_AGAIN,
                        "existing rows are being copied; ask again when that is done");
     }
-    MR_ASSERT(!intake->in_transaction);
+    MR_ASSERT(!mr_intake_in_transaction(intake));
     if (change->options != NULL) {
         change_numbers(&pipeline->options, change->options);
     }
@@ -178,13 +181,14 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
     struct mr_pipeline *pipeline = intake->pipeline;
     for (;;) {
         mr_intake_follow_session(intake);
-        mr_mailbox_serve(&pipeline->mailbox, intake->in_transaction);
-        if (atomic_load(&pipeline->sink_ended)) {
+        mr_mailbox_serve(&pipeline->mailbox, mr_intake_in_transaction(intake));
+        if (atomic_load(&pipeline->ending.sink)) {
             return MR_OK;
         }
         /* Part of a transaction is out: its rest must follow, or a restart would repeat that part. */
-        if (stop_asked(intake) && (!mr_intake_is_open(intake) || !intake->appended_in_transaction ||
-                                   deadline_passed(intake))) {
+        if (stop_asked(intake) &&
+            (!mr_intake_is_open(intake) || intake->running.state != MR_RUNNING_APPENDED ||
+             deadline_passed(intake))) {
             return MR_OK;
         }
         mr_status status = mr_intake_is_open(intake) ? stream_round(intake, ret_error)
@@ -198,8 +202,8 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
 /* Without what is not published yet, no row would come twice. */
 static bool rows_are_published(const struct mr_intake *intake)
 {
-    return !mr_intake_has_records(intake) && !intake->ends_rows &&
-           atomic_load(&intake->lane->published) >= intake->lane->needed;
+    return !mr_intake_has_records(intake) && !intake->carry.ends_rows &&
+           atomic_load(&intake->lane->published) >= intake->lane->handed.needed;
 }
 
 static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *ret_error)
@@ -217,14 +221,14 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
 static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    if (mr_intake_has_records(intake) && !intake->appended_in_transaction) {
+    if (mr_intake_has_records(intake) && intake->running.state != MR_RUNNING_APPENDED) {
         mr_lane_hand_over(intake->lane);
     }
     int64_t begin_ns = mr_monotonic_ns();
     bool rows_out = false;
     while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {
         bool sink_lost = mr_handshake_look(&pipeline->handshake).session != intake->session ||
-                         atomic_load(&pipeline->sink_ended);
+                         atomic_load(&pipeline->ending.sink);
         rows_out = rows_out || (!sink_lost && rows_are_published(intake));
         bool patient = !rows_out || mr_monotonic_ns() - begin_ns < POSITION_PATIENCE_NS;
         if (sink_lost || deadline_passed(intake) || !patient) {
@@ -233,7 +237,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
         if (mr_intake_is_open(intake) &&
             mr_intake_feedback(intake, mr_monotonic_ns(), ret_error) != MR_OK) {
             mr_intake_disconnect(intake, 0);
-            intake->was_lost = true;
+            intake->feedback.was_lost = true;
         }
         mr_intake_send_position(intake, mr_monotonic_ns());
         if (!mr_intake_all_published(intake)) {
@@ -249,11 +253,12 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
  * restart forgets the rest, too). */
 static bool rows_are_confirmed(const struct mr_intake *intake)
 {
-    mr_lsn last = intake->appended.commit_lsn > intake->last_row_before
-                      ? intake->appended.commit_lsn
-                      : intake->last_row_before;
-    bool all_told = last < intake->told || mr_intake_published(intake) == intake->confirmed;
-    return last == 0 || (all_told && !intake->was_lost);
+    mr_lsn last = intake->carry.appended.commit_lsn > intake->carry.last_row_before
+                      ? intake->carry.appended.commit_lsn
+                      : intake->carry.last_row_before;
+    bool all_told =
+        last < intake->feedback.known || mr_intake_published(intake) == intake->feedback.confirmed;
+    return last == 0 || (all_told && !intake->feedback.was_lost);
 }
 
 /* The last word to the server, and its answer. */
@@ -262,7 +267,8 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
     if (!mr_intake_is_open(intake)) {
         /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
          * to tell. */
-        if (mr_intake_stores(intake) || intake->confirmed_ns == 0 || rows_are_confirmed(intake)) {
+        if (mr_intake_stores(intake) || intake->feedback.confirmed_ns == 0 ||
+            rows_are_confirmed(intake)) {
             return MR_OK;
         }
         return mr_fail(
@@ -295,17 +301,17 @@ void *mr_intake_main(void *context)
     struct mr_intake intake;
     mr_intake_init(&intake, pipeline);
     pipeline->intake = &intake;
-    pipeline->source_status = run(&intake, &pipeline->source_error);
+    pipeline->results.source = run(&intake, &pipeline->results.source_error);
     mr_mailbox_close(&pipeline->mailbox);
     mr_companions_lost(pipeline, MR_LOST_END);
     if (mr_handshake_is_claimed(intake.state)) {
         mr_intake_disconnect(&intake, 0);
     }
     publish_counts(&intake);
-    atomic_store(&pipeline->source_ended, true);
-    mr_wake(pipeline->abandon);
-    mr_wake(pipeline->sink_wake);
-    mr_wake(pipeline->done_fd);
+    atomic_store(&pipeline->ending.source, true);
+    mr_wake(pipeline->wakes.abandon);
+    mr_wake(pipeline->wakes.sink);
+    mr_wake(pipeline->wakes.done);
     mr_thread_end();
     return NULL;
 }

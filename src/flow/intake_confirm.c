@@ -12,10 +12,10 @@ enum { SILENT_INTERVALS = 5 };
 
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
 {
-    if (lsn <= intake->marked) {
+    if (lsn <= intake->carry.marked) {
         return;
     }
-    intake->marked = lsn;
+    intake->carry.marked = lsn;
     if (mr_intake_has_records(intake)) {
         mr_intake_carry(intake);
     }
@@ -24,23 +24,23 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
 /* What waits was complete before the batch at hand had its first record, or is completed by its last one. */
 void mr_intake_carry(struct mr_intake *intake)
 {
-    if (intake->marked > intake->carried) {
-        MR_ASSERT(intake->marked > intake->lane->filling->confirm_lsn);
-        intake->lane->filling->confirm_lsn = intake->marked;
-        intake->carried = intake->marked;
-        intake->ends_rows = false;
+    if (intake->carry.marked > intake->carry.carried) {
+        MR_ASSERT(intake->carry.marked > intake->lane->filling->confirm_lsn);
+        intake->lane->filling->confirm_lsn = intake->carry.marked;
+        intake->carry.carried = intake->carry.marked;
+        intake->carry.ends_rows = false;
     }
 }
 
 /* A companion's step goes with a position, and there is one. */
 static bool owes_step(const struct mr_intake *intake)
 {
-    return intake->marked != 0 && mr_lane_owes_step(intake->lane);
+    return intake->carry.marked != 0 && mr_lane_owes_step(intake->lane);
 }
 
 bool mr_intake_position_waits(const struct mr_intake *intake)
 {
-    return (intake->marked > intake->carried || owes_step(intake)) &&
+    return (intake->carry.marked > intake->carry.carried || owes_step(intake)) &&
            !mr_intake_has_records(intake);
 }
 
@@ -52,12 +52,12 @@ int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns
     if (!mr_intake_position_waits(intake) || !has_batch) {
         return INT64_MAX;
     }
-    if (intake->reply_wanted || intake->stop_deadline_ns != 0) {
+    if (intake->feedback.reply_wanted || intake->stop_deadline_ns != 0) {
         return 0;
     }
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
-    bool is_soon = intake->ends_rows || owes_step(intake);
-    return intake->position_ns + (is_soon ? status_ns : POSITION_NS) - now_ns;
+    bool is_soon = intake->carry.ends_rows || owes_step(intake);
+    return intake->carry.alone_ns + (is_soon ? status_ns : POSITION_NS) - now_ns;
 }
 
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
@@ -69,12 +69,12 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     if (lane->filling == NULL) {
         lane->filling = mr_pool_acquire(&intake->pipeline->pool);
     }
-    bool is_needed = intake->ends_rows || owes_step(intake);
+    bool is_needed = intake->carry.ends_rows || owes_step(intake);
     mr_intake_carry(intake);
-    intake->position_ns = now_ns;
+    intake->carry.alone_ns = now_ns;
     mr_lane_hand_over(lane);
     if (is_needed) {
-        lane->needed = lane->sequence;
+        lane->handed.needed = lane->handed.sequence;
     }
 }
 
@@ -90,39 +90,39 @@ mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_source *source = pipeline->source;
     mr_lsn lsn = mr_intake_published(intake);
-    MR_ASSERT(lsn >= intake->confirmed); /* what is confirmed never goes back */
-    bool asks = now_ns - intake->heard_ns > mr_intake_idle_ns(intake);
+    MR_ASSERT(lsn >= intake->feedback.confirmed); /* what is confirmed never goes back */
+    bool asks = now_ns - intake->feedback.heard_ns > mr_intake_idle_ns(intake);
     MR_TRY(source->ops->confirm(source, lsn, asks, ret_error));
-    if (asks && intake->question_ns == 0) {
-        intake->question_ns = now_ns;
+    if (asks && intake->feedback.question_ns == 0) {
+        intake->feedback.question_ns = now_ns;
     }
-    if (lsn > intake->confirmed) {
+    if (lsn > intake->feedback.confirmed) {
         mr_meter_confirmed(&pipeline->meter, now_ns);
     }
-    intake->confirmed = lsn;
-    intake->told = lsn;
-    intake->confirmed_ns = now_ns;
-    intake->reply_wanted = false;
-    atomic_store_explicit(&pipeline->confirmed, lsn, memory_order_relaxed);
+    intake->feedback.confirmed = lsn;
+    intake->feedback.known = lsn;
+    intake->feedback.confirmed_ns = now_ns;
+    intake->feedback.reply_wanted = false;
+    atomic_store_explicit(&pipeline->by_source.confirmed, lsn, memory_order_relaxed);
     return MR_OK;
 }
 
 int64_t mr_intake_feedback_due_in(const struct mr_intake *intake, int64_t now_ns)
 {
-    int64_t since_ns = now_ns - intake->confirmed_ns;
-    bool news = mr_intake_published(intake) > intake->confirmed;
-    if (intake->reply_wanted) {
+    int64_t since_ns = now_ns - intake->feedback.confirmed_ns;
+    bool news = mr_intake_published(intake) > intake->feedback.confirmed;
+    if (intake->feedback.reply_wanted) {
         return news ? 0 : MR_REPLY_INTERVAL_NS - since_ns;
     }
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
     int64_t idle_ns = mr_intake_idle_ns(intake);
-    bool reads = intake->stalled_ns == 0 && intake->stop_deadline_ns == 0;
+    bool reads = intake->wait.stalled_ns == 0 && intake->stop_deadline_ns == 0;
     return (news ? status_ns : reads || idle_ns < UNREAD_NS ? idle_ns : UNREAD_NS) - since_ns;
 }
 
 mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
-    atomic_store_explicit(&intake->pipeline->source_turn_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&intake->pipeline->by_source.turn_ns, now_ns, memory_order_relaxed);
     return mr_intake_feedback_due_in(intake, now_ns) <= 0
                ? mr_intake_confirm(intake, now_ns, ret_error)
                : MR_OK;
@@ -133,10 +133,10 @@ void mr_intake_heard(struct mr_intake *intake, int64_t now_ns)
 {
     uint64_t bytes =
         atomic_load_explicit(&intake->pipeline->source->received_bytes, memory_order_relaxed);
-    if (bytes != intake->heard_bytes) {
-        intake->heard_bytes = bytes;
-        intake->heard_ns = now_ns;
-        intake->question_ns = 0;
+    if (bytes != intake->feedback.heard_bytes) {
+        intake->feedback.heard_bytes = bytes;
+        intake->feedback.heard_ns = now_ns;
+        intake->feedback.question_ns = 0;
     }
 }
 
@@ -144,7 +144,7 @@ mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
                             struct mr_error *ret_error)
 {
     int64_t limit_ns = SILENT_INTERVALS * mr_intake_idle_ns(intake);
-    if (intake->question_ns == 0 || now_ns - intake->question_ns <= limit_ns) {
+    if (intake->feedback.question_ns == 0 || now_ns - intake->feedback.question_ns <= limit_ns) {
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_TRANSIENT,

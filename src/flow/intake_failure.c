@@ -14,28 +14,29 @@
 static void begin_skipping(struct mr_intake *intake, mr_lsn commit_lsn)
 {
     struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
-    if (mr_position_compare(intake->appended, end) < 0) {
-        intake->appended = end;
+    if (mr_position_compare(intake->carry.appended, end) < 0) {
+        intake->carry.appended = end;
     }
-    intake->skipping = true;
+    MR_ASSERT(intake->running.state == MR_RUNNING_BEGUN);
+    intake->running.state = MR_RUNNING_SKIPPED;
 }
 
-static void told_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
+static void log_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     mr_log(MR_LOG_WARN, "transaction_skipped",
            "a transaction was skipped, because --skip-commit-lsn asks for it; what follows in it "
            "is in no topic",
            MR_LOG_LSN("commit_lsn", commit_lsn), MR_LOG_INT("changes", changes));
-    atomic_fetch_add_explicit(&pipeline->skipped_transactions, 1, memory_order_relaxed);
-    intake->skip_done = true;
+    atomic_fetch_add_explicit(&pipeline->by_source.skipped_transactions, 1, memory_order_relaxed);
+    intake->exceptions.skip_settled = true;
 }
 
 void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn)
 {
     mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
-    if (skip != 0 && lsn > skip && !intake->skip_done) {
-        intake->skip_done = true;
+    if (skip != 0 && lsn > skip && !intake->exceptions.skip_settled) {
+        intake->exceptions.skip_settled = true;
         mr_log(MR_LOG_WARN, "skip_ignored",
                "--skip-commit-lsn is behind what is delivered already, or no transaction commits "
                "there; nothing was skipped",
@@ -53,9 +54,9 @@ void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn)
 
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)
 {
-    intake->skipping = false;
-    if (!intake->skip_done) {
-        told_skipped(intake, commit_lsn, (int64_t)(intake->changes - intake->changes_at_begin));
+    if (!intake->exceptions.skip_settled) {
+        log_skipped(intake, commit_lsn,
+                    (int64_t)(intake->tally.changes - intake->running.changes_at_begin));
     }
 }
 
@@ -63,8 +64,8 @@ void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)
 
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn)
 {
-    if (commit_lsn >= intake->poison.position.commit_lsn) {
-        intake->poison = (struct mr_poison){0};
+    if (commit_lsn >= intake->failure.poison.position.commit_lsn) {
+        intake->failure.poison = (struct mr_poison){0};
         mr_standstill_end(&intake->pipeline->standstill, MR_CAUSE_POISON);
     }
 }
@@ -79,11 +80,11 @@ static bool is_fatal(const struct mr_intake *intake, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
-        return !atomic_load(
-            &intake->pipeline->source_was_connected); /* later: credentials may be being rotated */
+        return !atomic_load(&intake->pipeline->by_source
+                                 .was_connected); /* later: credentials may be being rotated */
     case MR_ERR_POISON:
     case MR_ERR_PROTOCOL:
-        return intake->poison.failures >= MR_POISON_FAILURES_MAX;
+        return intake->failure.poison.failures >= MR_POISON_FAILURES_MAX;
     case MR_ERR_TRANSIENT:
     case MR_END:
         return false;
@@ -95,38 +96,39 @@ static bool is_fatal(const struct mr_intake *intake, mr_status status)
 /* Waits before the next try; ends early on a stop. */
 static void back_off(struct mr_intake *intake, mr_status status)
 {
-    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
+    struct pollfd stop = {.fd = intake->pipeline->wakes.stop, .events = POLLIN};
     uint32_t most_ms = intake->pipeline->options.backoff_max_ms;
     poll(&stop, 1,
-         (int)(is_of_a_place(status) ? mr_poison_pause_ms(&intake->poison, most_ms)
-                                     : mr_backoff_ms(intake->attempt, most_ms)));
-    intake->attempt++;
+         (int)(is_of_a_place(status) ? mr_poison_pause_ms(&intake->failure.poison, most_ms)
+                                     : mr_backoff_ms(intake->failure.attempt, most_ms)));
+    intake->failure.attempt++;
 }
 
 /* Where the stream stands: the item that was at hand, else behind what has come of the running transaction, else at the first
  * change of one that has not begun. */
 static struct mr_position failing_place(const struct mr_intake *intake)
 {
-    if (intake->failed_at.commit_lsn != 0) {
-        return intake->failed_at;
+    if (intake->failure.at.commit_lsn != 0) {
+        return intake->failure.at;
     }
-    if (intake->in_transaction) {
-        return (struct mr_position){.commit_lsn = intake->transaction_lsn,
-                                    .ordinal = intake->changes - intake->changes_at_begin + 1};
+    if (mr_intake_in_transaction(intake)) {
+        return (struct mr_position){.commit_lsn = intake->running.commit_lsn,
+                                    .ordinal = intake->tally.changes -
+                                               intake->running.changes_at_begin + 1};
     }
     mr_lsn unsent = intake->pipeline->source->failed.commit_lsn;
     return (struct mr_position){.commit_lsn = unsent, .ordinal = unsent != 0};
 }
 
 /* Adds to the error where that was, and how to get past it. */
-static void tell_place(const struct mr_intake *intake, struct mr_position place,
+static void name_place(const struct mr_intake *intake, struct mr_position place,
                        struct mr_error *error)
 {
     if (place.commit_lsn == 0) {
         return;
     }
     const struct mr_failed_place *failed = &intake->pipeline->source->failed;
-    const struct mr_relation *table = intake->failed_at.commit_lsn == 0 ? failed->table : NULL;
+    const struct mr_relation *table = intake->failure.at.commit_lsn == 0 ? failed->table : NULL;
     struct mr_text text = {0};
     mr_text_format(&text, "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT,
                    error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn));
@@ -145,17 +147,17 @@ static void tell_place(const struct mr_intake *intake, struct mr_position place,
 static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
 {
     struct mr_position place = failing_place(intake);
-    tell_place(intake, place, error);
-    intake->failed_at = (struct mr_position){0};
+    name_place(intake, place, error);
+    intake->failure.at = (struct mr_position){0};
     mr_lsn skip = intake->pipeline->options.skip_commit_lsn;
-    if (skip != 0 && place.commit_lsn == skip && intake->start_behind == 0) {
-        intake->start_behind = skip + 1;
-        if (!intake->skip_done) {
-            told_skipped(intake, skip, -1);
+    if (skip != 0 && place.commit_lsn == skip && intake->exceptions.start_after == 0) {
+        intake->exceptions.start_after = skip + 1;
+        if (!intake->exceptions.skip_settled) {
+            log_skipped(intake, skip, -1);
         }
         return true;
     }
-    mr_poison_count(&intake->poison, place, status);
+    mr_poison_count(&intake->failure.poison, place, status);
     char text[MR_CAUSE_TEXT_MAX];
     snprintf(text, sizeof(text),
              "a change can't be passed on; it is tried three times, then exit code %d: %s",
@@ -165,20 +167,20 @@ static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_e
 }
 
 /* The log hears it once for each reason: that the server is back, but another process holds the slot, is news. */
-static void tell_lost(struct mr_intake *intake, mr_status status, const struct mr_error *error)
+static void log_lost(struct mr_intake *intake, mr_status status, const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    struct mr_error told;
+    struct mr_error whole;
     mr_error_set(
-        &told, error->status, "%s%s; it is tried again until it answers",
-        atomic_load(&pipeline->source_was_connected) ? "" : "not connected yet: ", error->text);
-    if (!is_of_a_place(status) && !intake->resting) {
-        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY, told.text);
+        &whole, error->status, "%s%s; it is tried again until it answers",
+        atomic_load(&pipeline->by_source.was_connected) ? "" : "not connected yet: ", error->text);
+    if (!is_of_a_place(status) && !intake->wait.resting) {
+        mr_standstill_begin(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY, whole.text);
     }
-    if (intake->attempt == 0 || strcmp(error->text, intake->lost_told.text) != 0) {
-        intake->lost_told = *error;
-        mr_log(MR_LOG_WARN, "source_lost", told.text,
-               MR_LOG_LSN("confirmed", atomic_load(&pipeline->confirmed)));
+    if (intake->failure.attempt == 0 || strcmp(error->text, intake->failure.logged.text) != 0) {
+        intake->failure.logged = *error;
+        mr_log(MR_LOG_WARN, "source_lost", whole.text,
+               MR_LOG_LSN("confirmed", atomic_load(&pipeline->by_source.confirmed)));
     }
 }
 
@@ -190,14 +192,14 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     }
     if (skips) {
         /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. */
-        intake->ends_rows = true;
-        mr_intake_mark(intake, intake->start_behind);
+        intake->carry.ends_rows = true;
+        mr_intake_mark(intake, intake->exceptions.start_after);
         return MR_OK;
     }
     if (status == MR_AGAIN) {
         return MR_OK; /* a stop cut it short */
     }
-    intake->was_lost = true;
+    intake->feedback.was_lost = true;
     if (status == MR_END) {
         mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }
@@ -205,8 +207,8 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     if (is_fatal(intake, status)) {
         return status;
     }
-    tell_lost(intake, status, error);
-    atomic_fetch_add_explicit(&intake->pipeline->reconnects, 1, memory_order_relaxed);
+    log_lost(intake, status, error);
+    atomic_fetch_add_explicit(&intake->pipeline->by_source.reconnects, 1, memory_order_relaxed);
     if (mr_intake_has_records(intake)) {
         mr_lane_hand_over(
             intake->lane); /* what has come is delivered, whatever becomes of the rest */

@@ -1,15 +1,14 @@
-/* The source thread's own state, and what its files do for each other. That thread alone calls and looks; inside
- * flow/intake*.c only.
+/* The source thread's own state, and what its files do for each other. Only that thread calls and reads; only flow/intake*.c and
+ * flow/port.c include it.
  *
  *   intake.c          the loop, and the orderly stop
  *   intake_events.c   what the source calls: events become records of the batch at hand
- *   intake_confirm.c  positions: what a batch carries, what PostgreSQL is told, and when
+ *   intake_confirm.c  positions: what a batch carries, what is confirmed to PostgreSQL, and when
  *   intake_session.c  the sink's sessions, PostgreSQL's connections, where the stream is opened
  *   intake_failure.c  what becomes of a failure; the transaction that is skipped
  *   intake_wait.c     how the thread waits
  *
- * A field belongs to the file it stands under: that file says what it means. A new session or connection
- * (intake_session.c) sets back what held for the old one only. */
+ * A new session or connection (intake_session.c) resets what held for the old one only. */
 #ifndef MR_PIPELINE_INTAKE_INTERNAL_H
 #define MR_PIPELINE_INTAKE_INTERNAL_H
 
@@ -21,74 +20,127 @@
 /* A question that comes so soon behind the one before is of that kind. */
 #define MR_INSISTENCE_NS (4 * MR_REPLY_INTERVAL_NS)
 
-struct mr_intake {
-    struct mr_pipeline *pipeline;
-    struct mr_lane *lane; /* of the stream */
+/* Positions on their way to the sink. appended grows within a session; carried <= marked. */
+struct mr_carry {
+    struct mr_position appended; /* of what was appended last: anything up to it is a repetition */
+    mr_lsn marked;    /* all before it is appended; a repeated commit does not take it back */
+    mr_lsn carried;   /* the highest that a batch carries; one above it waits for the next batch */
+    bool ends_rows;   /* what waits is the end of a transaction whose rows are with the sink */
+    int64_t alone_ns; /* when a batch without records carried a position last */
+    mr_lsn last_row_before; /* of earlier sessions, the commit LSN of the last row handed over */
+};
 
-    /* ---- intake_events.c ---- */
-    struct mr_source_handler handler;
-    struct mr_position
-        appended;     /* of the change appended last: anything up to it is a repetition */
-    bool counts;      /* transactions are told, */
-    mr_lsn begun_lsn; /* and the BEGIN of the one that commits there is with the sink */
-    bool in_transaction;
-    bool appended_in_transaction; /* part of the running transaction is in a batch */
-    bool hears_signals;           /* a companion does, */
-    struct mr_position signalled; /* and this is the position of the last signal */
-    mr_lsn transaction_lsn;       /* commit LSN of the running transaction */
-    uint64_t changes_at_begin;    /* `changes` and bytes made when the running transaction began */
-    uint64_t bytes_at_begin;
-    mr_lsn received;  /* the furthest of this connection */
-    mr_lsn asked_at;  /* position of the server's last question, */
-    int64_t asked_ns; /* when it came, */
-    uint32_t asked;   /* and how often it asked there, soon and with nothing in between */
-    /* Own counts, published after each round. */
-    uint64_t changes, skipped, transactions;
-
-    /* ---- intake_confirm.c ---- */
-    mr_lsn
-        marked; /* the highest of this session: a repeated commit must not take a position back */
-    mr_lsn carried; /* the highest that a batch carries; one above it waits for the next batch */
-    bool ends_rows; /* what waits is the end of a transaction, whose rows are with the sink */
-    int64_t position_ns;  /* when a batch without records carried a position last */
-    mr_lsn confirmed;     /* what the server was told last on this connection, */
+/* Status updates. */
+struct mr_feedback {
+    mr_lsn confirmed;     /* what was confirmed last on this connection, */
     int64_t confirmed_ns; /* and when */
+    mr_lsn known;         /* what was confirmed last; 0 again once a connection was lost */
+    bool was_lost;        /* a connection was: a server that crashed may know less than that */
     bool reply_wanted;    /* the server has asked since */
+    mr_lsn asked_at;      /* position of its last question, */
+    int64_t asked_ns;     /* when it came, */
+    uint32_t asked;       /* and how often it asked there, soon and with nothing in between */
     int64_t question_ns;  /* when we asked, and nothing has come since; 0: not asked */
     uint64_t heard_bytes; /* received when something came last, */
     int64_t heard_ns;     /* and when that was */
+};
 
-    /* ---- intake_session.c ---- */
+/* The transaction that is being received. */
+enum mr_running_state {
+    MR_RUNNING_NONE,
+    MR_RUNNING_BEGUN,    /* nothing of it is in a batch */
+    MR_RUNNING_APPENDED, /* part of it is */
+    MR_RUNNING_SKIPPED,  /* --skip-commit-lsn names it: all of it counts as a repetition */
+};
+
+struct mr_running {
+    enum mr_running_state state;
+    mr_lsn commit_lsn;
+    uint64_t changes_at_begin; /* changes and bytes made when it began */
+    uint64_t bytes_at_begin;
+};
+
+/* What the stream is not to bring. */
+struct mr_exceptions {
+    bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
+    mr_lsn delivered_below; /* of the running transaction, another program has delivered this */
+    bool skip_settled;  /* the transaction to be skipped was skipped, or can't come; it is logged */
+    mr_lsn start_after; /* the server can't send what commits before; 0: it can */
+};
+
+struct mr_failure {
+    uint32_t attempt;       /* failed connections in a row */
+    struct mr_error logged; /* the failure that was logged last */
+    struct mr_poison poison;
+    struct mr_position at; /* the item that failed; {0}: none at hand */
+};
+
+struct mr_wait {
+    int64_t pause_ns; /* the last wait left the socket alone for so long; 0: it did not */
+    uint64_t bytes, transactions; /* received before that wait */
+    bool in_transaction;          /* then */
+    int64_t stalled_ns;           /* since when there has been no room; 0: there is */
+    bool resting;                 /* PostgreSQL is left alone until there is */
+};
+
+/* Published after each round. */
+struct mr_tally {
+    uint64_t changes, skipped, transactions;
+};
+
+/* A topic of transactions. */
+struct mr_metadata {
+    bool is_sent;
+    mr_lsn begun_lsn; /* the BEGIN of the transaction that commits there is with the sink */
+};
+
+/* What companions (flow/companions.h) have to do with the stream. */
+struct mr_accompanied {
+    uint32_t prepared; /* so many have nothing more to prepare */
+    bool are_mending;  /* they prepare again, because the stream could not be opened; until it is */
+    bool hear_signals; /* one does, */
+    struct mr_position signalled; /* and this is the position of the last signal */
+};
+
+struct mr_intake {
+    struct mr_pipeline *pipeline;
+    struct mr_lane *lane; /* of the stream */
+    struct mr_source_handler handler;
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
-    mr_lsn last_row_before; /* of earlier sessions, the commit LSN of the last row handed over */
-    mr_lsn told;            /* what the server was told last; 0 again once a connection was lost */
-    bool was_lost; /* a connection was: a server that has crashed may know less than it was told */
-    bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
-    mr_lsn
-        delivered_below; /* of the running transaction, another program has delivered what lies there */
-    uint32_t prepared; /* companions that have nothing more to prepare */
-    bool is_mending;   /* they prepare again, because the stream could not be opened; until it is */
-
-    /* ---- intake_failure.c ---- */
-    uint32_t attempt;          /* failed connections in a row */
-    struct mr_error lost_told; /* the failure that was logged last */
-    struct mr_poison poison;
-    struct mr_position failed_at; /* the item that failed; {0}: none at hand */
-    bool skipping;                /* the running transaction, as it was asked for */
-    bool skip_done;               /* and that was told, or that it is behind */
-    mr_lsn start_behind; /* the server can't send what commits before; 0: nothing of the kind */
-
-    /* ---- intake_wait.c ---- */
-    int64_t pause_ns; /* the last wait left the socket alone for so long; 0: it did not */
-    uint64_t received_at_wait, transactions_at_wait; /* bytes and transactions before it */
-    bool was_in_transaction;
-
-    /* ---- intake.c ---- */
-    int64_t stalled_ns;       /* since when there has been no room; 0: there is */
-    bool resting;             /* PostgreSQL is left alone until there is */
+    mr_lsn received;               /* the furthest of this connection */
+    struct mr_tally tally;
+    struct mr_running running;
+    struct mr_carry carry;
+    struct mr_feedback feedback;
+    struct mr_exceptions exceptions;
+    struct mr_failure failure;
+    struct mr_wait wait;
+    struct mr_metadata metadata;
+    struct mr_accompanied companions;
     int64_t stop_deadline_ns; /* 0: not stopping */
 };
+
+static inline bool mr_intake_in_transaction(const struct mr_intake *intake)
+{
+    return intake->running.state != MR_RUNNING_NONE;
+}
+
+/* Something at `position` is in a batch now. */
+static inline void mr_intake_appended(struct mr_intake *intake, struct mr_position position)
+{
+    MR_ASSERT(mr_position_compare(position, intake->carry.appended) > 0);
+    intake->carry.appended = position;
+}
+
+/* The same, of the running transaction. */
+static inline void mr_intake_appended_of_running(struct mr_intake *intake,
+                                                 struct mr_position position)
+{
+    mr_intake_appended(intake, position);
+    MR_ASSERT(intake->running.state != MR_RUNNING_SKIPPED);
+    intake->running.state = MR_RUNNING_APPENDED;
+}
 
 /* The sink stores positions. */
 static inline bool mr_intake_stores(const struct mr_intake *intake)
@@ -96,7 +148,7 @@ static inline bool mr_intake_stores(const struct mr_intake *intake)
     return intake->pipeline->sink->storage != MR_STORES_NOTHING;
 }
 
-/* With nothing new to tell, a status update still goes out so often. */
+/* With nothing new to confirm, a status update still goes out so often. */
 static inline int64_t mr_intake_idle_ns(const struct mr_intake *intake)
 {
     return (int64_t)intake->pipeline->options.idle_ms * 1000000;
@@ -160,10 +212,10 @@ mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
 /* Where the stream must go on, if that is known: where the sink has it stored, or what this process has seen since. */
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known);
 
-/* Begins anew when the sink has. */
+/* Begins again when the sink has begun another session. */
 void mr_intake_follow_session(struct mr_intake *intake);
 
-/* What is streamed changes, as the source's `options` say. The stream begins anew where it is, on another connection. */
+/* What is streamed changes, as the source's `options` say. The stream begins again where it is, on another connection. */
 void mr_intake_change_source(struct mr_intake *intake, const void *options);
 
 /* One step towards an open stream. */
@@ -175,17 +227,17 @@ void mr_intake_disconnect(struct mr_intake *intake, int64_t deadline_ns);
 /* Sorts a failure, and waits before the next try. MR_OK: try again; else it is fatal. */
 mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr_error *error);
 
-/* The place that failed is behind, if the transaction that has come to its end is at or after it. */
+/* The place that failed is passed, if the transaction that has ended is at or after it. */
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn);
 
-/* With --skip-commit-lsn: a transaction begins / the one that is skipped ends. */
 /* At the beginning of a transaction: what another program has delivered of it. */
 void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction);
 
+/* With --skip-commit-lsn: a transaction has begun / the one that is skipped has ended. */
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn);
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn);
 
-/* Tells once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not there. */
+/* Logs once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not there. */
 void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn);
 
 /* For poll(), rounded up. */

@@ -23,13 +23,11 @@ static void close_source(struct mr_intake *intake, int64_t deadline_ns)
     struct mr_source *source = intake->pipeline->source;
     source->ops->close(source, deadline_ns);
     mr_companions_lost(intake->pipeline, MR_LOST_CONNECTION);
-    intake->in_transaction = false;
-    intake->skipping = false;
-    intake->appended_in_transaction = false;
-    intake->reply_wanted = false;
-    intake->asked = 0;
+    intake->running.state = MR_RUNNING_NONE;
+    intake->feedback.reply_wanted = false;
+    intake->feedback.asked = 0;
     intake->received = 0;
-    intake->stalled_ns = 0;
+    intake->wait.stalled_ns = 0;
 }
 
 void mr_intake_disconnect(struct mr_intake *intake, int64_t deadline_ns)
@@ -54,16 +52,16 @@ void mr_intake_follow_session(struct mr_intake *intake)
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
     mr_companions_lost(intake->pipeline, MR_LOST_SESSION);
-    intake->marked = 0;
-    intake->carried = 0;
-    intake->ends_rows = false;
-    if (intake->appended.commit_lsn > intake->last_row_before) {
-        intake->last_row_before = intake->appended.commit_lsn;
+    intake->carry.marked = 0;
+    intake->carry.carried = 0;
+    intake->carry.ends_rows = false;
+    if (intake->carry.appended.commit_lsn > intake->carry.last_row_before) {
+        intake->carry.last_row_before = intake->carry.appended.commit_lsn;
     }
-    intake->appended = (struct mr_position){0};
-    intake->begun_lsn = 0;
-    intake->start_behind = 0;
-    intake->resting =
+    intake->carry.appended = (struct mr_position){0};
+    intake->metadata.begun_lsn = 0;
+    intake->exceptions.start_after = 0;
+    intake->wait.resting =
         false; /* what is in the way now comes home when the session has begun, behind the claim */
 }
 
@@ -71,26 +69,26 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     if (pipeline->source->ops->claim != NULL) {
-        MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->stop, ret_error));
+        MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->wakes.stop, ret_error));
     }
     step(intake, MR_HANDSHAKE_CLAIM);
-    mr_wake(pipeline->sink_wake);
+    mr_wake(pipeline->wakes.sink);
     return MR_OK;
 }
 
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    bool stored = mr_intake_stores(intake) && pipeline->stored_found;
-    bool was_open = atomic_load(&pipeline->source_was_connected);
-    *ret_known = stored ? pipeline->stored : (struct mr_checkpoint){0};
+    bool stored = mr_intake_stores(intake) && pipeline->loaded.found;
+    bool was_open = atomic_load(&pipeline->by_source.was_connected);
+    *ret_known = stored ? pipeline->loaded.stored : (struct mr_checkpoint){0};
     if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {
-        ret_known->identity = pipeline->identity; /* written by this thread alone */
+        ret_known->identity = pipeline->identity.of_stream; /* written by this thread alone */
         ret_known->end_lsn = mr_intake_published(intake);
     }
     /* What was handed over is, or will be, with the consumers, published or not. */
-    if (mr_position_compare(ret_known->position, intake->appended) < 0) {
-        ret_known->position = intake->appended;
+    if (mr_position_compare(ret_known->position, intake->carry.appended) < 0) {
+        ret_known->position = intake->carry.appended;
     }
     return was_open || (stored && mr_checkpoint_has_stream(ret_known));
 }
@@ -99,17 +97,18 @@ bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_k
 void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
 {
     const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
-    intake->delivered_below = transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
+    intake->exceptions.delivered_below =
+        transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
 }
 
 /* Once, before the first stream of this process. */
 static void begin_take_over(struct mr_intake *intake, bool is_known)
 {
     const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
-    if (handed_over->lsn == 0 || atomic_load(&intake->pipeline->source_was_connected)) {
+    if (handed_over->lsn == 0 || atomic_load(&intake->pipeline->by_source.was_connected)) {
         return;
     }
-    intake->takes_over = !is_known;
+    intake->exceptions.takes_over = !is_known;
     mr_log(MR_LOG_INFO, is_known ? "offset_ignored" : "offset_taken",
            is_known ? "a position of this pipeline is stored, so Debezium's offset does not count"
                     : "goes on behind Debezium's offset",
@@ -122,30 +121,32 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_checkpoint known;
     bool is_known = mr_intake_known(intake, &known);
-    if (mr_position_compare(intake->appended, known.position) < 0) {
-        intake->appended = known.position;
-        intake->begun_lsn = known.position.commit_lsn; /* behind its BEGIN, if it is one's */
+    if (mr_position_compare(intake->carry.appended, known.position) < 0) {
+        intake->carry.appended = known.position;
+        intake->metadata.begun_lsn =
+            known.position.commit_lsn; /* behind its BEGIN, if it is one's */
     }
     mr_lsn published = mr_intake_published(intake);
     /* A server whose slot was told less, because millrace died in between, reads its WAL from further back. */
-    if (intake->marked < published) {
-        intake->marked = published;
-        intake->carried = published;
+    if (intake->carry.marked < published) {
+        intake->carry.marked = published;
+        intake->carry.carried = published;
     }
     struct mr_identity identity = {0};
     begin_take_over(intake, is_known);
     mr_intake_check_skip(intake, published);
     /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
-    mr_lsn start = intake->start_behind > published ? intake->start_behind : published;
-    if (intake->takes_over && start < pipeline->options.handed_over.end_lsn) {
+    mr_lsn start =
+        intake->exceptions.start_after > published ? intake->exceptions.start_after : published;
+    if (intake->exceptions.takes_over && start < pipeline->options.handed_over.end_lsn) {
         start = pipeline->options.handed_over.end_lsn;
     }
     bool was_begun = is_known || mr_checkpoint_begins(&known) != 0;
     MR_TRY(pipeline->source->ops->open(pipeline->source, was_begun ? &known : NULL, start,
-                                       pipeline->stop, &identity, ret_error));
-    pthread_mutex_lock(&pipeline->identity_lock);
-    pipeline->identity = identity;
-    pthread_mutex_unlock(&pipeline->identity_lock);
+                                       pipeline->wakes.stop, &identity, ret_error));
+    pthread_mutex_lock(&pipeline->identity.lock);
+    pipeline->identity.of_stream = identity;
+    pthread_mutex_unlock(&pipeline->identity.lock);
     return MR_OK;
 }
 
@@ -158,14 +159,14 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY); /* it has answered */
     bool has_claim = mr_handshake_is_claimed(intake->state) && source->ops->claim != NULL;
     struct pollfd fds[2] = {
-        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = pipeline->wakes.source, .events = POLLIN},
         {.fd = has_claim ? source->ops->descriptor(source) : -1, .events = POLLRDHUP},
     };
     if (poll(fds, 2, mr_intake_timeout_ms(mr_intake_idle_ns(intake))) <= 0) {
         return MR_OK;
     }
     if (fds[0].revents != 0) {
-        mr_wake_clear(pipeline->source_wake);
+        mr_wake_clear(pipeline->wakes.source);
     }
     if (fds[1].revents == 0) {
         return MR_OK;
@@ -178,22 +179,22 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
 static void begin_stream(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    intake->heard_ns = mr_monotonic_ns();
-    intake->question_ns = 0;
-    intake->confirmed = 0;
-    intake->told = intake->was_lost ? 0 : intake->told;
-    intake->was_lost = false;
-    intake->confirmed_ns = intake->heard_ns;
-    intake->is_mending = false;
+    intake->feedback.heard_ns = mr_monotonic_ns();
+    intake->feedback.question_ns = 0;
+    intake->feedback.confirmed = 0;
+    intake->feedback.known = intake->feedback.was_lost ? 0 : intake->feedback.known;
+    intake->feedback.was_lost = false;
+    intake->feedback.confirmed_ns = intake->feedback.heard_ns;
+    intake->companions.are_mending = false;
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
-    atomic_store_explicit(&pipeline->source_was_connected, true, memory_order_relaxed);
-    if (pipeline->on_open != NULL) {
-        pipeline->on_open(pipeline->on_open_context);
+    atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_relaxed);
+    if (pipeline->on_open.call != NULL) {
+        pipeline->on_open.call(pipeline->on_open.context);
     }
     mr_log(MR_LOG_INFO, "source_connected", "streaming from PostgreSQL",
            MR_LOG_LSN("start", mr_intake_published(intake)),
-           MR_LOG_LSN("sent_commit_lsn", intake->appended.commit_lsn),
-           MR_LOG_INT("sent_ordinal", intake->appended.ordinal));
+           MR_LOG_LSN("sent_commit_lsn", intake->carry.appended.commit_lsn),
+           MR_LOG_INT("sent_ordinal", intake->carry.appended.ordinal));
 }
 
 static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_error)
@@ -201,7 +202,7 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
     mr_status status = open_source(intake, ret_error);
     if (status == MR_OK) {
         /* Before it is connected for whoever looks: the last turn was long ago, or there was none. */
-        atomic_store_explicit(&intake->pipeline->source_turn_ns, mr_monotonic_ns(),
+        atomic_store_explicit(&intake->pipeline->by_source.turn_ns, mr_monotonic_ns(),
                               memory_order_relaxed);
         if (step(intake, MR_HANDSHAKE_OPENED)) {
             begin_stream(intake);
@@ -209,19 +210,19 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         return MR_OK;
     }
     /* Where it can't go on, a companion may mend that; once. */
-    bool mends =
-        status == MR_ERR_HISTORY && !intake->is_mending && mr_companions_mend(intake->pipeline);
-    intake->prepared = mends ? 0 : intake->prepared;
+    bool mends = status == MR_ERR_HISTORY && !intake->companions.are_mending &&
+                 mr_companions_mend(intake->pipeline);
+    intake->companions.prepared = mends ? 0 : intake->companions.prepared;
     if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
         intake->state == MR_HANDSHAKE_RECLAIMED) {
         /* While the claim was lost, another instance may have gone on and stored how far. */
         close_source(intake, 0);
         step(intake, MR_HANDSHAKE_OUTDATE);
-        mr_wake(intake->pipeline->sink_wake);
+        mr_wake(intake->pipeline->wakes.sink);
         return MR_OK;
     }
     if (mends) {
-        intake->is_mending = true;
+        intake->companions.are_mending = true;
         mr_intake_disconnect(intake, 0);
         return MR_OK;
     }
@@ -244,8 +245,8 @@ void mr_intake_change_source(struct mr_intake *intake, const void *options)
 static mr_status prepare(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    mr_status status = mr_companions_prepare(pipeline, intake->prepared, ret_error);
-    intake->prepared += status == MR_OK || status == MR_END;
+    mr_status status = mr_companions_prepare(pipeline, intake->companions.prepared, ret_error);
+    intake->companions.prepared += status == MR_OK || status == MR_END;
     if (status == MR_END) {
         mr_pipeline_stop_in_order(pipeline);
     }
@@ -257,15 +258,15 @@ mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error
     switch (intake->state) {
     case MR_HANDSHAKE_NONE:
     case MR_HANDSHAKE_DETACHED:
-        if (intake->resting && !mr_intake_has_room(intake)) {
+        if (intake->wait.resting && !mr_intake_has_room(intake)) {
             mr_intake_wait_for_batch(intake);
             return MR_OK;
         }
-        intake->resting = false;
+        intake->wait.resting = false;
         return claim_source(intake, ret_error);
     case MR_HANDSHAKE_READY:
     case MR_HANDSHAKE_RECLAIMED:
-        if (intake->prepared < intake->pipeline->options.companion_count) {
+        if (intake->companions.prepared < intake->pipeline->options.companion_count) {
             return prepare(intake, ret_error);
         }
         return open_stream(intake, ret_error);

@@ -40,11 +40,11 @@ static void sleep_for(struct mr_intake *intake, int source_fd, int64_t wait_ns)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct pollfd fds[2] = {
-        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = pipeline->wakes.source, .events = POLLIN},
         {.fd = source_fd, .events = POLLIN}, /* -1 is passed over */
     };
     if (poll(fds, 2, mr_intake_timeout_ms(wait_ns)) > 0 && fds[0].revents != 0) {
-        mr_wake_clear(pipeline->source_wake);
+        mr_wake_clear(pipeline->wakes.source);
     }
 }
 
@@ -52,8 +52,8 @@ static void sleep_for(struct mr_intake *intake, int source_fd, int64_t wait_ns)
  * costs both sides more than the message it is for. */
 static void leave_socket_alone(struct mr_intake *intake)
 {
-    struct pollfd stop = {.fd = intake->pipeline->stop, .events = POLLIN};
-    struct timespec pause = {.tv_nsec = (long)intake->pause_ns};
+    struct pollfd stop = {.fd = intake->pipeline->wakes.stop, .events = POLLIN};
+    struct timespec pause = {.tv_nsec = (long)intake->wait.pause_ns};
     if (intake->stop_deadline_ns == 0) {
         ppoll(&stop, 1, &pause, NULL);
     } else {
@@ -69,28 +69,28 @@ static int64_t next_pause_ns(struct mr_intake *intake)
     struct mr_source *source = intake->pipeline->source;
     int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
     uint64_t received = atomic_load_explicit(&source->received_bytes, memory_order_relaxed);
-    bool silent = received == intake->received_at_wait;
-    uint64_t brought = intake->transactions - intake->transactions_at_wait;
-    bool whole = brought > (intake->was_in_transaction ? 1 : 0);
-    intake->received_at_wait = received;
-    intake->transactions_at_wait = intake->transactions;
-    intake->was_in_transaction = intake->in_transaction;
+    bool silent = received == intake->wait.bytes;
+    uint64_t brought = intake->tally.transactions - intake->wait.transactions;
+    bool whole = brought > (intake->wait.in_transaction ? 1 : 0);
+    intake->wait.bytes = received;
+    intake->wait.transactions = intake->tally.transactions;
+    intake->wait.in_transaction = mr_intake_in_transaction(intake);
     if (silent) {
         return 0;
     }
-    if (intake->in_transaction) {
+    if (mr_intake_in_transaction(intake)) {
         int64_t longer_ns =
-            intake->pause_ns == 0 ? latency_ns / PAUSE_FIRST_PART : 2 * intake->pause_ns;
+            intake->wait.pause_ns == 0 ? latency_ns / PAUSE_FIRST_PART : 2 * intake->wait.pause_ns;
         return longer_ns < latency_ns / 2 ? longer_ns : latency_ns / 2;
     }
-    return whole && intake->pause_ns != 0 ? latency_ns / 2 : 0;
+    return whole && intake->wait.pause_ns != 0 ? latency_ns / 2 : 0;
 }
 
 /* Rows of a transaction that is still coming gather for as long as it may take. */
 static bool may_gather(const struct mr_intake *intake, int64_t now_ns)
 {
     int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
-    return intake->in_transaction && intake->pause_ns != 0 &&
+    return mr_intake_in_transaction(intake) && intake->wait.pause_ns != 0 &&
            now_ns - intake->lane->filling->received_ns < latency_ns;
 }
 
@@ -106,12 +106,12 @@ void mr_intake_wait_for_source(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     int64_t begin_ns = mr_monotonic_ns();
-    intake->pause_ns = next_pause_ns(intake);
+    intake->wait.pause_ns = next_pause_ns(intake);
     if (mr_intake_has_records(intake) && may_hand_over_partial(intake) &&
         !may_gather(intake, begin_ns)) {
         mr_lane_hand_over(intake->lane);
     }
-    if (intake->pause_ns != 0) {
+    if (intake->wait.pause_ns != 0) {
         leave_socket_alone(intake);
         mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
         return;
@@ -135,8 +135,8 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
     int64_t wait_ns = wait_limit_ns(intake, begin_ns);
     sleep_for(intake, -1, wait_ns < limit_ns ? wait_ns : limit_ns);
     atomic_store(&pipeline->source_waits, false);
-    atomic_fetch_add_explicit(&pipeline->backpressure_ns, (uint64_t)(mr_monotonic_ns() - begin_ns),
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&pipeline->by_source.backpressure_ns,
+                              (uint64_t)(mr_monotonic_ns() - begin_ns), memory_order_relaxed);
 }
 
 bool mr_intake_has_room(const struct mr_intake *intake)

@@ -18,7 +18,8 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     MR_ASSERT(lane->wake >= 0);
     mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
-    mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max, pipeline->oversize);
+    mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max,
+                      pipeline->by_source.oversize);
     lane->oversizer.copies = index != MR_LANE_STREAM;
 }
 
@@ -37,13 +38,10 @@ void mr_lane_attach(struct mr_lane *lane)
 void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
 {
     lane->session = session;
-    lane->sequence = 0;
-    lane->needed = 0;
+    lane->handed = (struct mr_handed){0};
     lane->step = 0;
-    lane->step_handed = 0;
-    lane->handed_over = (struct mr_position){0};
-    atomic_store_explicit(&lane->handed, 0, memory_order_relaxed);
-    lane->oversizer.refused = lane->pipeline->refused;
+    atomic_store_explicit(&lane->counts.sequence, 0, memory_order_relaxed);
+    lane->oversizer.refused = lane->pipeline->loaded.refused;
     if (lane->filling != NULL) {
         lane->filling->record_count = 0;
         lane->filling->bytes_at = lane->filling->block;
@@ -56,9 +54,15 @@ bool mr_lane_has_batch(const struct mr_lane *lane)
     return lane->filling != NULL || mr_ring_count(&lane->pipeline->pool.free) > 0;
 }
 
+void mr_lane_look_for_room(struct mr_lane *lane)
+{
+    lane->room.hold = !mr_lane_may_go_on(lane);
+}
+
 bool mr_lane_may_go_on(const struct mr_lane *lane)
 {
-    return !lane->hold || mr_pool_admits(&lane->pipeline->pool, lane->filling, lane->wanted);
+    return !lane->room.hold ||
+           mr_pool_admits(&lane->pipeline->pool, lane->filling, lane->room.wanted);
 }
 
 /* ---- handing over ---- */
@@ -69,8 +73,8 @@ static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
     if (batch->record_count == 0) {
         return;
     }
-    MR_ASSERT(mr_position_compare(lane->handed_over, mr_batch_record(batch, 0)->position) < 0);
-    lane->handed_over = mr_batch_record(batch, batch->record_count - 1)->position;
+    MR_ASSERT(mr_position_compare(lane->handed.position, mr_batch_record(batch, 0)->position) < 0);
+    lane->handed.position = mr_batch_record(batch, batch->record_count - 1)->position;
 }
 
 /* Several lanes may fill one topic, whose positions grow: what other lanes than the stream's append gets its ordinal in the order
@@ -82,9 +86,9 @@ static void place_beside(struct mr_pipeline *pipeline, struct mr_batch *batch)
         struct mr_record *record = mr_batch_own_record(batch, i);
         if (record->position.ordinal != of) {
             of = record->position.ordinal;
-            pipeline->beside_ordinal++;
+            pipeline->hand_over.beside_ordinal++;
         }
-        record->position.ordinal = pipeline->beside_ordinal;
+        record->position.ordinal = pipeline->hand_over.beside_ordinal;
         if (MR_UNLIKELY(record->kind != MR_RECORD_EVENT)) {
             mr_record_set_position(record);
         }
@@ -97,15 +101,15 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
     struct mr_pipeline *pipeline = lane->pipeline;
     batch->lane = lane->index;
     batch->state = MR_BATCH_SEALED;
-    pthread_mutex_lock(&pipeline->hand_over);
+    pthread_mutex_lock(&pipeline->hand_over.lock);
     if (lane->index != MR_LANE_STREAM) {
         place_beside(pipeline, batch);
     }
     assert_order(lane, batch);
     mr_meter_hand_over(&pipeline->meter, batch);
-    MR_ASSERT(mr_ring_push(&pipeline->to_sink, batch));
-    pthread_mutex_unlock(&pipeline->hand_over);
-    mr_wake(pipeline->sink_wake);
+    MR_ASSERT(mr_ring_push(&pipeline->hand_over.to_sink, batch));
+    pthread_mutex_unlock(&pipeline->hand_over.lock);
+    mr_wake(pipeline->wakes.sink);
 }
 
 void mr_lane_hand_over(struct mr_lane *lane)
@@ -114,22 +118,22 @@ void mr_lane_hand_over(struct mr_lane *lane)
     bool is_beside = lane->index != MR_LANE_STREAM;
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
-    if (MR_UNLIKELY(lane->on_sealed != NULL)) {
-        lane->on_sealed(lane->sealed_context, lane);
+    if (MR_UNLIKELY(lane->hooks.sealed != NULL)) {
+        lane->hooks.sealed(lane->hooks.sealed_context, lane);
     }
     MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || is_beside ||
               mr_lane_owes_step(lane));
     lane->filling = NULL;
-    mr_counter_add(&lane->records, batch->record_count);
-    mr_counter_add(&lane->bytes, mr_batch_bytes(batch));
+    mr_counter_add(&lane->counts.records, batch->record_count);
+    mr_counter_add(&lane->counts.bytes, mr_batch_bytes(batch));
     batch->session = lane->session;
     batch->step = lane->step;
-    lane->step_handed = lane->step;
-    batch->sequence = ++lane->sequence;
+    lane->handed.step = lane->step;
+    batch->sequence = ++lane->handed.sequence;
     if (batch->record_count > 0) {
-        lane->needed = lane->sequence; /* others carry a position alone */
+        lane->handed.needed = lane->handed.sequence; /* others carry a position alone */
     }
-    atomic_store_explicit(&lane->handed, lane->sequence, memory_order_relaxed);
+    atomic_store_explicit(&lane->counts.sequence, lane->handed.sequence, memory_order_relaxed);
     push(lane, batch);
 }
 
@@ -170,15 +174,15 @@ static mr_status make_room(struct mr_lane *lane, struct mr_error *ret_error)
             most);
     }
     size_t larger = size > most / 2 ? most : 2 * size;
-    larger = larger < lane->wanted ? lane->wanted : larger;
+    larger = larger < lane->room.wanted ? lane->room.wanted : larger;
     if (!mr_batch_grow(pool, lane->filling, larger)) {
         /* Lanes that kept what they have would wait for each other. */
         mr_batch_shrink(pool, lane->filling);
-        lane->hold = true;
-        lane->wanted = larger;
+        lane->room.hold = true;
+        lane->room.wanted = larger;
         return MR_FULL;
     }
-    lane->wanted = 0;
+    lane->room.wanted = 0;
     return MR_OK;
 }
 
@@ -191,17 +195,17 @@ static void hand_over_large(struct mr_lane *lane)
         lane->has_item = true;
         mr_lane_hand_over(lane);
         lane->has_item = false;
-        lane->wanted = 0;
-        lane->hold = !mr_pool_admits(pool, NULL, 0);
+        lane->room.wanted = 0;
+        lane->room.hold = !mr_pool_admits(pool, NULL, 0);
     }
 }
 
 static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
 {
-    if (lane->on_first != NULL) {
-        lane->on_first(lane->context);
+    if (lane->hooks.first != NULL) {
+        lane->hooks.first(lane->hooks.first_context);
     }
-    mr_meter_first(lane->filling, lane->round_ns, lane->round_wall_ns, decoded_ns);
+    mr_meter_first(lane->filling, lane->round.ns, lane->round.wall_ns, decoded_ns);
     hand_over_large(lane);
 }
 

@@ -3,7 +3,7 @@
  *
  * Whoever fills a lane, its thread, appends items; a full batch names its lane and goes to the sink thread, which keeps a
  * window for each. Sequences and steps count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
- * lock for a batch from the pool and one to hand it over, none for an item. Inside pipeline/ only.
+ * lock for a batch from the pool and one to hand it over, none for an item. Only flow/ and companions use it.
  */
 #ifndef MR_PIPELINE_LANE_H
 #define MR_PIPELINE_LANE_H
@@ -13,6 +13,7 @@
 #include "flow/meter.h"
 
 struct mr_pipeline;
+struct mr_lane;
 
 enum {
     MR_LANE_STREAM = 0,
@@ -20,47 +21,58 @@ enum {
     MR_LANE_WINDOW_POOLS = 8,
 };
 
+/* Of this session, in the order of handing over. */
+struct mr_handed {
+    uint64_t sequence;           /* of the batch handed over last, */
+    uint64_t needed;             /* of the last whose loss makes rows come twice */
+    uint64_t step;               /* that a batch has carried last */
+    struct mr_position position; /* of the last record */
+};
+
+/* Called on the lane's thread. NULL: the moment does not matter. */
+struct mr_lane_hooks {
+    void (*first)(void *context); /* the batch at hand has got its first record */
+    void *first_context;
+    void (*sealed)(void *context, const struct mr_lane *lane); /* it is about to be handed over */
+    void *sealed_context;
+};
+
 struct mr_lane {
     struct mr_pipeline *pipeline;
     uint32_t index;
 
     /* ---- of its thread ---- */
+    pthread_t thread; /* the only one that calls */
     struct mr_encoder *encoder;
     struct mr_oversizer oversizer;
-    struct mr_batch *filling;        /* NULL: none at hand */
-    bool hold;                       /* nothing more is to come for now: there was no room, */
-    size_t wanted;                   /* for a block of so many bytes; 0: for any large one */
-    uint32_t session;                /* of the sink */
-    uint64_t sequence;               /* of the batch handed over last in this session, */
-    uint64_t needed;                 /* of the last whose loss makes rows come twice */
-    uint64_t step;                   /* that companions were given last in this session, */
-    uint64_t step_handed;            /* and that a batch has carried last */
-    struct mr_position handed_over;  /* of the last record handed over */
-    int64_t round_ns, round_wall_ns; /* when what is appended was received */
-    pthread_t thread;                /* the only one that calls */
-    /* The batch at hand has got its first record / is about to be handed over. */
-    void (*on_first)(void *context); /* NULL: that does not matter */
-    void *context;
-    void (*on_sealed)(void *context, const struct mr_lane *lane); /* the same */
-    void *sealed_context;
+    struct mr_batch *filling; /* NULL: none at hand */
+    struct {
+        bool hold;     /* nothing more is to come for now: there was no room, */
+        size_t wanted; /* for a block of so many bytes; 0: for any large one */
+    } room;
+    uint32_t session; /* of the sink */
+    uint64_t step;    /* that companions were given last in this session */
+    struct mr_handed handed;
+    struct {
+        int64_t ns, wall_ns; /* when what is appended was received */
+    } round;
+    struct mr_lane_hooks hooks;
     bool has_item; /* what is being appended is in the batch at hand */
-    int wake; /* eventfd of a lane that copies: written, while it `waits`, for each batch that comes home */
+    int wake; /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that comes home */
 
     /* ---- written by its thread, read by whoever looks ---- */
-    _Alignas(64) _Atomic uint64_t records;
-    _Atomic uint64_t bytes;
-    _Atomic uint64_t handed; /* the sequence */
+    _Alignas(64) struct {
+        _Atomic uint64_t records, bytes, sequence;
+    } counts;
     _Atomic bool waits;
 
     /* ---- of the sink thread ---- */
     _Alignas(64) struct mr_ack ack;
-    struct mr_meter_mark
-        *marks; /* of batches that are home before they are acknowledged, as the window has them */
-    uint64_t step_safe; /* that companions were told of last */
+    struct mr_meter_mark *marks; /* of batches that are home before they are acknowledged */
+    uint64_t step_safe;          /* that companions were last told is safe */
 
-    /* ---- written by the sink thread ---- */
-    _Atomic uint64_t
-        published; /* of the session: all batches up to it are done, and stored where the sink stores */
+    /* Written by the sink thread, of the session: all batches up to it are done, and stored where the sink stores. */
+    _Atomic uint64_t published;
 };
 
 void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t index,
@@ -84,13 +96,16 @@ void mr_lane_hand_over(struct mr_lane *lane);
 /* The batch at hand, if any, goes home as it is, and nothing of it to the sink. */
 void mr_lane_give_up(struct mr_lane *lane);
 
+/* Nothing more is held back if there is room by now. */
+void mr_lane_look_for_room(struct mr_lane *lane);
+
 /* Whether what was held back may go on. */
 bool mr_lane_may_go_on(const struct mr_lane *lane);
 
 /* A step waits for a batch that carries it. */
 static inline bool mr_lane_owes_step(const struct mr_lane *lane)
 {
-    return lane->step != lane->step_handed;
+    return lane->step != lane->handed.step;
 }
 
 static inline bool mr_lane_has_records(const struct mr_lane *lane)
@@ -104,7 +119,7 @@ bool mr_lane_has_batch(const struct mr_lane *lane);
 /* All that was handed over is published, and nothing is at hand. */
 static inline bool mr_lane_all_published(const struct mr_lane *lane)
 {
-    return !mr_lane_has_records(lane) && atomic_load(&lane->published) == lane->sequence;
+    return !mr_lane_has_records(lane) && atomic_load(&lane->published) == lane->handed.sequence;
 }
 
 #endif

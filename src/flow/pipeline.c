@@ -47,28 +47,28 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->sink = sink;
     mr_standstill_init(&pipeline->standstill);
     sink->standstill = &pipeline->standstill;
-    pipeline->on_open = on_open;
-    pipeline->on_open_context = on_open_context;
+    pipeline->on_open.call = on_open;
+    pipeline->on_open.context = on_open_context;
     mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
                  options->change_bytes_max);
     if (options->large_bytes_max != 0) {
         pipeline->pool.large_max = options->large_bytes_max;
     }
-    mr_ring_init(&pipeline->to_sink, options->batches);
-    pthread_mutex_init(&pipeline->hand_over, NULL);
+    mr_ring_init(&pipeline->hand_over.to_sink, options->batches);
+    pthread_mutex_init(&pipeline->hand_over.lock, NULL);
     make_lanes(pipeline, encoder);
     mr_meter_init(&pipeline->meter);
     mr_mailbox_init(&pipeline->mailbox);
-    pthread_mutex_init(&pipeline->identity_lock, NULL);
-    pipeline->source_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pipeline->sink_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&pipeline->identity.lock, NULL);
+    pipeline->wakes.source = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->wakes.sink = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->schemas = mr_encoder_options(encoder)->schemas;
     if (pipeline->schemas != NULL) {
-        mr_schemas_set_wake(pipeline->schemas, pipeline->sink_wake);
+        mr_schemas_set_wake(pipeline->schemas, pipeline->wakes.sink);
     }
-    pipeline->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pipeline->abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(pipeline->abandon >= 0);
+    pipeline->wakes.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pipeline->wakes.abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(pipeline->wakes.abandon >= 0);
     mr_companions_attach(pipeline);
     return pipeline;
 }
@@ -78,7 +78,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     if (pipeline == NULL) {
         return;
     }
-    MR_ASSERT(!pipeline->started);
+    MR_ASSERT(!pipeline->threads.started);
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         if (i != MR_LANE_STREAM) {
             mr_encoder_free(pipeline->lanes[i].encoder);
@@ -87,61 +87,61 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     }
     free(pipeline->lanes);
     mr_pool_done(&pipeline->pool);
-    mr_ring_done(&pipeline->to_sink);
-    pthread_mutex_destroy(&pipeline->hand_over);
+    mr_ring_done(&pipeline->hand_over.to_sink);
+    pthread_mutex_destroy(&pipeline->hand_over.lock);
     mr_standstill_done(&pipeline->standstill);
     pipeline->sink->standstill = NULL;
-    pthread_mutex_destroy(&pipeline->identity_lock);
-    mr_checkpoint_done(&pipeline->stored);
+    pthread_mutex_destroy(&pipeline->identity.lock);
+    mr_checkpoint_done(&pipeline->loaded.stored);
     mr_mailbox_done(&pipeline->mailbox);
-    close(pipeline->source_wake);
-    close(pipeline->sink_wake);
-    close(pipeline->stop);
-    close(pipeline->abandon);
+    close(pipeline->wakes.source);
+    close(pipeline->wakes.sink);
+    close(pipeline->wakes.stop);
+    close(pipeline->wakes.abandon);
     free(pipeline);
 }
 
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)
 {
-    pipeline->done_fd = done_fd;
-    int failed = mr_thread_create(&pipeline->sink_thread, mr_delivery_main, pipeline);
+    pipeline->wakes.done = done_fd;
+    int failed = mr_thread_create(&pipeline->threads.sink, mr_delivery_main, pipeline);
     if (failed == 0) {
-        failed = mr_thread_create(&pipeline->source_thread, mr_intake_main, pipeline);
+        failed = mr_thread_create(&pipeline->threads.source, mr_intake_main, pipeline);
         if (failed != 0) {
-            atomic_store(&pipeline->source_ended, true);
-            mr_wake(pipeline->sink_wake);
-            pthread_join(pipeline->sink_thread, NULL);
+            atomic_store(&pipeline->ending.source, true);
+            mr_wake(pipeline->wakes.sink);
+            pthread_join(pipeline->threads.sink, NULL);
         }
     }
     if (failed != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
     }
-    pipeline->started = true;
+    pipeline->threads.started = true;
     return MR_OK;
 }
 
 void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline)
 {
     int expected = MR_STOP_NONE;
-    atomic_compare_exchange_strong(&pipeline->stop_level, &expected, MR_STOP_ORDERLY);
+    atomic_compare_exchange_strong(&pipeline->ending.level, &expected, MR_STOP_ORDERLY);
 }
 
 void mr_pipeline_stop(struct mr_pipeline *pipeline)
 {
-    if (atomic_exchange(&pipeline->stop_asked, true)) {
-        atomic_store(&pipeline->stop_level, MR_STOP_NOW);
-        mr_wake(pipeline->abandon);
+    if (atomic_exchange(&pipeline->ending.asked, true)) {
+        atomic_store(&pipeline->ending.level, MR_STOP_NOW);
+        mr_wake(pipeline->wakes.abandon);
     } else {
         mr_pipeline_stop_in_order(pipeline);
     }
-    mr_wake(pipeline->stop);
-    mr_wake(pipeline->source_wake);
+    mr_wake(pipeline->wakes.stop);
+    mr_wake(pipeline->wakes.source);
 }
 
 mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *command,
                           uint32_t deadline_ms, struct mr_error *ret_error)
 {
-    return mr_mailbox_ask(&pipeline->mailbox, command, pipeline->source_wake, deadline_ms,
+    return mr_mailbox_ask(&pipeline->mailbox, command, pipeline->wakes.source, deadline_ms,
                           ret_error);
 }
 
@@ -190,19 +190,19 @@ mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
 
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)
 {
-    MR_ASSERT(pipeline->started);
-    pthread_join(pipeline->source_thread, NULL);
-    pthread_join(pipeline->sink_thread, NULL);
-    pipeline->started = false;
+    MR_ASSERT(pipeline->threads.started);
+    pthread_join(pipeline->threads.source, NULL);
+    pthread_join(pipeline->threads.sink, NULL);
+    pipeline->threads.started = false;
     /* A fatal error of the sink is the cause of whatever the source then says. */
-    if (pipeline->sink_status != MR_OK && pipeline->sink_status != MR_AGAIN) {
-        *ret_error = pipeline->sink_error;
-        return pipeline->sink_status;
+    if (pipeline->results.sink != MR_OK && pipeline->results.sink != MR_AGAIN) {
+        *ret_error = pipeline->results.sink_error;
+        return pipeline->results.sink;
     }
-    if (pipeline->source_status != MR_OK) {
-        *ret_error = pipeline->source_error;
+    if (pipeline->results.source != MR_OK) {
+        *ret_error = pipeline->results.source_error;
     }
-    return pipeline->source_status;
+    return pipeline->results.source;
 }
 
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
@@ -210,51 +210,51 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
     const struct mr_meter *meter = &pipeline->meter;
     uint64_t returned = atomic_load(&meter->used_returned);
     struct mr_pipeline_stats stats = {
-        .changes = atomic_load(&pipeline->changes),
-        .records_acked = atomic_load(&pipeline->records_acked),
-        .skipped = atomic_load(&pipeline->skipped),
-        .transactions = atomic_load(&pipeline->transactions),
-        .reconnects = atomic_load(&pipeline->reconnects),
-        .rebuilds = atomic_load(&pipeline->rebuilds),
-        .backpressure_ns = atomic_load(&pipeline->backpressure_ns),
-        .received_lsn = atomic_load(&pipeline->received),
-        .confirmed_lsn = atomic_load(&pipeline->confirmed),
-        .source_turn_ns = atomic_load(&pipeline->source_turn_ns),
-        .sink_turn_ns = atomic_load(&pipeline->sink_turn_ns),
-        .source_connected = mr_handshake_look(&pipeline->handshake).state == MR_HANDSHAKE_OPEN,
-        .sink_connected = atomic_load(&pipeline->sink_connected),
-        .source_was_connected = atomic_load(&pipeline->source_was_connected),
-        .source_stands_by = atomic_load(&pipeline->source->stands_by),
-        .stopping = atomic_load(&pipeline->stop_level) != MR_STOP_NONE,
-        .skipped_transactions = atomic_load(&pipeline->skipped_transactions),
+        .changes = atomic_load(&pipeline->by_source.changes),
+        .records_acked = atomic_load(&pipeline->by_sink.records_acked),
+        .skipped = atomic_load(&pipeline->by_source.skipped),
+        .transactions = atomic_load(&pipeline->by_source.transactions),
+        .source.reconnects = atomic_load(&pipeline->by_source.reconnects),
+        .sink.rebuilds = atomic_load(&pipeline->by_sink.rebuilds),
+        .backpressure_ns = atomic_load(&pipeline->by_source.backpressure_ns),
+        .received_lsn = atomic_load(&pipeline->by_source.received),
+        .confirmed_lsn = atomic_load(&pipeline->by_source.confirmed),
+        .source.turn_ns = atomic_load(&pipeline->by_source.turn_ns),
+        .sink.turn_ns = atomic_load(&pipeline->by_sink.turn_ns),
+        .source.connected = mr_handshake_look(&pipeline->handshake).state == MR_HANDSHAKE_OPEN,
+        .sink.connected = atomic_load(&pipeline->by_sink.connected),
+        .source.was_connected = atomic_load(&pipeline->by_source.was_connected),
+        .source.stands_by = atomic_load(&pipeline->source->stands_by),
+        .stopping = atomic_load(&pipeline->ending.level) != MR_STOP_NONE,
+        .skipped_transactions = atomic_load(&pipeline->by_source.skipped_transactions),
         .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
-        .received_bytes = atomic_load(&pipeline->source->received_bytes),
-        .slot_adopted = atomic_load(&pipeline->source->slot_adopted),
+        .source.received_bytes = atomic_load(&pipeline->source->received_bytes),
+        .source.slot_adopted = atomic_load(&pipeline->source->slot_adopted),
         .bytes_acked = atomic_load(&meter->bytes_acked),
-        .source_wait_ns = atomic_load(&meter->source_wait_ns),
-        .pool_batches = pipeline->pool.count,
-        .pool_free = mr_ring_count(&pipeline->pool.free),
-        .arena_bytes = atomic_load(&pipeline->pool.arena_bytes),
-        .arena_high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),
-        .memory_limit_bytes = pipeline->options.memory_bytes,
-        .memory_used_bytes = atomic_load(&pipeline->pool.arena_bytes) +
+        .source.wait_ns = atomic_load(&meter->source_wait_ns),
+        .memory.batches = pipeline->pool.count,
+        .memory.free_batches = mr_ring_count(&pipeline->pool.free),
+        .memory.arena_bytes = atomic_load(&pipeline->pool.arena_bytes),
+        .memory.high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),
+        .memory.limit_bytes = pipeline->options.memory_bytes,
+        .memory.used_bytes = atomic_load(&pipeline->pool.arena_bytes) +
                              mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
-        .arena_used_bytes = atomic_load(&meter->used_handed) - returned,
+        .memory.arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
         uint64_t published = atomic_load(&lane->published);
-        uint64_t handed = atomic_load(&lane->handed);
-        stats.records += atomic_load(&lane->records);
-        stats.bytes += atomic_load(&lane->bytes);
+        uint64_t handed = atomic_load(&lane->counts.sequence);
+        stats.records += atomic_load(&lane->counts.records);
+        stats.bytes += atomic_load(&lane->counts.bytes);
         stats.in_flight_batches += handed > published ? (uint32_t)(handed - published) : 0;
     }
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
-        stats.oversize[i] = atomic_load(&pipeline->oversize[i]);
+        stats.oversize[i] = atomic_load(&pipeline->by_source.oversize[i]);
     }
     for (size_t i = 0; i < MR_STATUS_COUNT; i++) {
-        stats.source_errors[i] = atomic_load(&meter->source_errors[i]);
-        stats.rebuild_reasons[i] = atomic_load(&meter->rebuild_reasons[i]);
+        stats.source.errors[i] = atomic_load(&meter->source_errors[i]);
+        stats.sink.rebuild_reasons[i] = atomic_load(&meter->rebuild_reasons[i]);
     }
     return stats;
 }

@@ -99,43 +99,55 @@ mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipel
 /* Waits for the end. MR_OK: all that was read is delivered and confirmed. */
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error);
 
+/* Of the source, and of its thread. */
+struct mr_source_stats {
+    bool connected;
+    bool was_connected;      /* at least once */
+    bool stands_by;          /* connected; another instance has the stream */
+    bool slot_adopted;       /* it began where a slot stood, with no position stored */
+    int64_t turn_ns;         /* monotonic: when the thread's loop last came round; 0: not yet */
+    uint64_t wait_ns;        /* spent waiting for the source */
+    uint64_t received_bytes; /* of replication messages */
+    uint64_t reconnects;
+    uint64_t errors[MR_STATUS_COUNT]; /* by status */
+};
+
+struct mr_sink_stats {
+    bool connected;
+    int64_t turn_ns;
+    uint64_t rebuilds; /* of the session */
+    uint64_t rebuild_reasons[MR_STATUS_COUNT];
+};
+
+struct mr_memory_stats {
+    uint32_t batches, free_batches; /* of the pool */
+    uint64_t arena_bytes;           /* memory of all batches */
+    uint64_t high_water_bytes;
+    uint64_t arena_used_bytes; /* of sealed batches, on their way or waiting */
+    uint64_t limit_bytes;
+    uint64_t used_bytes; /* of it: batches, and what receives rows */
+};
+
 /* A recent view for logs and the control plane. Any thread. */
 struct mr_pipeline_stats {
     uint64_t changes; /* received from the source, skipped ones included */
     uint64_t records; /* handed to the sink */
     uint64_t records_acked;
-    uint64_t bytes;   /* of keys and values handed to the sink */
-    uint64_t skipped; /* received again and dropped by position */
+    uint64_t bytes; /* of keys and values handed to the sink */
+    uint64_t bytes_acked;
+    uint64_t skipped;              /* received again and dropped by position */
+    uint64_t skipped_transactions; /* on request */
     uint64_t transactions;
-    uint64_t reconnects;      /* of the source */
-    uint64_t rebuilds;        /* of the sink session */
-    uint64_t backpressure_ns; /* spent with an empty pool */
+    uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
     mr_lsn received_lsn;
     mr_lsn confirmed_lsn;
-    uint32_t in_flight_batches;
-    bool source_connected;
-    bool sink_connected;
-    bool source_was_connected; /* at least once */
-    bool source_stands_by;     /* connected; another instance has the stream */
-    bool stopping;
-    uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
-    uint64_t skipped_transactions;        /* on request */
-    int64_t source_turn_ns; /* monotonic: when each thread's loop last came round; 0: not yet */
-    int64_t sink_turn_ns;
     int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */
-    uint64_t received_bytes;     /* of replication messages */
-    bool slot_adopted;           /* it began where a slot stood, with no position stored */
-    uint64_t bytes_acked;
-    uint64_t source_wait_ns; /* spent waiting for the source */
-    uint32_t pool_batches;
-    uint32_t pool_free;
-    uint64_t arena_bytes; /* memory of all batches */
-    uint64_t arena_high_water_bytes;
-    uint64_t memory_limit_bytes;
-    uint64_t memory_used_bytes;              /* of it: batches, and what receives rows */
-    uint64_t arena_used_bytes;               /* of sealed batches, on their way or waiting */
-    uint64_t source_errors[MR_STATUS_COUNT]; /* by status */
-    uint64_t rebuild_reasons[MR_STATUS_COUNT];
+    uint32_t in_flight_batches;
+    uint64_t backpressure_ns; /* spent with an empty pool */
+    bool stopping;
+    struct mr_source_stats source;
+    struct mr_sink_stats sink;
+    struct mr_memory_stats memory;
 };
 struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline);
 

@@ -303,7 +303,7 @@ static void test_sink_failure_rewinds(void **state)
     assert_true(count >= 4);
     assert_string_equal(stage->values[count - 2], "b");
     assert_string_equal(stage->values[count - 1], "c");
-    assert_int_equal(mr_pipeline_stats(stage->pipeline).rebuilds, 1);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).sink.rebuilds, 1);
 }
 
 static void test_second_stop_ends_at_once(void **state)

@@ -36,13 +36,13 @@ void mr_port_want(struct mr_companion *companion)
 
 void mr_port_wake(struct mr_port *port)
 {
-    mr_wake(pipeline_of(port)->source_wake);
+    mr_wake(pipeline_of(port)->wakes.source);
 }
 
 uint64_t mr_port_note(struct mr_lane *lane)
 {
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
-    lane->step += lane->step == lane->step_handed;
+    lane->step += lane->step == lane->handed.step;
     return lane->step;
 }
 
@@ -51,7 +51,7 @@ uint64_t mr_port_records_beside(const struct mr_port *port)
     const struct mr_pipeline *pipeline = pipeline_of(port);
     uint64_t records = 0;
     for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        records += atomic_load_explicit(&pipeline->lanes[i].records, memory_order_relaxed);
+        records += atomic_load_explicit(&pipeline->lanes[i].counts.records, memory_order_relaxed);
     }
     return records;
 }
@@ -80,12 +80,12 @@ struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_com
     const struct mr_intake *intake = intake_of(port);
     MR_ASSERT(index > MR_LANE_STREAM && index < pipeline->lane_count);
     struct mr_lane *lane = &pipeline->lanes[index];
-    MR_ASSERT(lane->on_sealed == NULL || lane->sealed_context == owner);
+    MR_ASSERT(lane->hooks.sealed == NULL || lane->hooks.sealed_context == owner);
     if (lane->session != intake->session) {
         mr_lane_follow_session(lane, intake->session);
     }
-    lane->on_sealed = on_sealed;
-    lane->sealed_context = owner;
+    lane->hooks.sealed = on_sealed;
+    lane->hooks.sealed_context = owner;
     return lane;
 }
 
@@ -98,12 +98,12 @@ void mr_port_watch(struct mr_companion *companion, bool watches)
 
 mr_lsn mr_port_place(const struct mr_port *port)
 {
-    return intake_of(port)->marked;
+    return intake_of(port)->carry.marked;
 }
 
 bool mr_port_is_above(const struct mr_port *port, struct mr_position position)
 {
-    return mr_position_compare(intake_of(port)->appended, position) < 0;
+    return mr_position_compare(intake_of(port)->carry.appended, position) < 0;
 }
 
 mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
@@ -113,9 +113,8 @@ mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
     MR_ASSERT(mr_port_is_above(port, change->position));
     struct mr_item item = {.kind = MR_ITEM_CHANGE, .change = change};
     mr_status status = mr_lane_append(intake->lane, &item, ret_error);
-    intake->handler.hold = intake->lane->hold;
     if (status == MR_OK) {
-        intake->appended = change->position;
+        mr_intake_appended(intake, change->position);
     }
     return status;
 }
@@ -123,8 +122,8 @@ mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
 void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns)
 {
     struct mr_lane *lane = mr_port_stream(port);
-    lane->round_ns = now_ns;
-    lane->round_wall_ns = wall_ns;
+    lane->round.ns = now_ns;
+    lane->round.wall_ns = wall_ns;
     mr_encoder_set_clock(lane->encoder, wall_ns);
 }
 
@@ -143,14 +142,14 @@ uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt)
 
 int mr_port_stop_fd(const struct mr_port *port)
 {
-    return pipeline_of(port)->stop;
+    return pipeline_of(port)->wakes.stop;
 }
 
 bool mr_port_is_over(const struct mr_port *port)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
-    return atomic_load(&pipeline->sink_ended) ||
-           atomic_load(&pipeline->stop_level) != MR_STOP_NONE ||
+    return atomic_load(&pipeline->ending.sink) ||
+           atomic_load(&pipeline->ending.level) != MR_STOP_NONE ||
            mr_handshake_look(&pipeline->handshake).session != intake_of(port)->session;
 }
 
@@ -161,14 +160,14 @@ mr_status mr_port_look_around(struct mr_port *port, int wait_ms, struct mr_error
     if (mr_port_is_over(port)) {
         return MR_AGAIN;
     }
-    atomic_store_explicit(&pipeline->source_turn_ns, mr_monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&pipeline->by_source.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
     mr_mailbox_serve(&pipeline->mailbox, false);
     struct pollfd fds[2] = {
-        {.fd = pipeline->source_wake, .events = POLLIN},
+        {.fd = pipeline->wakes.source, .events = POLLIN},
         {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
     };
     if (poll(fds, 2, wait_ms) > 0 && fds[0].revents != 0) {
-        mr_wake_clear(pipeline->source_wake);
+        mr_wake_clear(pipeline->wakes.source);
     }
     return fds[1].revents == 0
                ? MR_OK
@@ -184,9 +183,9 @@ bool mr_port_known(const struct mr_port *port, struct mr_checkpoint *ret_known)
 void mr_port_set_known(struct mr_port *port, const struct mr_checkpoint *known)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
-    mr_checkpoint_done(&pipeline->stored);
-    pipeline->stored = *known;
-    pipeline->stored_found = true;
+    mr_checkpoint_done(&pipeline->loaded.stored);
+    pipeline->loaded.stored = *known;
+    pipeline->loaded.found = true;
 }
 
 bool mr_port_takes_over(const struct mr_port *port)
@@ -196,15 +195,15 @@ bool mr_port_takes_over(const struct mr_port *port)
 
 bool mr_port_is_mending(const struct mr_port *port)
 {
-    return intake_of(port)->is_mending;
+    return intake_of(port)->companions.are_mending;
 }
 
 void mr_port_begins(struct mr_port *port, const struct mr_identity *identity)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
-    pthread_mutex_lock(&pipeline->identity_lock);
-    pipeline->identity = *identity;
-    pthread_mutex_unlock(&pipeline->identity_lock);
+    pthread_mutex_lock(&pipeline->identity.lock);
+    pipeline->identity.of_stream = *identity;
+    pthread_mutex_unlock(&pipeline->identity.lock);
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
 }
 
@@ -212,12 +211,12 @@ bool mr_port_begin_lanes(struct mr_port *port, struct mr_position first)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
     bool grows = true;
-    pthread_mutex_lock(&pipeline->hand_over);
+    pthread_mutex_lock(&pipeline->hand_over.lock);
     for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        grows = grows && mr_position_compare(pipeline->lanes[i].handed_over, first) <= 0;
+        grows = grows && mr_position_compare(pipeline->lanes[i].handed.position, first) <= 0;
     }
-    pipeline->beside_ordinal = grows ? first.ordinal : pipeline->beside_ordinal;
-    pthread_mutex_unlock(&pipeline->hand_over);
+    pipeline->hand_over.beside_ordinal = grows ? first.ordinal : pipeline->hand_over.beside_ordinal;
+    pthread_mutex_unlock(&pipeline->hand_over.lock);
     return grows;
 }
 
@@ -228,9 +227,9 @@ mr_status mr_port_begin_at(struct mr_port *port, mr_lsn lsn, int wait_ms,
     mr_intake_mark(intake, lsn);
     while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
         if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
-            intake->reply_wanted = true; /* it sets out at once */
+            intake->feedback.reply_wanted = true; /* it sets out at once */
             mr_intake_send_position(intake, mr_monotonic_ns());
-            intake->reply_wanted = false;
+            intake->feedback.reply_wanted = false;
         }
         MR_TRY(mr_port_look_around(port, wait_ms, ret_error));
     }

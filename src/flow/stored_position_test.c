@@ -15,7 +15,7 @@ static bool holds_waiting_batches_alone(const struct mr_stage *stage, long count
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(stage->pipeline);
     return stats.records == 3 && stats.in_flight_batches == 3 &&
-           stats.pool_free >= stats.pool_batches - (3 - (uint32_t)count) - 1;
+           stats.memory.free_batches >= stats.memory.batches - (3 - (uint32_t)count) - 1;
 }
 
 static bool opened_sessions(const struct mr_stage *stage, long count)
@@ -161,7 +161,8 @@ static void test_session_lost_in_a_transaction(void **state)
     mr_stage_wait(stage, mr_stage_told, 210);
     stop_in_order(stage);
     assert_int_equal(stage->stored.end_lsn, 210);
-    assert_int_equal(mr_pipeline_stats(stage->pipeline).pool_free, stage->options.batches);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).memory.free_batches,
+                     stage->options.batches);
 }
 
 static void test_idle_position_is_stored(void **state)

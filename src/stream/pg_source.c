@@ -209,7 +209,7 @@ static mr_status receive(struct pg_source *source, const struct mr_source_handle
                          struct mr_error *ret_error)
 {
     for (int i = 0; i < RECEIVE_SHARE; i++) {
-        if (MR_UNLIKELY(handler->hold)) {
+        if (MR_UNLIKELY(handler->hold != NULL && *handler->hold)) {
             if (!source->pending) {
                 mr_pg_forget(source->conn);
             }
