@@ -36,7 +36,7 @@ int mr_u32_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* After what was logged before, and without waiting for a reader that stands still. */
+/* After what was logged before, and without waiting for a reader that has stopped. */
 void mr_give_up(const char *form, ...)
 {
     char line[512], text[480];

@@ -1,4 +1,4 @@
-/* What a check found out: told one by one to whoever prints them. */
+/* What a check found out, reported one by one. */
 #ifndef MR_BASE_FINDING_H
 #define MR_BASE_FINDING_H
 

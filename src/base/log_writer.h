@@ -1,7 +1,7 @@
 /* Where log lines go: to standard error, from a thread of their own.
  *
- * Whoever logs copies its line into a slot of a fixed ring and goes on; nothing is waited for, whatever standard
- * error is (a pipe that nobody reads, a terminal that was stopped, a disk that hangs). A full ring drops the line and
+ * The thread that logs copies its line into a slot of a fixed ring and goes on; it does not wait, whatever standard
+ * error is (a pipe without a reader, a terminal that was stopped, a disk that hangs). A full ring drops the line and
  * counts it, and once lines are taken again a line says how many are missing. Before the thread runs, and after,
  * lines are written directly, if standard error takes them at once. Inside base/ only.
  */

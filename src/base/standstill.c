@@ -54,8 +54,7 @@ void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause)
     pthread_mutex_unlock(&standstill->lock);
 }
 
-/* Lower ones count first: an end, then what ends millrace if it lasts, then what only waits. That the sink is silent is said
- * only where nobody knows more of it. */
+/* Lower ranks are shown first: an end, then what ends millrace if it lasts, then what only waits. */
 static int rank_of(enum mr_cause cause)
 {
     switch (cause) {
@@ -69,6 +68,7 @@ static int rank_of(enum mr_cause cause)
     }
 }
 
+/* A silent sink is shown only where no other cause says more of the sink. */
 static bool counts_before(const struct mr_standstill *standstill, enum mr_cause a, enum mr_cause b)
 {
     if (b == MR_CAUSE_NONE || rank_of(a) != rank_of(b)) {

@@ -1,10 +1,10 @@
-/* What is in the way of the flow: a cause for each kind of thing that can stand still, with the words that name the thing, the
+/* Why nothing moves. There is a cause for each kind of thing that can stop the flow, with a text that names the thing, the
  * reason and the remedy.
  *
- * Whoever meets a cause reports it, and says when it is gone. It stays until then, however often something is tried in between.
- * Page, metrics, /readyz and log all read the same one: of several, the one that began first, for the others often follow
- * from it (PostgreSQL is left alone because Kafka takes nothing). Any thread.
- */
+ * The module that meets a cause begins it, and ends it when it is gone. In between it stays, however often something is tried
+ * again. Several causes may be there at once; page, metrics, /readyz and log all show the same one: the first that began,
+ * because the others often follow from it (millrace leaves PostgreSQL alone because Kafka takes nothing). The pipeline owns it.
+ * Any thread calls; a lock is held for a copy of a text. */
 #ifndef MR_BASE_STANDSTILL_H
 #define MR_BASE_STANDSTILL_H
 
@@ -23,7 +23,7 @@ enum mr_cause {
     MR_CAUSE_REGISTRY_AWAY, /* of schemas */
     MR_CAUSE_SINK_FAILS,    /* its session ends again and again: a disk is full */
     MR_CAUSE_SINK_SILENT,   /* it takes nothing and says nothing */
-    MR_CAUSE_ENDED,         /* by itself; the process stays for whoever looks */
+    MR_CAUSE_ENDED,         /* by itself; the process stays, so that one can look */
     MR_CAUSE_COUNT
 };
 
@@ -34,7 +34,7 @@ static inline bool mr_cause_is_poison(enum mr_cause cause)
     return cause == MR_CAUSE_POISON || cause == MR_CAUSE_RECORD_REFUSED;
 }
 
-/* It is behind the batches: they can't be passed on, and so nothing is received in the end. */
+/* Batches can't be passed on, so in the end nothing is received. */
 static inline bool mr_cause_is_of_sink(enum mr_cause cause)
 {
     return cause >= MR_CAUSE_KAFKA_AWAY && cause <= MR_CAUSE_SINK_SILENT;
@@ -54,17 +54,18 @@ struct mr_standstill {
 struct mr_standstill_view {
     enum mr_cause cause;
     int64_t since_ns;             /* monotonic */
-    bool postgresql_away;         /* that too, or only that */
+    bool postgresql_away;         /* that one too, or only that one */
     char text[MR_CAUSE_TEXT_MAX]; /* thing, reason and remedy, without row data; "" with none */
 };
 
 void mr_standstill_init(struct mr_standstill *standstill);
 void mr_standstill_done(struct mr_standstill *standstill);
 
-/* The cause is there, or still there. Its beginning stays, its words become these. `standstill` NULL: nobody wants to know; the
- * next one likewise. */
+/* The cause is there, or still there: its beginning stays, its text becomes this one. `standstill` NULL: no effect; so for
+ * mr_standstill_end. */
 void mr_standstill_begin(struct mr_standstill *standstill, enum mr_cause cause, const char *text);
 
+/* mr_standstill_end's slow half. */
 void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause);
 
 static inline bool mr_standstill_has(const struct mr_standstill *standstill, enum mr_cause cause)
@@ -80,7 +81,7 @@ static inline void mr_standstill_end(struct mr_standstill *standstill, enum mr_c
     }
 }
 
-/* The one that counts. */
+/* The cause that is shown. */
 void mr_standstill_look(struct mr_standstill *standstill, struct mr_standstill_view *ret_view);
 
 #endif

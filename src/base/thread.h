@@ -1,4 +1,4 @@
-/* Threads: they leave signals to the main thread, and say who they are and what they work for, to whoever looks. */
+/* Threads: they leave signals to the main thread, and say who they are and what they work for. */
 #ifndef MR_BASE_THREAD_H
 #define MR_BASE_THREAD_H
 

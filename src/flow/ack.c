@@ -20,6 +20,7 @@ void mr_ack_done(struct mr_ack *ack)
 
 void mr_ack_reset(struct mr_ack *ack, uint64_t first)
 {
+    MR_ASSERT(first > 0);
     ack->next = first;
     ack->oldest = first;
     ack->step = 0;
@@ -48,7 +49,8 @@ void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint6
 
 bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence)
 {
-    MR_ASSERT(sequence >= ack->oldest && sequence < ack->next);
+    MR_ASSERT(sequence >= ack->oldest);
+    MR_ASSERT(sequence < ack->next);
     struct mr_ack_entry *entry = ack_entry(ack, sequence);
     MR_ASSERT(!entry->done);
     entry->done = true;

@@ -3,8 +3,8 @@
  *
  * Pure bookkeeping of one thread (the sink's). Sequences are 1, 2, 3 … without gaps.
  */
-#ifndef MR_PIPELINE_ACK_H
-#define MR_PIPELINE_ACK_H
+#ifndef MR_FLOW_ACK_H
+#define MR_FLOW_ACK_H
 
 #include "event/event.h"
 

@@ -1,6 +1,6 @@
 /* Which stage holds the flow, judged from what happened in some seconds. */
-#ifndef MR_PIPELINE_BOTTLENECK_H
-#define MR_PIPELINE_BOTTLENECK_H
+#ifndef MR_FLOW_BOTTLENECK_H
+#define MR_FLOW_BOTTLENECK_H
 
 #include "base/base.h"
 #include "base/stage.h"

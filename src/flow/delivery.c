@@ -1,5 +1,5 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
- * to the pool, and the position into the sink's storage before anybody is told of it. */
+ * to the pool, and the position into the sink's storage before it is published. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "flow/poison.h"
 
 enum {
-    /* On a quiet stream the position is stored anew now and then: compaction keeps what was stored last, which may be
+    /* On a quiet stream the position is stored again now and then: compaction keeps what was stored last, which may be
      * an older position of an instance that lost the stream and woke up late. In idle intervals. */
-    STORED_ANEW_INTERVALS = 6,
+    STORED_AGAIN_INTERVALS = 6,
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
     /* The loop comes round at least so often, so that somebody can see that it does. */
@@ -108,6 +108,7 @@ static void step(struct delivery *delivery, enum mr_handshake_event event)
 
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
+    MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
     batch->with_sink = false;
     mr_meter_give_back(&delivery->pipeline->meter, batch);
     mr_pool_release(&delivery->pipeline->pool, batch);
@@ -119,6 +120,8 @@ static void publish(struct delivery *delivery, struct progress progress)
     struct mr_pipeline *pipeline = delivery->pipeline;
     MR_ASSERT(progress.lsn >= delivery->published.lsn); /* never goes back */
     MR_ASSERT(progress.sequence >= delivery->published.sequence);
+    MR_ASSERT(progress.lsn <= delivery->stream->ack.acknowledged);
+    MR_ASSERT(progress.sequence < delivery->stream->ack.next);
     if (progress.sequence != 0) {
         delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
     }
@@ -205,13 +208,14 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     atomic_store_explicit(&pipeline->by_sink.connected, true, memory_order_relaxed);
 }
 
-/* mr_sink_done_fn. The window moves before the batch goes home: whoever gets it finds the position published. Where a
+/* mr_sink_done_fn. The window moves before the batch goes home: its next owner finds the position published. Where a
  * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
- * transaction that fails is read anew from PostgreSQL. */
+ * transaction that fails is read again from PostgreSQL. */
 static void batch_done(void *context, struct mr_batch *batch)
 {
     struct delivery *delivery = context;
-    MR_ASSERT(batch->with_sink && batch->session == delivery->session);
+    MR_ASSERT(batch->with_sink);
+    MR_ASSERT(batch->session == delivery->session);
     struct mr_meter_mark mark = mr_meter_mark(batch);
     if (is_transactional(delivery)) {
         *mark_of(lane_of(delivery, batch), mark.sequence) = mark;
@@ -233,6 +237,7 @@ static void acknowledge_transaction(struct delivery *delivery)
             acknowledge(delivery, mark);
         }
     }
+    MR_ASSERT(delivery->stream->ack.acknowledged == delivery->sent_lsn);
     delivery->begun_bytes = 0;
 }
 
@@ -276,6 +281,7 @@ static struct mr_batch *next_batch(struct delivery *delivery)
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
             struct mr_lane *lane = lane_of(delivery, batch);
+            MR_ASSERT(!batch->with_sink);
             mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, batch->step);
             batch->with_sink = true;
             return batch;
@@ -307,6 +313,9 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
+    MR_ASSERT(!delivery->is_storing);
+    MR_ASSERT(end_lsn >= delivery->published.lsn);
+    MR_ASSERT(is_transactional(delivery) || end_lsn <= delivery->stream->ack.acknowledged);
     pthread_mutex_lock(&pipeline->identity.lock);
     state.identity = pipeline->identity.of_stream;
     pthread_mutex_unlock(&pipeline->identity.lock);
@@ -331,7 +340,7 @@ static int store_due_ms(const struct delivery *delivery)
         return -1;
     }
     uint32_t interval_ms = news ? pipeline->options.status_interval_ms
-                                : STORED_ANEW_INTERVALS * pipeline->options.idle_ms;
+                                : STORED_AGAIN_INTERVALS * pipeline->options.idle_ms;
     int64_t interval_ns = (int64_t)interval_ms * 1000000;
     int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
     bool stopping = news && atomic_load(&pipeline->ending.level) != MR_STOP_NONE;
@@ -378,6 +387,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     bool found = false;
     struct mr_checkpoint state = {0};
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
+    MR_ASSERT(delivery->current == NULL && !is_open(delivery));
     mr_lsn begin =
         delivery->published.lsn > state.end_lsn ? delivery->published.lsn : state.end_lsn;
     delivery->stream->ack.acknowledged = begin;
@@ -399,9 +409,11 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
 {
     bool is_stream = batch->lane == MR_LANE_STREAM;
     if (batch->confirm_lsn != 0) {
+        MR_ASSERT(batch->confirm_lsn >= delivery->sent_lsn);
         delivery->sent_lsn = batch->confirm_lsn;
     }
     if (is_stream && batch->record_count > 0) {
+        MR_ASSERT(mr_position_compare(delivery->sent, mr_batch_record(batch, 0)->position) < 0);
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
     }
     if (delivery->begun_bytes == 0) {
@@ -545,6 +557,9 @@ static void end_session(struct delivery *delivery)
         pipeline->lanes[i].step_safe = 0;
         atomic_store(&pipeline->lanes[i].published, 0);
     }
+    delivery->sent_lsn = delivery->published.lsn;
+    delivery->sent = (struct mr_position){0};
+    MR_ASSERT(!is_open(delivery));
     step(delivery, MR_HANDSHAKE_END);
     delivery->session++;
     for (uint32_t i = 0; i < pipeline->pool.count; i++) {
@@ -566,7 +581,7 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
     case MR_ERR_CONFIG:
     case MR_ERR_HISTORY:
     case MR_ERR_SYSTEM:
-    case MR_AGAIN: /* the sink gave up waiting because it was told to */
+    case MR_AGAIN: /* the sink gave up waiting because it was asked to */
         return true;
     default:
         return false;
@@ -574,7 +589,7 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
 }
 
 /* The sink refused a record for good. One that is too large is replaced the next time, if the policy is to; else the
- * failure is counted. Before the next session is told of. */
+ * failure is counted. Before the next session is seen. */
 static mr_status take_refusal(struct delivery *delivery, mr_status status,
                               const struct mr_error *error)
 {
@@ -604,7 +619,7 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 }
 
 /* One session may end for any reason; the next one that ends before it has delivered anything says that the sink fails. */
-static void tell_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
+static void log_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     mr_lsn received = atomic_load_explicit(&pipeline->by_source.received, memory_order_relaxed);
@@ -638,7 +653,7 @@ static bool back_off(struct delivery *delivery, mr_status status)
     return !must_leave(pipeline);
 }
 
-/* A transactional sink fences whoever else writes, and what is stored may change for as long as somebody else has the
+/* A transactional sink fences every other writer, and what is stored may change for as long as another instance has the
  * stream: both are for its owner to do. MR_END when the thread is to leave. */
 static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
                                 struct mr_error *ret_error)
@@ -649,7 +664,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
         if (must_leave(pipeline)) {
             return MR_END;
         }
-        if (sink_is_open) { /* errors are told, and reports don't pile up, however long it takes */
+        if (sink_is_open) { /* errors are logged, and reports don't pile up, however long it takes */
             MR_TRY(sink->ops->poll(sink, ret_error));
         }
         wait_for_wake(delivery, TURN_MS_MAX);
@@ -701,7 +716,7 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         }
         atomic_fetch_add_explicit(&pipeline->by_sink.rebuilds, 1, memory_order_relaxed);
         mr_meter_rebuild(&pipeline->meter, status);
-        tell_lost(delivery, status, ret_error);
+        log_lost(delivery, status, ret_error);
         if (!back_off(delivery, status)) {
             return MR_OK;
         }
@@ -722,7 +737,7 @@ void *mr_delivery_main(void *context)
     free(delivery.steps);
     atomic_store(&pipeline->ending.sink, true);
     mr_wake(pipeline->wakes.source);
-    mr_wake(pipeline->wakes.stop); /* a claim or a pause that nothing comes behind */
+    mr_wake(pipeline->wakes.stop); /* a claim or a pause that nothing follows */
     mr_thread_end();
     return NULL;
 }

@@ -66,6 +66,8 @@ struct mr_handshake_view mr_handshake_look(const struct mr_handshake *handshake)
 enum mr_handshake_state mr_handshake_next(enum mr_handshake_state state,
                                           enum mr_handshake_event event)
 {
+    MR_ASSERT(state < MR_HANDSHAKE_STATES);
+    MR_ASSERT(event < MR_HANDSHAKE_EVENTS);
     uint8_t to = table[state][event];
     return to == 0 ? MR_HANDSHAKE_STATES : (enum mr_handshake_state)(to - 1);
 }

@@ -2,23 +2,23 @@
  *
  *     claim -> load -> open
  *
- * The source thread claims the stream at the server, the sink thread then loads where the sink stands, the source thread
+ * The source thread claims the stream at the server, the sink thread then loads how far the sink is, the source thread
  * opens the stream there. A session is the sink's; its end is the end of everything, a lost connection only of the claim.
  * handshake.c holds the table of transitions. One word in memory: a state is never seen with another session's number. */
-#ifndef MR_PIPELINE_HANDSHAKE_H
-#define MR_PIPELINE_HANDSHAKE_H
+#ifndef MR_FLOW_HANDSHAKE_H
+#define MR_FLOW_HANDSHAKE_H
 
 #include <stdatomic.h>
 
 #include "base/base.h"
 
 enum mr_handshake_state {
-    MR_HANDSHAKE_NONE,      /* nobody has claimed the stream; where the sink stands is not known */
+    MR_HANDSHAKE_NONE,      /* the stream is not claimed, and how far the sink is is not known */
     MR_HANDSHAKE_CLAIMED,   /* the stream is ours */
-    MR_HANDSHAKE_LOADING,   /* the sink is looking where it stands */
+    MR_HANDSHAKE_LOADING,   /* the sink reads how far it is */
     MR_HANDSHAKE_READY,     /* that is known */
     MR_HANDSHAKE_OPEN,      /* the stream runs */
-    MR_HANDSHAKE_DETACHED,  /* where the sink stands is known, but the claim is lost */
+    MR_HANDSHAKE_DETACHED,  /* how far the sink is is known, but the claim is lost */
     MR_HANDSHAKE_RECLAIMED, /* ours again; another instance may have had it in between */
     MR_HANDSHAKE_OUTDATED,  /* what was loaded may not be true any more: the session is to end */
     MR_HANDSHAKE_STATES
@@ -47,7 +47,7 @@ struct mr_handshake_view {
     enum mr_handshake_state state;
 };
 
-/* How it stands. Who sees a state sees all that was written before the step to it. Any thread. */
+/* The session and its state. A thread that sees a state sees all that was written before the step to it. Any thread. */
 struct mr_handshake_view mr_handshake_look(const struct mr_handshake *handshake);
 
 /* One step, by the thread whose event it is; END begins the next session. False, and nothing has happened, when

@@ -5,7 +5,7 @@
 #include "base/thread.h"
 #include "flow/intake_internal.h"
 
-/* So many questions in a row at one position, each right behind our answer: the server shuts down and waits for a
+/* So many questions in a row at one position, each right after our answer: the server shuts down and waits for a
  * confirmation (walsender.c, WalSndDone). One that is only idle asks when half of wal_sender_timeout is over
  * (WalSndKeepaliveIfNecessary). */
 #define INSISTENCE_MAX 20
@@ -216,8 +216,7 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
                    standstill.cause == MR_CAUSE_NONE ? "" : ". In the way was: ", standstill.text);
 }
 
-/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions that are behind
- * no row only a moment. */
+/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions without rows only a moment. */
 static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -247,8 +246,8 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
     return MR_OK;
 }
 
-/* Whether the server knows of every row that was delivered, if any was: of positions behind them it need not. One whose connection
- * was lost may have crashed, and then knows less than it was told (LogicalConfirmReceivedLocation in
+/* Whether the server knows of every row that was delivered, if any was: later positions don't matter. One whose connection
+ * was lost may have crashed, and then knows less than was confirmed (LogicalConfirmReceivedLocation in
  * src/backend/replication/logical/logical.c saves the slot only when its catalog_xmin or restart_lsn moves; until 16 an orderly
  * restart forgets the rest, too). */
 static bool rows_are_confirmed(const struct mr_intake *intake)
@@ -266,7 +265,7 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
 {
     if (!mr_intake_is_open(intake)) {
         /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
-         * to tell. */
+         * to confirm. */
         if (mr_intake_stores(intake) || intake->feedback.confirmed_ns == 0 ||
             rows_are_confirmed(intake)) {
             return MR_OK;

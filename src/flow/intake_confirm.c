@@ -1,10 +1,10 @@
-/* Positions: which batch carries one, and what PostgreSQL is told, and when. */
+/* Positions: which batch carries one, what is confirmed to PostgreSQL, and when. */
 #include "base/clock.h"
 #include "flow/intake_internal.h"
 
 /* No byte for so many idle intervals although we asked: the connection is dead. */
 enum { SILENT_INTERVALS = 5 };
-/* While nobody reads what the server asks, for want of room or because this is the end, it hears of us so often all the
+/* While the server's questions are not read, for want of room or because this is the end, it hears of us so often all the
  * same; else a short wal_sender_timeout would end the connection. */
 #define UNREAD_NS (INT64_C(1) * 1000000000)
 /* With nothing else to deliver, a position sets out alone so often. */
@@ -24,7 +24,9 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
 /* What waits was complete before the batch at hand had its first record, or is completed by its last one. */
 void mr_intake_carry(struct mr_intake *intake)
 {
+    MR_ASSERT(intake->carry.carried <= intake->carry.marked);
     if (intake->carry.marked > intake->carry.carried) {
+        MR_ASSERT(intake->lane->filling->state == MR_BATCH_FILLING);
         MR_ASSERT(intake->carry.marked > intake->lane->filling->confirm_lsn);
         intake->lane->filling->confirm_lsn = intake->carry.marked;
         intake->carry.carried = intake->carry.marked;
@@ -69,6 +71,10 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     if (lane->filling == NULL) {
         lane->filling = mr_pool_acquire(&intake->pipeline->pool);
     }
+    if (lane->filling == NULL) {
+        return; /* another lane has just taken it */
+    }
+    MR_ASSERT(lane->filling->record_count == 0);
     bool is_needed = intake->carry.ends_rows || owes_step(intake);
     mr_intake_carry(intake);
     intake->carry.alone_ns = now_ns;
@@ -78,7 +84,33 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     }
 }
 
+void mr_intake_begin_carrying(struct mr_intake *intake)
+{
+    struct mr_carry *carry = &intake->carry;
+    mr_lsn last = carry->appended.commit_lsn > carry->last_row_before ? carry->appended.commit_lsn
+                                                                      : carry->last_row_before;
+    *carry = (struct mr_carry){.last_row_before = last, .alone_ns = carry->alone_ns};
+}
+
+void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published)
+{
+    if (intake->carry.marked < published) {
+        intake->carry.marked = published;
+        intake->carry.carried = published;
+    }
+}
+
 /* ---- feedback ---- */
+
+void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns)
+{
+    struct mr_feedback *feedback = &intake->feedback;
+    MR_ASSERT(mr_intake_published(intake) <= intake->carry.marked);
+    *feedback = (struct mr_feedback){.known = feedback->was_lost ? 0 : feedback->known,
+                                     .heard_bytes = feedback->heard_bytes,
+                                     .heard_ns = now_ns,
+                                     .confirmed_ns = now_ns};
+}
 
 bool mr_intake_all_published(const struct mr_intake *intake)
 {
@@ -91,6 +123,7 @@ mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_
     struct mr_source *source = pipeline->source;
     mr_lsn lsn = mr_intake_published(intake);
     MR_ASSERT(lsn >= intake->feedback.confirmed); /* what is confirmed never goes back */
+    MR_ASSERT(mr_intake_is_open(intake));
     bool asks = now_ns - intake->feedback.heard_ns > mr_intake_idle_ns(intake);
     MR_TRY(source->ops->confirm(source, lsn, asks, ret_error));
     if (asks && intake->feedback.question_ns == 0) {

@@ -351,7 +351,7 @@ void mr_intake_watch(struct mr_intake *intake, bool watches)
 }
 
 /* Right below the place that the stream has come to, as what companions append has, which is not
- * to find themselves behind a heartbeat. */
+ * to be below a heartbeat. */
 mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
 {
     enum { ORDINALS = 1 << 16 };

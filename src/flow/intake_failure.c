@@ -14,6 +14,7 @@
 static void begin_skipping(struct mr_intake *intake, mr_lsn commit_lsn)
 {
     struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
+    MR_ASSERT(commit_lsn != 0);
     if (mr_position_compare(intake->carry.appended, end) < 0) {
         intake->carry.appended = end;
     }
@@ -104,7 +105,7 @@ static void back_off(struct mr_intake *intake, mr_status status)
     intake->failure.attempt++;
 }
 
-/* Where the stream stands: the item that was at hand, else behind what has come of the running transaction, else at the first
+/* Where the stream stands: the item that was at hand, else after what has come of the running transaction, else at the first
  * change of one that has not begun. */
 static struct mr_position failing_place(const struct mr_intake *intake)
 {
@@ -142,8 +143,8 @@ static void name_place(const struct mr_intake *intake, struct mr_position place,
     mr_text_done(&text);
 }
 
-/* A failure of one place: counted, told, and shown as a state. True: the server can't send the transaction that is to
- * be skipped anyway, and the stream goes on behind it. */
+/* A failure of one place: counted, logged, and shown as a state. True: the server can't send the transaction that is to
+ * be skipped anyway, and the stream goes on after it. */
 static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
 {
     struct mr_position place = failing_place(intake);

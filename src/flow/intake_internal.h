@@ -9,15 +9,15 @@
  *   intake_wait.c     how the thread waits
  *
  * A new session or connection (intake_session.c) resets what held for the old one only. */
-#ifndef MR_PIPELINE_INTAKE_INTERNAL_H
-#define MR_PIPELINE_INTAKE_INTERNAL_H
+#ifndef MR_FLOW_INTAKE_INTERNAL_H
+#define MR_FLOW_INTAKE_INTERNAL_H
 
 #include "flow/pipeline_internal.h"
 #include "flow/poison.h"
 
 /* A server that asks again and again at one position (it is shutting down) is answered no faster. */
 #define MR_REPLY_INTERVAL_NS (INT64_C(100) * 1000000)
-/* A question that comes so soon behind the one before is of that kind. */
+/* A question that comes so soon after the one before is of that kind. */
 #define MR_INSISTENCE_NS (4 * MR_REPLY_INTERVAL_NS)
 
 /* Positions on their way to the sink. appended grows within a session; carried <= marked. */
@@ -170,6 +170,10 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 /* From now on companions get what the stream brings, or no longer. Between two rounds. */
 void mr_intake_watch(struct mr_intake *intake, bool watches);
 
+/* A session of the sink begins / the stream is opened at `published`: all before is appended and carried. */
+void mr_intake_begin_carrying(struct mr_intake *intake);
+void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published);
+
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 
@@ -192,6 +196,9 @@ static inline mr_lsn mr_intake_published(const struct mr_intake *intake)
 {
     return atomic_load(&intake->pipeline->published);
 }
+
+/* A stream is open. */
+void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns);
 
 /* Confirms to the server what is published. */
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);

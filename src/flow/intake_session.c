@@ -52,22 +52,17 @@ void mr_intake_follow_session(struct mr_intake *intake)
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
     mr_companions_lost(intake->pipeline, MR_LOST_SESSION);
-    intake->carry.marked = 0;
-    intake->carry.carried = 0;
-    intake->carry.ends_rows = false;
-    if (intake->carry.appended.commit_lsn > intake->carry.last_row_before) {
-        intake->carry.last_row_before = intake->carry.appended.commit_lsn;
-    }
-    intake->carry.appended = (struct mr_position){0};
+    mr_intake_begin_carrying(intake);
     intake->metadata.begun_lsn = 0;
     intake->exceptions.start_after = 0;
-    intake->wait.resting =
-        false; /* what is in the way now comes home when the session has begun, behind the claim */
+    /* What is in the way now comes home when the session has begun, after the claim. */
+    intake->wait.resting = false;
 }
 
 static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
+    MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     if (pipeline->source->ops->claim != NULL) {
         MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->wakes.stop, ret_error));
     }
@@ -120,18 +115,16 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_checkpoint known;
+    MR_ASSERT(!mr_intake_in_transaction(intake));
     bool is_known = mr_intake_known(intake, &known);
     if (mr_position_compare(intake->carry.appended, known.position) < 0) {
         intake->carry.appended = known.position;
-        intake->metadata.begun_lsn =
-            known.position.commit_lsn; /* behind its BEGIN, if it is one's */
+        /* Its BEGIN is delivered, if it has one. */
+        intake->metadata.begun_lsn = known.position.commit_lsn;
     }
     mr_lsn published = mr_intake_published(intake);
-    /* A server whose slot was told less, because millrace died in between, reads its WAL from further back. */
-    if (intake->carry.marked < published) {
-        intake->carry.marked = published;
-        intake->carry.carried = published;
-    }
+    /* A server to which less was confirmed, because millrace died in between, reads its WAL from further back. */
+    mr_intake_carry_from(intake, published);
     struct mr_identity identity = {0};
     begin_take_over(intake, is_known);
     mr_intake_check_skip(intake, published);
@@ -179,12 +172,7 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
 static void begin_stream(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    intake->feedback.heard_ns = mr_monotonic_ns();
-    intake->feedback.question_ns = 0;
-    intake->feedback.confirmed = 0;
-    intake->feedback.known = intake->feedback.was_lost ? 0 : intake->feedback.known;
-    intake->feedback.was_lost = false;
-    intake->feedback.confirmed_ns = intake->feedback.heard_ns;
+    mr_intake_begin_feedback(intake, mr_monotonic_ns());
     intake->companions.are_mending = false;
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_relaxed);
@@ -201,7 +189,7 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
 {
     mr_status status = open_source(intake, ret_error);
     if (status == MR_OK) {
-        /* Before it is connected for whoever looks: the last turn was long ago, or there was none. */
+        /* Before it is seen as connected: the last turn was long ago, or there was none. */
         atomic_store_explicit(&intake->pipeline->by_source.turn_ns, mr_monotonic_ns(),
                               memory_order_relaxed);
         if (step(intake, MR_HANDSHAKE_OPENED)) {

@@ -19,7 +19,7 @@ static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
     int64_t wait_ns = mr_intake_is_open(intake) ? mr_intake_feedback_due_in(intake, now_ns)
                                                 : mr_intake_idle_ns(intake);
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
-    /* Batches in flight may come home any time, and then there is something to tell. */
+    /* Batches in flight may come home any time, and then there is something to confirm. */
     if (!mr_intake_all_published(intake) && wait_ns > status_ns) {
         wait_ns = status_ns;
     }

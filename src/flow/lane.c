@@ -37,6 +37,7 @@ void mr_lane_attach(struct mr_lane *lane)
 
 void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
 {
+    MR_ASSERT(session >= lane->session);
     lane->session = session;
     lane->handed = (struct mr_handed){0};
     lane->step = 0;
@@ -67,7 +68,7 @@ bool mr_lane_may_go_on(const struct mr_lane *lane)
 
 /* ---- handing over ---- */
 
-/* What is handed over is behind all that was. */
+/* What is handed over is above all that was. */
 static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
 {
     if (batch->record_count == 0) {
@@ -99,6 +100,7 @@ static void place_beside(struct mr_pipeline *pipeline, struct mr_batch *batch)
 static void push(struct mr_lane *lane, struct mr_batch *batch)
 {
     struct mr_pipeline *pipeline = lane->pipeline;
+    MR_ASSERT(batch->state == MR_BATCH_FILLING && !batch->with_sink);
     batch->lane = lane->index;
     batch->state = MR_BATCH_SEALED;
     pthread_mutex_lock(&pipeline->hand_over.lock);
@@ -117,12 +119,13 @@ void mr_lane_hand_over(struct mr_lane *lane)
     struct mr_batch *batch = lane->filling;
     bool is_beside = lane->index != MR_LANE_STREAM;
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
-    MR_ASSERT(batch->state == MR_BATCH_FILLING);
     if (MR_UNLIKELY(lane->hooks.sealed != NULL)) {
         lane->hooks.sealed(lane->hooks.sealed_context, lane);
     }
     MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || is_beside ||
               mr_lane_owes_step(lane));
+    MR_ASSERT(lane->step >= lane->handed.step);
+    MR_ASSERT(lane->filling == batch);
     lane->filling = NULL;
     mr_counter_add(&lane->counts.records, batch->record_count);
     mr_counter_add(&lane->counts.bytes, mr_batch_bytes(batch));

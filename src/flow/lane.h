@@ -1,12 +1,11 @@
-/* A lane: an encoder, a batch that fills, a sequence, and an acknowledgement window. The stream is lane 0; each worker that
- * copies existing rows is another. Lanes share the pool, the ring to the sink thread, and the sink.
+/* A lane: an encoder, a batch that fills, a sequence, and an acknowledgement window. The stream is lane 0; companions may have others. Lanes share the pool, the ring to the sink thread, and the sink.
  *
- * Whoever fills a lane, its thread, appends items; a full batch names its lane and goes to the sink thread, which keeps a
+ * A lane's thread fills it: it appends items; a full batch names its lane and goes to the sink thread, which keeps a
  * window for each. Sequences and steps count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
  * lock for a batch from the pool and one to hand it over, none for an item. Only flow/ and companions use it.
  */
-#ifndef MR_PIPELINE_LANE_H
-#define MR_PIPELINE_LANE_H
+#ifndef MR_FLOW_LANE_H
+#define MR_FLOW_LANE_H
 
 #include "encode/oversize.h"
 #include "flow/ack.h"
@@ -60,7 +59,7 @@ struct mr_lane {
     bool has_item; /* what is being appended is in the batch at hand */
     int wake; /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that comes home */
 
-    /* ---- written by its thread, read by whoever looks ---- */
+    /* ---- written by its thread, read by any ---- */
     _Alignas(64) struct {
         _Atomic uint64_t records, bytes, sequence;
     } counts;
@@ -69,7 +68,7 @@ struct mr_lane {
     /* ---- of the sink thread ---- */
     _Alignas(64) struct mr_ack ack;
     struct mr_meter_mark *marks; /* of batches that are home before they are acknowledged */
-    uint64_t step_safe;          /* that companions were last told is safe */
+    uint64_t step_safe;          /* that companions know is safe */
 
     /* Written by the sink thread, of the session: all batches up to it are done, and stored where the sink stores. */
     _Atomic uint64_t published;

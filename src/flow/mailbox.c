@@ -60,6 +60,7 @@ static bool take_out(struct mr_mailbox *mailbox, struct mr_command *command)
 
 static void answer(struct mr_mailbox *mailbox, struct mr_command *command, mr_status status)
 {
+    MR_ASSERT(!command->answered);
     command->status = status;
     command->answered = true;
     pthread_cond_broadcast(&mailbox->answer);
@@ -70,6 +71,7 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
 {
     int64_t end_ns = mr_monotonic_ns() + (int64_t)deadline_ms * 1000000;
     struct timespec end = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+    MR_ASSERT(command->run != NULL);
     command->answered = false;
     command->next = NULL;
     pthread_mutex_lock(&mailbox->lock);

@@ -1,10 +1,10 @@
-/* Commands for the source thread: whoever wants something of it writes a command, and waits for the answer. The thread
+/* Commands for the source thread: another thread writes a command, and waits for the answer. The thread
  * looks once a round, at one atomic; a command never waits for the flow, and the flow never for a command.
  *
- * A stop is none of them: it cuts short what a command would wait behind (a claim, a pause), and nobody waits for its
+ * A stop is none of them: it cuts short what a command would have to wait for (a claim, a pause), and nothing waits for its
  * answer. */
-#ifndef MR_PIPELINE_MAILBOX_H
-#define MR_PIPELINE_MAILBOX_H
+#ifndef MR_FLOW_MAILBOX_H
+#define MR_FLOW_MAILBOX_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 enum mr_command_when {
     MR_COMMAND_BETWEEN_ROUNDS,       /* as soon as the thread comes round */
-    MR_COMMAND_BETWEEN_TRANSACTIONS, /* the next one then begins behind it */
+    MR_COMMAND_BETWEEN_TRANSACTIONS, /* the next one then begins after it */
 };
 
 /* The first member of the asker's own structure, which holds what `run` needs and what it finds out. */

@@ -16,8 +16,8 @@
  *
  * The pool keeps to `large` (mr_pool_admits); the rest follows from the options. Pure functions.
  */
-#ifndef MR_PIPELINE_MEMORY_H
-#define MR_PIPELINE_MEMORY_H
+#ifndef MR_FLOW_MEMORY_H
+#define MR_FLOW_MEMORY_H
 
 #include "base/base.h"
 

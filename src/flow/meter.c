@@ -42,6 +42,7 @@ void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t receive
 
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
 {
+    MR_ASSERT(batch->state == MR_BATCH_SEALED);
     if (batch->record_count == 0) {
         return; /* a position alone */
     }

@@ -1,10 +1,10 @@
 /* What the two threads of a pipeline count and time.
  *
- * Each thread writes its own part with relaxed stores; whoever looks only reads. Clocks are read once a batch
+ * Each thread writes its own part with relaxed stores; other threads only read. Clocks are read once a batch
  * or once a wait, never once a row: the times of a batch are those of its first change, which waits longest.
  */
-#ifndef MR_PIPELINE_METER_H
-#define MR_PIPELINE_METER_H
+#ifndef MR_FLOW_METER_H
+#define MR_FLOW_METER_H
 
 #include "base/counter.h"
 #include "base/status.h"
@@ -50,7 +50,7 @@ struct mr_meter {
     uint64_t newest_sequence; /* of the batches that are done; the sink thread's alone */
     int64_t newest_commit_us;
 
-    /* When the oldest acknowledgement came that PostgreSQL was not told of; 0: none. Set by the sink thread,
+    /* When the oldest acknowledgement came that is not confirmed to PostgreSQL; 0: none. Set by the sink thread,
      * taken by the source thread. */
     _Alignas(64) _Atomic int64_t unconfirmed_ns;
 };

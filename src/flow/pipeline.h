@@ -1,4 +1,4 @@
-/* The flow: two threads, a pool and a ring between them, and the position that PostgreSQL is told.
+/* The flow: two threads, a pool and a ring between them, and the position that is confirmed to PostgreSQL.
  *
  *     pool -> source thread: receive, decode, encode -> ring -> sink thread: produce, delivery reports
  *       ^                                                             |
@@ -13,8 +13,8 @@
  *
  * What rides along with it (copies of existing rows) are companions: ports/companion.h, flow/port.h.
  */
-#ifndef MR_PIPELINE_PIPELINE_H
-#define MR_PIPELINE_PIPELINE_H
+#ifndef MR_FLOW_PIPELINE_H
+#define MR_FLOW_PIPELINE_H
 
 #include "encode/encode.h"
 #include "flow/mailbox.h"
@@ -35,7 +35,7 @@ struct mr_pipeline_options {
     uint32_t batches;        /* in the pool */
     size_t batch_bytes;      /* of a standard batch */
     size_t change_bytes_max; /* of one change's records */
-    uint64_t memory_bytes;   /* the budget, for whoever looks (flow/memory) */
+    uint64_t memory_bytes;   /* the budget, to show (flow/memory) */
     size_t large_bytes_max;  /* of it, for changes that fit no standard batch; 0: no limit */
     /* These four may change while it runs (mr_pipeline_change). */
     _Atomic uint32_t
@@ -90,7 +90,7 @@ struct mr_pipeline_change {
 mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
                            struct mr_error *ret_error);
 
-/* Makes a change between two transactions: what is received behind it is as it says, all before as it was. MR_AGAIN:
+/* Makes a change between two transactions: what is received after it is as it says, all before as it was. MR_AGAIN:
  * a companion is busy, or the pipeline ends. MR_ERR_DEADLINE: there was no such moment in time. After an error
  * nothing has changed. Any thread. */
 mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipeline_change *change,

@@ -1,6 +1,6 @@
 /* What the two threads of a pipeline share. Only flow/ includes it. */
-#ifndef MR_PIPELINE_INTERNAL_H
-#define MR_PIPELINE_INTERNAL_H
+#ifndef MR_FLOW_PIPELINE_INTERNAL_H
+#define MR_FLOW_PIPELINE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ struct mr_ending {
     _Atomic int level;   /* enum mr_stop */
     _Atomic bool asked;  /* by mr_pipeline_stop */
     _Atomic bool source; /* nothing more will be handed over; the sink thread may leave */
-    _Atomic bool sink;   /* the sink thread has left: it was told to, or an error was fatal */
+    _Atomic bool sink;   /* the sink thread has left: it was asked to, or an error was fatal */
 };
 
 /* Written by the sink thread before its step to the state that it belongs to. */
@@ -58,7 +58,7 @@ struct mr_hand_over {
         beside_ordinal; /* of what other lanes than the stream's handed over last; with the lock */
 };
 
-/* Each is written by one thread, and read by whoever looks. */
+/* Each is written by one thread, and read by any. */
 struct mr_by_source {
     _Atomic uint64_t changes, skipped, transactions, reconnects, backpressure_ns;
     _Atomic uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */

@@ -1,7 +1,7 @@
 /* A failure that comes again at the same place: counted, with growing pauses in between, and given up the third time.
  * Inside pipeline/ only; each thread has its own. */
-#ifndef MR_PIPELINE_POISON_H
-#define MR_PIPELINE_POISON_H
+#ifndef MR_FLOW_POISON_H
+#define MR_FLOW_POISON_H
 
 #include "base/status.h"
 #include "event/event.h"

@@ -1,10 +1,9 @@
-/* Where records go: a table of functions, so that a test or a benchmark slides in its own.
+/* A sink takes records to where they go: a table of functions, so that a test or a benchmark brings its own.
  *
- * A sink gets sealed batches in order and owns each until it hands it to `done`, once every record of it
- * is safe, or will be with the end of the transaction that holds it. Batches may be done out of order. The
- * first failure ends the session: the sink then gives up all it holds and is closed; nothing is sent again one
- * by one, because a hole in a partition that is filled later would defeat consumers that drop by position.
- * Sink thread only.
+ * A sink gets sealed batches in order. It owns each until it hands it to `done`: once every record of the batch is safe, or
+ * will be with the end of the transaction that holds it. Batches may be done in any order. The first failure ends the
+ * session: the sink gives up all it holds and is closed. Records are not sent again one by one, because a hole in a partition
+ * that is filled later would defeat consumers that drop by position. Only the sink thread calls, except for `view`.
  */
 #ifndef MR_PORTS_SINK_H
 #define MR_PORTS_SINK_H
@@ -15,8 +14,8 @@
 #include "event/checkpoint.h"
 #include "ports/sink_view.h"
 
-/* The sink has every record of `batch`, and needs it no more; the batch is the receiver's again. MR_STORES_WITH: its
- * records are safe once the state that `store` gets next is; else they are. */
+/* The sink needs `batch` no more; it is the receiver's again. Its records are safe; with MR_STORES_WITH they are once the state
+ * that `store` gets next is. */
 typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
 
 /* Whether a sink keeps the position along with the events. */
@@ -41,7 +40,7 @@ struct mr_sink_ops {
     /* Serves what came back, without waiting. An error is the end of the session. */
     mr_status (*poll)(struct mr_sink *sink, struct mr_error *ret_error);
 
-    /* Milliseconds after which `poll` wants to be called even if nobody woke it; -1: never. */
+    /* Milliseconds after which `poll` is to be called even without a wake-up; -1: never. */
     int (*timeout_ms)(const struct mr_sink *sink);
 
     /* The next three only where something is stored (`storage` of the sink).
@@ -80,7 +79,7 @@ struct mr_sink {
     const struct mr_sink_ops *ops;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
-    struct mr_standstill *standstill; /* the pipeline's; NULL: nobody wants to know */
+    struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* What a sink tells of itself to whoever looks: what is in flight, errors, and its client's own figures. */
+/* What a sink shows of itself: what is in flight, errors, and its client's own figures. */
 #ifndef MR_PORTS_SINK_VIEW_H
 #define MR_PORTS_SINK_VIEW_H
 

@@ -4,8 +4,8 @@
  * confirms anything by itself: the pipeline owns the confirmed position. All functions are called by the
  * source thread only.
  */
-#ifndef MR_SOURCE_SOURCE_H
-#define MR_SOURCE_SOURCE_H
+#ifndef MR_PORTS_SOURCE_H
+#define MR_PORTS_SOURCE_H
 
 #include <stdatomic.h>
 

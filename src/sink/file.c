@@ -1,8 +1,8 @@
 /* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
  *
  * JSON is written as it is, text as a string, other bytes in base64. A batch is
- * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader: that
- * is the sink thread's to do, and the pool then fills up behind it. */
+ * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader; the
+ * pool fills up meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ static mr_status mend_end(struct file_sink *file, off_t size, struct mr_error *r
     const char *path = file->options.path;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return MR_OK; /* write only: nobody can look */
+        return MR_OK; /* write only */
     }
     off_t line = size;
     char byte = '\0';
@@ -213,10 +213,12 @@ static mr_status write_record(struct file_sink *file, const struct mr_record *re
 static mr_status file_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
 {
     struct file_sink *file = file_of(sink);
+    MR_ASSERT(batch->state == MR_BATCH_SEALED);
     for (uint32_t i = 0; i < batch->record_count; i++) {
         MR_TRY(write_record(file, mr_batch_record(batch, i), ret_error));
     }
     MR_TRY(file_flush(file, ret_error));
+    MR_ASSERT(file->used == 0);
     if (file->options.sync && fdatasync(file->fd) != 0 && errno != EINVAL) {
         return write_failed(file, ret_error);
     }

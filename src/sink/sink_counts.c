@@ -80,6 +80,7 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
     if (MR_UNLIKELY(atomic_load_explicit(&line->records, memory_order_relaxed) == 0)) {
         line = &counts->other; /* its partition was not known when it set out */
     }
+    MR_ASSERT(counts->records_acked < counts->records_sent);
     int64_t left = add_i64(&line->bytes, -(int64_t)bytes);
     if (add_i64(&line->records, -1) == 0 && left != 0) {
         /* Records of both kinds have changed places; the totals tell the truth. */
@@ -120,7 +121,7 @@ static void count_errors(struct mr_sink_counts *counts, const char *code, uint64
         return;
     }
     if (i == count) {
-        counts->errors[i].code = code; /* nobody reads the line yet */
+        counts->errors[i].code = code; /* the line is not published yet */
     }
     mr_counter_add(&counts->errors[i].count, by);
     if (i == count) {

@@ -182,6 +182,7 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->producer == NULL);
+    MR_ASSERT(done != NULL);
     kafka->done = done;
     kafka->done_context = context;
     kafka->stop_fd = stop_fd;

@@ -10,7 +10,7 @@
 
 enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
 
-/* A transaction of whoever streams lasts a third of a second. */
+/* The transaction of an instance that streams lasts a third of a second. */
 #define STORED_NS (INT64_C(5) * 1000000000)
 
 struct kafka_check {
@@ -258,7 +258,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         check_stored(check, client, subject, ret_stored);
     }
     if (options->exactly_once) {
-        /* Whoever initialises an id fences who uses it. */
+        /* To initialise an id fences its user. */
         snprintf(text, sizeof(text),
                  "is not tried, which would end the transaction of whoever streams now; the user "
                  "needs Describe and Write on it where Kafka has ACLs");

@@ -9,7 +9,7 @@
 /* What is stored for this pipeline. */
 struct mr_kafka_stored {
     bool found;
-    struct mr_checkpoint state; /* whoever asked calls mr_checkpoint_done */
+    struct mr_checkpoint state; /* the caller calls mr_checkpoint_done */
 };
 
 /* `topics`: names the configured tables go to. Main thread. */

@@ -188,13 +188,13 @@ static bool is_served(const struct rd_kafka_metadata_topic *topic)
  * more than two minutes (tests/test_topics.py). How, was read in the source of 2.16 and not traced: a request that is answered
  * "unknown topic" is tried again (rd_kafka_handle_Produce_error), in the queue of a partition that the topic has lost meanwhile
  * (rd_kafka_topic_partition_cnt_update), where no broker and no time-out looks (rd_kafka_topic_scan_all). A new session makes the
- * topic anew, and sends them again. */
+ * topic again, and sends them again. */
 static void look_for_lost(struct mr_kafka_sink *kafka, int64_t silent_ms)
 {
     const struct rd_kafka_metadata *found;
     if (rd_kafka_metadata(kafka->producer, 0, NULL, &found, LOOK_ANSWER_MS) !=
         RD_KAFKA_RESP_ERR_NO_ERROR) {
-        return; /* nobody answers, so they wait */
+        return; /* no broker answers, so they wait */
     }
     bool served = true;
     for (int i = 0; i < found->topic_cnt; i++) {

@@ -25,14 +25,13 @@ enum {
     MR_KAFKA_REQUEST_RECORDS = 10000, /* at most, of one request to one partition */
 };
 
-/* How the session stands. */
 enum mr_kafka_session {
     MR_KAFKA_SERVES,
     MR_KAFKA_FAILED,  /* a later error that no new session mends may take the place of this one */
     MR_KAFKA_REFUSED, /* a record was refused; what that means is settled */
 };
 
-/* The position's record. */
+/* The position's record: MR_STORES_WITH passes all four, MR_STORES_AFTER the first three. */
 enum mr_kafka_store {
     MR_KAFKA_STORE_NONE,
     MR_KAFKA_STORE_WAITS, /* for room in librdkafka */
@@ -161,7 +160,7 @@ mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct m
 /* Milliseconds until records of the next transaction may be handed over; 0: now. */
 int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka);
 
-/* Before the producer goes away; nobody waits for the end of what is open. */
+/* Before the producer goes away; the end of what is open is not waited for. */
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka);
 
 /* Whether a broker that goes away now may leave a transaction half ended: it has answered the commit before it writes

@@ -13,7 +13,7 @@ enum {
     /* rd_kafka_flush tells librdkafka's threads not to wait for more, for as long as it lasts. */
     SET_OUT_MS = 1,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
-    TIMESTAMP_BEHIND_MAX_MS = 86400000,
+    TIMESTAMP_PAST_MAX_MS = 86400000,
 };
 
 /* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
@@ -53,8 +53,8 @@ static int64_t timestamp_ms(const struct mr_record *record)
     if (MR_UNLIKELY(commit_ms > received_ms + TIMESTAMP_AHEAD_MAX_MS && received_ms > 0)) {
         return received_ms;
     }
-    if (MR_UNLIKELY(commit_ms < received_ms - TIMESTAMP_BEHIND_MAX_MS)) {
-        commit_ms = received_ms - TIMESTAMP_BEHIND_MAX_MS;
+    if (MR_UNLIKELY(commit_ms < received_ms - TIMESTAMP_PAST_MAX_MS)) {
+        commit_ms = received_ms - TIMESTAMP_PAST_MAX_MS;
     }
     return commit_ms > 0 ? commit_ms : 1;
 }
@@ -204,7 +204,7 @@ static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *ba
     return MR_OK;
 }
 
-/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there behind
+/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there after
  * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16). And a second
  * request of a partition does wait there: what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
  * (rktp_msgs_inflight; https://github.com/confluentinc/librdkafka/pull/4989). */

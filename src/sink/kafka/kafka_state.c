@@ -22,7 +22,7 @@ enum {
     TAIL_FACTOR = 32, /* and by how much more each time */
 };
 
-/* A client that is not told the topic's ends for so long may never be: another session begins with a new one. */
+/* A client that does not learn the topic's ends for so long may never do: another session begins with a new one. */
 #define ENDS_NS (INT64_C(60) * 1000000000)
 /* A transaction of millrace's lasts a minute at most. */
 #define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
@@ -242,7 +242,7 @@ static mr_status refused(const struct loader *loader, const char *reason,
 }
 
 /* MR_OK: it may be there now. A broker that is only slow to answer is asked again; whatever else it says ends the
- * session, so that it is told, and told again with a growing pause while it stays. */
+ * session, so that it is logged, and logged again with a growing pause while it stays. */
 static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
 {
     const char *name = loader->options->state_topic;
@@ -297,8 +297,8 @@ rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafk
     return err;
 }
 
-/* One end of the topic; an error is what stands in the way now. The producer asks, because it is told the real end: a
- * reader of committed records is told where the oldest open transaction begins, and our newest record may lie behind that
+/* One end of the topic; an error is what is in the way now. The producer asks, because it learns the real end: a
+ * reader of committed records learns where the oldest open transaction begins, and our newest record may lie after that
  * of another pipeline. (rd_kafka_query_watermark_offsets would wait for a silent broker beyond its limit.) */
 static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t *ret_offset)
 {
@@ -415,7 +415,7 @@ static mr_status hanging(const struct loader *loader, struct mr_error *ret_error
         loader->options->state_topic);
 }
 
-/* Told once, and given up behind the time that a transaction may last: then it hangs, or our reader does. */
+/* Logged once, and given up after the time that a transaction may last: then it hangs, or our reader does. */
 static mr_status wait_for_open_transaction(struct loader *loader, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();

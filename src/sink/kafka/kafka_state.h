@@ -1,4 +1,4 @@
-/* The state record: where a pipeline stands, in a compacted topic, keyed by the pipeline's name. Inside sink/ only;
+/* The state record: how far a pipeline is, in a compacted topic, keyed by the pipeline's name. Inside sink/ only;
  * sink thread.
  */
 #ifndef MR_SINK_KAFKA_STATE_H
@@ -16,7 +16,7 @@ char *mr_state_format(const struct mr_checkpoint *state);
 MR_MUST_USE bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *kinds,
                                 struct mr_checkpoint *ret_state);
 
-/* Has a client learn who leads the topic; an error is what stands in the way now. It comes first in each session, because
+/* Has a client learn who leads the topic; an error is what is in the way now. It comes first in each session, because
  * it waits for a connection. What needs a leader or the coordinator does not: where none is up at that moment,
  * rd_kafka_topic_partition_list_query_leaders sleeps through what it waits for, up to its limit, and
  * rd_kafka_txn_coord_query asks again after 500 ms (2.15.1). */

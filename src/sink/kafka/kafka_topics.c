@@ -11,7 +11,7 @@
 enum {
     METADATA_TIMEOUT_MS = 1000,
     RETRY_FIRST_MS = 10,
-    RETRY_TOLD_MS = 100, /* a pause this long is worth a line in the log */
+    RETRY_LOGGED_MS = 100, /* a pause this long is worth a line in the log */
     RETRY_MAX_MS = 5000,
     HANDLES_MIN = 16,
     CREATED_TOGETHER_MAX = 256,
@@ -26,7 +26,7 @@ void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
 
 void mr_kafka_topics_done(struct mr_kafka_topics *topics)
 {
-    mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING); /* it is looked for anew */
+    mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING); /* it is looked for again */
     for (uint32_t i = 0; i < topics->capacity; i++) {
         struct mr_kafka_topic *topic = &topics->items[i];
         if (topic->handle != NULL) {
@@ -175,7 +175,7 @@ static bool is_missing(rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 }
 
-/* What the broker says now; MR_FULL with `ret_err` set to what stands in the way, or to no error while an answer
+/* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer
  * is on its way. */
 static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *batch, uint32_t i,
                       rd_kafka_resp_err_t *ret_err, char *reason, size_t reason_size)
@@ -211,7 +211,7 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
 }
 
 /* A broker that gives no answer (librdkafka's own errors are negative) is no matter of the topic. */
-static void tell_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, const char *reason)
+static void log_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, const char *reason)
 {
     const char *name = topics->awaited->name;
     if (err > RD_KAFKA_RESP_ERR_NO_ERROR || is_missing(err)) {
@@ -220,9 +220,9 @@ static void tell_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, c
                  name, reason);
         mr_standstill_begin(topics->standstill, MR_CAUSE_TOPIC_MISSING, text);
     }
-    if (!topics->told) {
+    if (!topics->logged) {
         mr_log(MR_LOG_WARN, "topic_wait", reason, MR_LOG_STR("topic", name));
-        topics->told = true;
+        topics->logged = true;
     }
 }
 
@@ -243,8 +243,8 @@ static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err
     default:
         break;
     }
-    if (topics->wait_ms >= RETRY_TOLD_MS) {
-        tell_wait(topics, err, reason);
+    if (topics->wait_ms >= RETRY_LOGGED_MS) {
+        log_wait(topics, err, reason);
     }
     topics->retry_ns = mr_monotonic_ns() + (int64_t)topics->wait_ms * 1000000;
     topics->wait_ms = topics->wait_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : topics->wait_ms * 2;
@@ -264,7 +264,7 @@ static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *to
     topics->awaited = topic;
     topics->retry_ns = 0;
     topics->wait_ms = RETRY_FIRST_MS;
-    topics->told = false;
+    topics->logged = false;
     return MR_OK;
 }
 
@@ -287,6 +287,7 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
 
 static void keep_awaited(struct mr_kafka_topics *topics)
 {
+    MR_ASSERT(topics->awaited_handle != NULL && topics->awaited_partitions > 0);
     uint32_t index = topics->awaited->index;
     if (index >= topics->capacity) {
         uint32_t capacity = index + HANDLES_MIN;

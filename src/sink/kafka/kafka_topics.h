@@ -70,7 +70,7 @@ struct mr_kafka_topics {
         *creating;    /* where the answer to a request to create comes; NULL: none is out */
     int64_t retry_ns; /* when to look again */
     int wait_ms;      /* the pause after that */
-    bool told;        /* that it is waited for */
+    bool logged;      /* that it is waited for */
 };
 
 enum { MR_KAFKA_CREATE_MS = 10000 }; /* until the answer to a request to create is there */
@@ -89,7 +89,7 @@ void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options, struct mr_standstill *standstill);
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);
 
-/* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not told that the topic
+/* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not said that the topic
  * exists, and for as long as it does not if it may not be created: rows wait in PostgreSQL meanwhile. Topics
  * are created together with the others that the batch needs. */
 mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,

@@ -6,13 +6,13 @@
 
 enum {
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
-    ABANDON_MS = 100,       /* nobody waits for the end of one that is given up */
+    ABANDON_MS = 100,       /* the end of one that is given up is not waited for */
     COMMIT_MS = 10000,      /* then its outcome counts as unknown */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
      * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
      * (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
     SETTLE_MS = 2,
-    UNSETTLED_MS = 30000, /* behind a commit: until then its markers may not be written */
+    UNSETTLED_MS = 30000, /* after a commit: until then its markers may not be written */
 };
 
 /* What an error of a transactional call means: MR_OK to call again. */
