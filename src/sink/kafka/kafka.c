@@ -210,15 +210,19 @@ static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_che
                             struct mr_error *ret_error)
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
+    struct mr_kafka_stored stored = {0};
     bool hangs;
     mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
-                                           ret_found, ret_state, &hangs, ret_error);
-    if (!hangs) {
-        return status;
+                                           &stored, &hangs, ret_error);
+    if (hangs) {
+        MR_TRY(mr_kafka_transaction_end_hanging(kafka, ret_error));
+        status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
+                                     &stored, &hangs, ret_error);
     }
-    MR_TRY(mr_kafka_transaction_end_hanging(kafka, ret_error));
-    return mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka, ret_found,
-                               ret_state, &hangs, ret_error);
+    MR_TRY(status);
+    *ret_found = stored.found;
+    *ret_state = stored.state;
+    return MR_OK;
 }
 
 static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *state,

@@ -35,6 +35,12 @@ struct mr_kafka_options {
     const struct mr_section_kind *sections; /* that its state may have; NULL: none */
 };
 
+/* What is stored for this pipeline. */
+struct mr_kafka_stored {
+    bool found;
+    struct mr_checkpoint state; /* the caller calls mr_checkpoint_done */
+};
+
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options);
 
 /* Of the librdkafka that runs, which need not be the one we were built with. Any thread. */

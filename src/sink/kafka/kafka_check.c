@@ -222,8 +222,8 @@ static void check_stored(struct kafka_check *check, rd_kafka_t *client, const ch
     struct mr_error error = {0};
     bool hangs;
     check->asked_ns = mr_monotonic_ns();
-    mr_status status = mr_kafka_state_load(client, check->options, is_in_time, check,
-                                           &ret_stored->found, &ret_stored->state, &hangs, &error);
+    mr_status status =
+        mr_kafka_state_load(client, check->options, is_in_time, check, ret_stored, &hangs, &error);
     if (status == MR_OK) {
         return;
     }

@@ -6,12 +6,6 @@
 #include "base/finding.h"
 #include "sink/kafka/kafka.h"
 
-/* What is stored for this pipeline. */
-struct mr_kafka_stored {
-    bool found;
-    struct mr_checkpoint state; /* the caller calls mr_checkpoint_done */
-};
-
 /* `topics`: names the configured tables go to. Main thread. */
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
                     uint32_t topic_count, mr_finding_fn report, void *context,

@@ -495,8 +495,8 @@ static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
 }
 
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
-                              mr_kafka_serve_fn serve, void *context, bool *ret_found,
-                              struct mr_checkpoint *ret_state, bool *ret_hangs,
+                              mr_kafka_serve_fn serve, void *context,
+                              struct mr_kafka_stored *ret_stored, bool *ret_hangs,
                               struct mr_error *ret_error)
 {
     struct loader loader = {.options = options,
@@ -520,7 +520,6 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
             "know; use the version that wrote it, or another sink.kafka.state_name",
             options->state_name, options->state_topic);
     }
-    *ret_found = loader.found;
-    *ret_state = loader.state;
+    *ret_stored = (struct mr_kafka_stored){.found = loader.found, .state = loader.state};
     return MR_OK;
 }

@@ -31,8 +31,8 @@ typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error
  * `*ret_hangs`: it failed because a transaction of this pipeline's own is open there, although `producer` has ended all
  * of them (exactly once). */
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
-                              mr_kafka_serve_fn serve, void *context, bool *ret_found,
-                              struct mr_checkpoint *ret_state, bool *ret_hangs,
+                              mr_kafka_serve_fn serve, void *context,
+                              struct mr_kafka_stored *ret_stored, bool *ret_hangs,
                               struct mr_error *ret_error);
 
 #endif
