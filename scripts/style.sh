@@ -100,14 +100,16 @@ say "includes"
 check_includes
 say "clang-format"
 for folder in src fuzz benchmarks load; do sources "$folder" c h; done |
-    xargs clang-format --dry-run --Werror
+    xargs -P "$(nproc)" -n 50 clang-format --dry-run --Werror
 say "shellcheck"
 {
     for folder in scripts tests benchmarks load docker; do sources "$folder" sh; done
     find .ci -maxdepth 1 -name run -type f 2> /dev/null
-} | xargs shellcheck -x -P SCRIPTDIR -P scripts/lib -e SC1091
+} | xargs -P "$(nproc)" -n 8 shellcheck -x -P SCRIPTDIR -P scripts/lib -e SC1091
 say "clang-tidy"
-# Some headers are made.
-{ cmake --preset clang && cmake --build --preset clang --target mr_profile_proto; } > /dev/null
-tidy_sources | xargs -r -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet
+tidied=$(tidy_sources)
+if [ -n "$tidied" ]; then
+    cmake --preset clang > /dev/null
+    printf '%s\n' "$tidied" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/clang --quiet
+fi
 say "clean"
