@@ -60,12 +60,13 @@ TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"],
 XID = 100_000
 SIGNALLED = {
     "names of tables": (r"c\.relname FROM sent JOIN", [["16385", "public", "t"]]),
+    "chunk partitions": (r"up\(leaf, oid, youngest\)", [["public", "of_others", "public", "others", "public", "of_others"]]),
     "table found": (r"named AS MATERIALIZED", [["t", "16385", "public", "t", "2", "public", "t", None, "t"]]),
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", str(XID + 1), "77"]]),
     "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
     "chunk columns": (r" SELECT a\.attname, a\.atttypid::bigint, a\.atttypmod, c", [["id", "20", "-1", "t", "t"], ["name", "25", "-1", "f", "f"]]),
-    "chunk order": (r"w\.attcollation = i\.indcollation", [["id", "pg_catalog", ">", "pg_catalog", "<", "0"]]),
+    "chunk order": (r"w\.attcollation = i\.indcollation", [["id", None, "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
 # What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
 # And rules for columns by patterns are compared with what there is.
