@@ -1,6 +1,7 @@
 /* Texts for a terminal of 80 columns. */
 #include "cli/help.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -89,55 +90,31 @@ static void print_exit_codes(FILE *to)
     }
 }
 
-/* Options of the file: one, those of a section, all (an empty name), or those that have a word. */
-struct wanted {
-    const char *name;
-    bool (*has)(const char *path, const char *name);
-    FILE *to;
-    uint32_t found;
-};
-
+/* Options of the file: one, those of a section, all (an empty name). */
 static bool is_or_is_below(const char *path, const char *name)
 {
     size_t len = strlen(name);
     return strncmp(path, name, len) == 0 && (len == 0 || path[len] == '\0' || path[len] == '.');
 }
 
-static void print_config_option(void *context, const struct mr_config_option *option)
+static bool print_config_options(const char *name, bool (*has)(const char *path, const char *name),
+                                 FILE *to)
 {
-    struct wanted *wanted = context;
-    if (!wanted->has(option->path, wanted->name)) {
-        return;
-    }
-    wanted->found++;
-    fprintf(wanted->to, "  %s (%s%s%s)\n      ", option->path, option->kind,
-            option->fallback[0] == '\0' ? "" : ", default ", option->fallback);
-    print_wrapped(wanted->to, option->text, OPTION_INDENT, OPTION_INDENT);
-    if (option->choices != NULL) {
-        char words[400];
-        int at = snprintf(words, sizeof(words), "One of: ");
-        for (const char *c = option->choices; *c != '\0'; c++) {
-            MR_ASSERT(at + 3 < (int)sizeof(words));
-            if (*c == '|') {
-                words[at++] = ',';
-            }
-            words[at++] = *c == '|' ? ' ' : *c;
+    bool found = false;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        if (!has(option->path, name)) {
+            continue;
         }
-        words[at] = '\0';
-        fputs("      ", wanted->to);
-        print_wrapped(wanted->to, words, OPTION_INDENT, OPTION_INDENT);
+        char *text = mr_option_describe(option);
+        fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_option_kind_name(option),
+                option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
+                "");
+        print_wrapped(to, text, OPTION_INDENT, OPTION_INDENT);
+        free(text);
+        found = true;
     }
-}
-
-static bool print_config_options(const char *name, FILE *to)
-{
-    struct wanted wanted = {.name = name, .has = is_or_is_below, .to = to};
-    mr_config_each_option(print_config_option, &wanted);
-    if (wanted.found == 0) {
-        wanted.has = mr_option_has_word;
-        mr_config_each_option(print_config_option, &wanted);
-    }
-    return wanted.found > 0;
+    return found;
 }
 
 static void tell_no_help(const char *topic)
@@ -166,7 +143,7 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         return MR_OK;
     }
     if (strcmp(topic, "options") == 0) {
-        print_config_options("", to);
+        print_config_options("", is_or_is_below, to);
         return MR_OK;
     }
     if (strcmp(topic, "exit-codes") == 0) {
@@ -178,7 +155,8 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         mr_help_print_command(command, to);
         return MR_OK;
     }
-    if (print_config_options(topic, to)) {
+    if (print_config_options(topic, is_or_is_below, to) ||
+        print_config_options(topic, mr_option_has_word, to)) {
         return MR_OK;
     }
     tell_no_help(topic);

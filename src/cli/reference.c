@@ -2,6 +2,7 @@
  *
  * man(7) for the pages; the programmable completions of bash (its manual, "Programmable Completion"), zsh (zshcompsys) and
  * fish (complete). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/help.h"
@@ -12,8 +13,8 @@
 /* man(7) wants a date; that of the last change to what the pages say. */
 #define MR_MAN_DATE "2026-11-22"
 
-static const char *const parts[] = {"config",     "metrics", "debezium", "man",
-                                    "man-config", "bash",    "zsh",      "fish"};
+static const char *const parts[] = {"config",     "reload", "metrics", "debezium", "man",
+                                    "man-config", "bash",   "zsh",     "fish"};
 
 static bool takes(enum mr_cli_command command, enum mr_cli_option option)
 {
@@ -93,9 +94,9 @@ static void print_man(FILE *to)
           to);
 }
 
-static void put_man_config(void *context, const struct mr_config_option *option)
+static void put_man_config(FILE *to, const struct mr_option *option)
 {
-    FILE *to = context;
+    char *text = mr_option_describe(option);
     fputs(".TP\n.B ", to);
     put_roff(to, option->path);
     if (option->fallback[0] != '\0') {
@@ -104,7 +105,8 @@ static void put_man_config(void *context, const struct mr_config_option *option)
         fputc(')', to);
     }
     fputc('\n', to);
-    put_roff_line(to, option->text);
+    put_roff_line(to, text);
+    free(text);
 }
 
 static void print_man_config(FILE *to)
@@ -115,7 +117,9 @@ static void print_man_config(FILE *to)
           "A key with dots stands in the table of its first parts. The default is in parentheses.\n"
           ".SH OPTIONS\n",
           to);
-    mr_config_each_option(put_man_config, to);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        put_man_config(to, mr_option_at(i));
+    }
     fputs(".SH SEE ALSO\n.BR millrace (1)\n", to);
 }
 
@@ -257,6 +261,7 @@ static void print_fish(FILE *to)
 mr_status mr_reference_print(const char *part, FILE *to)
 {
     static void (*const print[])(FILE * to) = {mr_config_print_reference,
+                                               mr_config_print_reloads,
                                                mr_metrics_print_reference,
                                                mr_convert_print_reference,
                                                print_man,

@@ -1,18 +1,19 @@
 #include "cli/reloaded.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static void take_difference(void *context, const char *path, bool live)
+static void take_difference(void *context, const struct mr_option *option)
 {
     struct mr_reading *reading = context;
-    mr_reading_name(reading, live ? MR_READING_CHANGED : MR_READING_NEEDS_RESTART, path);
-    if (!live && mr_config_is_rule(path)) {
+    mr_reading_name(reading,
+                    mr_option_is_live(option) ? MR_READING_CHANGED : MR_READING_NEEDS_RESTART,
+                    option->path);
+    if (option->reload == MR_RELOAD_RULE) {
         mr_text_string(&reading->rules, reading->rules.data == NULL ? "" : ", ");
-        mr_text_string(&reading->rules, path);
+        mr_text_string(&reading->rules, option->path);
     }
-    reading->patterns |= strcmp(path, "tables") == 0 || strcmp(path, "excluded_tables") == 0;
-    reading->publication |= live && strncmp(path, "publication.", strlen("publication.")) == 0;
+    reading->patterns |= option->part == MR_PART_CAPTURE && option->reload == MR_RELOAD_BETWEEN;
+    reading->publication |= option->reload == MR_RELOAD_PUBLICATION;
 }
 
 static void take_problems(struct mr_reading *reading, const struct mr_problems *problems)

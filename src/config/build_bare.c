@@ -64,20 +64,4 @@ void mr_config_build_bare(struct mr_config *config)
     bare->headers =
         build_fields(config, "row.add_headers", LINE(config, row_headers), &values->row_headers,
                      values->row_headers_prefix, &bare->header_count);
-    const struct {
-        const char *name;
-        uint32_t line;
-    } options[] = {
-        {"row.delete_tombstone_handling_mode", LINE(config, row_deletes)},
-        {"row.add_fields", LINE(config, row_fields)},
-        {"row.add_fields_prefix", LINE(config, row_fields_prefix)},
-        {"row.add_headers", LINE(config, row_headers)},
-        {"row.add_headers_prefix", LINE(config, row_headers_prefix)},
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(options); i++) {
-        if (options[i].line != 0 && config->encode.format != MR_FORMAT_ROW) {
-            PROBLEM(config, options[i].line,
-                    "%s is of format = \"row\" alone; set that, or take this out", options[i].name);
-        }
-    }
 }

@@ -430,33 +430,8 @@ static void build_modes(struct mr_config *config)
         .interval = (enum mr_interval_mode)values->interval_mode,
         .hstore = (enum mr_hstore_mode)values->hstore_mode,
     };
-    const struct {
-        const char *name;
-        uint32_t line;
-    } modes[] = {
-        {"decimal_handling_mode", LINE(config, decimal_mode)},
-        {"time_precision_mode", LINE(config, time_mode)},
-        {"binary_handling_mode", LINE(config, binary_mode)},
-        {"interval_handling_mode", LINE(config, interval_mode)},
-        {"hstore_handling_mode", LINE(config, hstore_mode)},
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
-        if (modes[i].line != 0 && config->encode.types != MR_TYPES_DEBEZIUM) {
-            PROBLEM(config, modes[i].line,
-                    "%s is of types = \"debezium\" alone; set that, or "
-                    "take this out",
-                    modes[i].name);
-        }
-    }
     config->encode.topic_delimiter = values->topic_delimiter;
-    if (values->schema_topic[0] != '\0') {
-        const char *fault = mr_topic_fault(values->schema_topic);
-        if (fault != NULL) {
-            PROBLEM(config, LINE(config, schema_topic), "schema_topic: \"%s\" %s",
-                    values->schema_topic, fault);
-        }
-        config->encode.schema_topic = values->schema_topic;
-    }
+    config->encode.schema_topic = values->schema_topic[0] == '\0' ? NULL : values->schema_topic;
     if (values->topic_delimiter[0] == '\0' ||
         values->topic_delimiter[strspn(values->topic_delimiter, "._-")] != '\0') {
         PROBLEM(config, LINE(config, topic_delimiter),
@@ -471,11 +446,6 @@ static void build_transactions(struct mr_config *config)
     struct mr_encode_options *encode = &config->encode;
     if (values->transaction_metadata == 0) {
         return;
-    }
-    if (encode->format != MR_FORMAT_DEBEZIUM && encode->format != MR_FORMAT_ROW) {
-        PROBLEM(config, LINE(config, transaction_metadata),
-                "provide_transaction_metadata is of format = \"debezium\" and \"row\" alone; set "
-                "one of them, or take this out");
     }
     char *name = mr_config_keep(config, mr_topic_name(values->topic_prefix, values->topic_delimiter,
                                                       "", values->topic_transaction));
@@ -522,26 +492,6 @@ static void build_heartbeat(struct mr_config *config)
     config->encode.heartbeat_topic = name;
 }
 
-static void build_cloud(struct mr_config *config)
-{
-    const struct mr_config_values *values = &config->values;
-    config->encode.cloud = (struct mr_cloud_options){
-        .mode = (enum mr_cloud_mode)values->cloud_mode,
-        .id = (enum mr_cloud_id)values->cloud_id,
-        .extensions = values->cloud_extensions != 0,
-    };
-    const uint32_t lines[] = {LINE(config, cloud_mode), LINE(config, cloud_id),
-                              LINE(config, cloud_extensions)};
-    for (size_t i = 0; i < MR_ARRAY_LEN(lines); i++) {
-        if (lines[i] != 0 && config->encode.format != MR_FORMAT_CLOUDEVENTS) {
-            PROBLEM(
-                config, lines[i],
-                "[cloudevents] is of format = \"cloudevents\" alone; set that, or take this out");
-            return;
-        }
-    }
-}
-
 /* The publication has it as well, and the rules for tables hold for it. */
 static void build_signal_table(struct mr_config *config)
 {
@@ -581,11 +531,13 @@ static void build_signal_table(struct mr_config *config)
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    bool outboxx = LINE(config, metadata_version) != 0 || values->stream_count > 0;
-    config->encode.format =
-        LINE(config, format) == 0 && outboxx ? MR_FORMAT_FLAT : (enum mr_format)values->format;
+    config->encode.format = (enum mr_format)values->format;
     bool flat = config->encode.format == MR_FORMAT_FLAT;
-    build_cloud(config);
+    config->encode.cloud = (struct mr_cloud_options){
+        .mode = (enum mr_cloud_mode)values->cloud_mode,
+        .id = (enum mr_cloud_id)values->cloud_id,
+        .extensions = values->cloud_extensions != 0,
+    };
     config->encode.types = (enum mr_types)values->types;
     config->encode.invalid_utf8 = (enum mr_invalid_utf8)values->invalid_utf8;
     config->encode.topic_prefix = values->topic_prefix;
@@ -600,12 +552,6 @@ void mr_config_build_encode(struct mr_config *config)
     config->encode.message_bytes_max = (size_t)values->message_size_max;
     config->encode.message_excluded = (const char *const *)values->message_excluded.items;
     config->encode.message_excluded_count = values->message_excluded.count;
-    if (values->message_excluded.count > 0 && values->message_prefixes.count == 0) {
-        PROBLEM(
-            config, LINE(config, message_excluded),
-            "messages.excluded_prefixes takes from what messages.prefixes names, and that names "
-            "none; set prefixes = [\"*\"], or take this out");
-    }
     config->encode.skip_unchanged = values->skip_unchanged != 0;
     build_modes(config);
     build_transactions(config);

@@ -139,14 +139,7 @@ static void build_route(struct mr_config *config)
     mr_config_check_topic(config, "outbox.topic", values->outbox_topic,
                           LINE_OF(config, outbox_topic, outbox_tables));
     route->topics_max = (uint32_t)values->outbox_topics_max;
-    if (values->outbox_fallback[0] != '\0') {
-        const char *fault = mr_topic_fault(values->outbox_fallback);
-        if (fault != NULL) {
-            PROBLEM(config, LINE(config, outbox_fallback), "outbox.fallback_topic: \"%s\" %s",
-                    values->outbox_fallback, fault);
-        }
-        route->fallback_topic = values->outbox_fallback;
-    }
+    route->fallback_topic = values->outbox_fallback[0] == '\0' ? NULL : values->outbox_fallback;
 }
 
 void mr_config_build_outbox(struct mr_config *config)

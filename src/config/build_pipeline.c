@@ -99,19 +99,6 @@ static void build_memory(struct mr_config *config)
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
 
-/* Files from before pipeline.latency say how long a pause is, which is half of that. */
-static void heed_old_name(struct mr_config *config)
-{
-    struct mr_config_values *values = &config->values;
-    if (LINE(config, coalesce) != 0 && LINE(config, latency) == 0) {
-        values->latency = 2 * values->coalesce;
-        WARNING(config, LINE(config, coalesce),
-                "pipeline.coalesce is pipeline.latency now, twice as long: write latency = "
-                "\"%lldus\"",
-                (long long)values->latency);
-    }
-}
-
 /* The words of snapshot.mode, in their order in options.def. */
 static const enum mr_pg_copies snapshot_modes[] = {
     MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY,        MR_COPIES_NOTHING,
@@ -147,7 +134,6 @@ static void build_copy(struct mr_config *config)
 
 void mr_config_build_pipeline(struct mr_config *config)
 {
-    heed_old_name(config);
     const struct mr_config_values *values = &config->values;
     config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;

@@ -68,13 +68,7 @@ static void build_login(struct mr_config *config)
 void mr_config_build_registry(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    bool is_avro = config->encode.format == MR_FORMAT_AVRO;
-    uint32_t line = LINE(config, registry_url);
-    if (!is_avro) {
-        if (line != 0) {
-            PROBLEM(config, line,
-                    "[schema_registry] is of format = \"avro\" alone; set that, or take this out");
-        }
+    if (config->encode.format != MR_FORMAT_AVRO) {
         return;
     }
     build_login(config);

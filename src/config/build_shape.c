@@ -254,7 +254,8 @@ static void build_stream_columns(struct mr_config *config, const struct mr_strea
     for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
         enum { OPTION_SIZE = 32 };
         char *option = mr_config_keep(config, MR_ALLOC(OPTION_SIZE));
-        snprintf(option, OPTION_SIZE, "streams.columns.%s", mr_stream_column_keys[i]);
+        snprintf(option, OPTION_SIZE, "streams.%s",
+                 mr_option_at(MR_INDEX_columns_include + i)->path);
         const struct columns columns = {option, (enum mr_column_action)i, &stream->columns[i],
                                         stream->line, route};
         build_columns(config, &columns, rules, count);
@@ -327,16 +328,15 @@ static void name_columns(struct mr_config *config, const struct columns *all,
 void mr_config_build_columns(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    const struct columns all[] = {
-        {"columns.include", MR_COLUMN_INCLUDE, &values->columns_include,
-         LINE(config, columns_include), NULL},
-        {"columns.exclude", MR_COLUMN_EXCLUDE, &values->columns_exclude,
-         LINE(config, columns_exclude), NULL},
-        {"columns.mask", MR_COLUMN_MASK, &values->columns_mask, LINE(config, columns_mask), NULL},
-        {"columns.truncate", MR_COLUMN_TRUNCATE, &values->columns_truncate,
-         LINE(config, columns_truncate), NULL},
-        {"columns.hash", MR_COLUMN_HASH, &values->columns_hash, LINE(config, columns_hash), NULL},
-    };
+    struct columns all[MR_STREAM_COLUMNS];
+    for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
+        const uint32_t index =
+            MR_INDEX_columns_include + i; /* in the order of enum mr_column_action */
+        all[i] = (struct columns){.option = mr_option_at(index)->path,
+                                  .action = (enum mr_column_action)i,
+                                  .texts = mr_value_of(values, index),
+                                  .line = values->lines[index]};
+    }
     size_t most = 0;
     uint32_t hash_line = values->columns_hash.count == 0 ? 0 : LINE(config, columns_hash);
     for (size_t i = 0; i < MR_ARRAY_LEN(all); i++) {

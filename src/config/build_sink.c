@@ -39,13 +39,6 @@ static void check_sasl(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     const char *mechanism = values->sasl_mechanism;
     if (mechanism[0] == '\0') {
-        uint32_t line = LINE(config, sasl_username);
-        line = line == 0 ? LINE_OF(config, sasl_password_env, sasl_password_file) : line;
-        if (line != 0) {
-            PROBLEM(config, line,
-                    "sink.kafka.sasl has no mechanism, and nobody would log in; set "
-                    "sink.kafka.sasl.mechanism");
-        }
         return;
     }
     if (strcmp(mechanism, "PLAIN") != 0 && strcmp(mechanism, "SCRAM-SHA-256") != 0 &&
@@ -176,15 +169,6 @@ static void check_file(struct mr_config *config, const char *option, const char 
     }
 }
 
-static void check_topic_name(struct mr_config *config, const char *option, const char *name,
-                             uint32_t line)
-{
-    const char *fault = mr_topic_fault(name);
-    if (name[0] != '\0' && fault != NULL) {
-        PROBLEM(config, line, "%s: \"%s\" %s", option, name, fault);
-    }
-}
-
 static const char *join(struct mr_config *config, const struct mr_strings *strings)
 {
     size_t size = 1;
@@ -251,15 +235,6 @@ static void build_kafka(struct mr_config *config)
         PROBLEM(config, line == 0 ? values->kafka_section_line : line,
                 "sink.kafka.brokers is missing; set brokers = [\"host:9092\"]");
     }
-    /* As Outboxx has it: a file that says nothing must not come to send a password in the clear. */
-    if (LINE(config, metadata_version) != 0 && LINE(config, tls) == 0) {
-        values->tls = 1;
-    }
-    if (values->tls == 0 &&
-        (values->tls_ca_location[0] != '\0' || values->tls_certificate_location[0] != '\0')) {
-        PROBLEM(config, LINE_OF(config, tls_ca_location, tls_certificate_location),
-                "TLS certificates are configured but sink.kafka.tls is not true; set it");
-    }
     if ((values->tls_certificate_location[0] == '\0') != (values->tls_key_location[0] == '\0')) {
         PROBLEM(config, LINE_OF(config, tls_certificate_location, tls_key_location),
                 "sink.kafka.tls_certificate_location and tls_key_location belong together; set "
@@ -272,10 +247,6 @@ static void build_kafka(struct mr_config *config)
                LINE(config, tls_certificate_location));
     check_file(config, "sink.kafka.tls_key_location", values->tls_key_location,
                LINE(config, tls_key_location));
-    check_topic_name(config, "sink.kafka.state_topic", values->state_topic,
-                     LINE(config, state_topic));
-    check_topic_name(config, "sink.kafka.dead_letter_topic", values->dead_letter_topic,
-                     LINE(config, dead_letter_topic));
     check_sasl(config);
     build_kafka_properties(config);
     config->kafka.brokers = join(config, &values->brokers);

@@ -32,10 +32,33 @@ char *mr_config_keep_secret(struct mr_config *config, char *secret)
 
 /* ---- loading ---- */
 
+/* What a file of an older form, or of Outboxx's, means without saying it. */
+static void imply(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    bool is_outboxx = LINE(config, metadata_version) != 0;
+    if (LINE(config, format) == 0 && (is_outboxx || values->stream_count > 0)) {
+        values->format = MR_FORMAT_FLAT;
+    }
+    /* As Outboxx has it: a file that says nothing must not come to send a password in the clear. */
+    if (is_outboxx && LINE(config, tls) == 0) {
+        values->tls = 1;
+    }
+    if (LINE(config, coalesce) != 0 && LINE(config, latency) == 0) {
+        values->latency = 2 * values->coalesce;
+        WARNING(config, LINE(config, coalesce),
+                "pipeline.coalesce is pipeline.latency now, twice as long: write latency = "
+                "\"%lldus\"",
+                (long long)values->latency);
+    }
+}
+
 static mr_status build(struct mr_config *config)
 {
     /* A value of the wrong kind has been told; what follows from it would only be noise. */
     if (config->problems.errors == 0) {
+        imply(config);
+        mr_values_check_needs(&config->values, &config->problems);
         mr_config_build_encode(config);
         mr_config_build_source(config);
         mr_config_build_sink(config);
@@ -90,8 +113,7 @@ static mr_status load_environment(struct mr_config **ret_config)
     struct mr_strings *tables = &config->values.tables;
     for (char *name = strtok_r(list, ", ", &rest); name != NULL;
          name = strtok_r(NULL, ", ", &rest)) {
-        tables->items = MR_REALLOC(tables->items, (tables->count + 1) * sizeof(*tables->items));
-        tables->items[tables->count++] = MR_STRDUP(name);
+        mr_strings_add(tables, name);
     }
     free(list);
     if (tables->count == 0) {

@@ -93,15 +93,8 @@ char *mr_config_units_json(void);
  * thread. */
 mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config);
 
-/* Whether the option, by its place in options.def, may change while the stream runs. */
-bool mr_config_is_live(uint32_t index);
-
-/* Whether the option says what becomes of the rows of some tables: which columns they have, how, by which key, in which topic. */
-bool mr_config_is_rule(const char *path);
-
-/* One option that differs; `live`: it may change now, else with a restart. "streams" and "sink.kafka.properties" stand
- * for all they hold. */
-typedef void (*mr_config_difference_fn)(void *context, const char *path, bool live);
+/* One option that differs. [[streams]] and [sink.kafka.properties] are one each. */
+typedef void (*mr_config_difference_fn)(void *context, const struct mr_option *option);
 
 /* What in `wanted` can't be left for a restart while the rest changes now: a sentence, or NULL. */
 const char *mr_config_reload_fault(const struct mr_config *running, const struct mr_config *wanted);
@@ -111,23 +104,11 @@ void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *
 
 /* Tells what is different in `wanted` from what is in effect. */
 void mr_config_differences(const struct mr_config *running, const struct mr_config *reloaded,
-                           const struct mr_config *wanted, mr_config_difference_fn tell,
+                           const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context);
 
-/* docs/configuration.md. */
+/* docs/configuration.md, and the table of docs/operations.md about what a reload takes up. */
 void mr_config_print_reference(FILE *to);
-
-/* An option for people. */
-struct mr_config_option {
-    const char *path;
-    const char *kind;     /* "string", "size", … */
-    const char *fallback; /* empty: none */
-    const char *text;
-    const char *choices; /* "fail|drop"; NULL: any value of its kind */
-};
-
-/* Each option in the order of the reference. */
-void mr_config_each_option(void (*take)(void *context, const struct mr_config_option *option),
-                           void *context);
+void mr_config_print_reloads(FILE *to);
 
 #endif

@@ -68,9 +68,6 @@ void mr_config_build_wheres(struct mr_config *config);
 /* What is added to bare rows. */
 void mr_config_build_bare(struct mr_config *config);
 
-/* What columns.* is called in a stream, in the order of enum mr_column_action. */
-extern const char *const mr_stream_column_keys[MR_STREAM_COLUMNS];
-
 /* The rules for columns. */
 void mr_config_build_columns(struct mr_config *config);
 

@@ -97,26 +97,16 @@ static cJSON *json_of_strings(const struct mr_strings *strings)
     return array;
 }
 
-static cJSON *json_of_choice(const char *choices, int64_t index)
-{
-    while (index-- > 0) {
-        choices = strchr(choices, '|') + 1;
-    }
-    size_t len = strcspn(choices, "|");
-    char word[64] = {0};
-    memcpy(word, choices, len < sizeof(word) ? len : sizeof(word) - 1);
-    return cJSON_CreateString(word);
-}
-
 static cJSON *json_of_value(const struct mr_option *option, const void *field)
 {
     switch (option->kind) {
     case MR_KIND_STRING:
+    case MR_KIND_TOPIC:
         return cJSON_CreateString(*(char *const *)field);
     case MR_KIND_STRINGS:
         return json_of_strings(field);
     case MR_KIND_CHOICE:
-        return json_of_choice(option->choices, *(const int64_t *)field);
+        return cJSON_CreateString(mr_option_write(option, *(const int64_t *)field).text);
     case MR_KIND_BOOL:
         return cJSON_CreateBool(*(const int64_t *)field != 0);
     case MR_KIND_COUNT:
@@ -132,7 +122,7 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
 static const struct mr_config *in_effect(const struct mr_config *config,
                                          const struct mr_config *reloaded, uint32_t index)
 {
-    return reloaded != NULL && mr_config_is_live(index) ? reloaded : config;
+    return reloaded != NULL && mr_option_is_live(mr_option_at(index)) ? reloaded : config;
 }
 
 char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded)
@@ -157,13 +147,11 @@ char *mr_config_origins_json(const struct mr_config *config, const struct mr_con
 
 char *mr_config_units_json(void)
 {
-    static const char *const units[] = {
-        [MR_KIND_DURATION] = "ms", [MR_KIND_DURATION_US] = "us", [MR_KIND_SIZE] = "bytes"};
     cJSON *object = cJSON_CreateObject();
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        enum mr_option_kind kind = mr_option_at(i)->kind;
-        if (kind < MR_ARRAY_LEN(units) && units[kind] != NULL) {
-            cJSON_AddStringToObject(object, mr_option_at(i)->path, units[kind]);
+        const char *unit = mr_option_unit(mr_option_at(i));
+        if (unit != NULL) {
+            cJSON_AddStringToObject(object, mr_option_at(i)->path, unit);
         }
     }
     char *text = cJSON_PrintUnformatted(object);

@@ -1,48 +1,44 @@
-/* The options for people: the reference page, and each of them for others to print. */
-#include <string.h>
+/* The pages that are made from the table. */
+#include <stdlib.h>
 
 #include "config/config.h"
 #include "config/kafka_properties.h"
 
-static const char *kind_name(enum mr_option_kind kind)
+static void print_row(const struct mr_option *option, FILE *to)
 {
-    static const char *const names[] = {
-        [MR_KIND_STRING] = "string",        [MR_KIND_BOOL] = "boolean",
-        [MR_KIND_COUNT] = "number",         [MR_KIND_DURATION] = "duration",
-        [MR_KIND_DURATION_US] = "duration", [MR_KIND_SIZE] = "size",
-        [MR_KIND_STRINGS] = "list",         [MR_KIND_CHOICE] = "word",
-    };
-    return names[kind];
+    char *text = mr_option_describe(option);
+    fprintf(to, "| `%s` | %s | ", option->path, mr_option_kind_name(option));
+    if (option->fallback[0] != '\0') {
+        fprintf(to, "`%s`", option->fallback);
+    }
+    fprintf(to, " | %s |\n", text);
+    free(text);
 }
 
-static void print_words(const char *choices, FILE *to)
+static void print_part(enum mr_option_part part, const char *title, FILE *to)
 {
-    for (const char *c = choices; *c != '\0'; c++) {
-        if (*c == '|') {
-            fputs(", ", to);
-        } else {
-            fputc(*c, to);
+    fprintf(to, "\n## %s\n\n| option | kind | default | meaning |\n|---|---|---|---|\n", title);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (mr_option_at(i)->part == part) {
+            print_row(mr_option_at(i), to);
         }
     }
 }
 
-static void print_row(const struct mr_option *option, FILE *to)
-{
-    fprintf(to, "| `%s` | %s | ", option->path, kind_name(option->kind));
-    if (option->fallback[0] != '\0') {
-        fprintf(to, "`%s`", option->fallback);
-    }
-    fprintf(to, " | %s", option->text);
-    if (option->choices != NULL) {
-        fputs(" One of: ", to);
-        print_words(option->choices, to);
-        fputs(".", to);
-    }
-    fputs(" |\n", to);
-}
-
 void mr_config_print_reference(FILE *to)
 {
+    static const char *const titles[] = {
+        [MR_PART_CAPTURE] = "What is captured",
+        [MR_PART_ENCODE] = "What is sent",
+        [MR_PART_SINK] = "Where it goes",
+        [MR_PART_FLOW] = "The flow",
+        [MR_PART_COPY] = "Copies of existing rows",
+        [MR_PART_METRICS] = "Metrics",
+        [MR_PART_HTTP] = "HTTP: metrics, health, status and the live page",
+        [MR_PART_LOG] = "Logs",
+        [MR_PART_PROCESS] = "The process",
+        [MR_PART_PROFILER] = "The profiler inside",
+    };
     fputs("# Configuration\n\n"
           "<!-- Made by `millrace reference config`; a test compares the two. -->\n\n"
           "millrace reads one TOML file: `millrace --config config.toml`. Without a file it takes "
@@ -66,11 +62,10 @@ void mr_config_print_reference(FILE *to)
           "`\"10MB\"`.\n"
           "Secrets come from environment variables or from files that only their owner may read, "
           "never from\n"
-          "the configuration file.\n\n"
-          "| option | kind | default | meaning |\n|---|---|---|---|\n",
+          "the configuration file.\n",
           to);
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        print_row(mr_option_at(i), to);
+    for (enum mr_option_part part = 0; part < MR_PART_COUNT; part++) {
+        print_part(part, titles[part], to);
     }
     fputs("\n## Kafka properties\n\n"
           "Under `[sink.kafka.properties]` these properties of librdkafka can be set, for example\n"
@@ -99,16 +94,32 @@ void mr_config_print_reference(FILE *to)
           to);
 }
 
-void mr_config_each_option(void (*take)(void *context, const struct mr_config_option *option),
-                           void *context)
+static void print_reloads(enum mr_option_reload reload, FILE *to)
 {
+    const char *mark = "";
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        const struct mr_option *option = mr_option_at(i);
-        const struct mr_config_option shown = {.path = option->path,
-                                               .kind = kind_name(option->kind),
-                                               .fallback = option->fallback,
-                                               .text = option->text,
-                                               .choices = option->choices};
-        take(context, &shown);
+        if (mr_option_at(i)->reload == reload) {
+            fprintf(to, "%s`%s`", mark, mr_option_at(i)->path);
+            mark = ", ";
+        }
     }
+}
+
+void mr_config_print_reloads(FILE *to)
+{
+    fputs("| option | when it holds |\n|---|---|\n| ", to);
+    print_reloads(MR_RELOAD_BETWEEN, to);
+    fputs(", of `[[streams]]` tables, topics and operations | from one transaction on: what "
+          "millrace received before is as the old file says, all after it as the new one does "
+          "|\n| ",
+          to);
+    print_reloads(MR_RELOAD_PUBLICATION, to);
+    fputs(" | from the first transaction on that commits after the change of the publication, "
+          "wherever the stream is |\n| ",
+          to);
+    print_reloads(MR_RELOAD_AT_ONCE, to);
+    fputs(" | at once |\n"
+          "| all others | after a restart. They stay as they are, and are named (`needs_restart`) "
+          "|\n",
+          to);
 }

@@ -3,50 +3,6 @@
 
 #include "config/config_internal.h"
 
-/* Between two transactions, or at once where no row is concerned. docs/operations.md lists them, and a test compares. */
-static const uint32_t live[] = {
-    MR_INDEX_tables,
-    MR_INDEX_excluded_tables,
-    MR_INDEX_tombstones,
-    MR_INDEX_skipped_operations,
-    MR_INDEX_oversize,
-    MR_INDEX_dead_letter_topic,
-    MR_INDEX_latency,
-    MR_INDEX_coalesce,
-    MR_INDEX_status_interval,
-    MR_INDEX_shutdown_deadline,
-    MR_INDEX_reconnect_max,
-    MR_INDEX_log_level,
-    MR_INDEX_snapshot_added,
-    MR_INDEX_publication_where,
-    MR_INDEX_publication_columns,
-    MR_INDEX_publication_alter,
-};
-
-bool mr_config_is_live(uint32_t index)
-{
-    for (size_t i = 0; i < MR_ARRAY_LEN(live); i++) {
-        if (live[i] == index) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool mr_config_is_rule(const char *path)
-{
-    static const char *const rules[] = {
-        "columns.", "key_columns",    "key_order", "outbox.", "publication.via_partition_root",
-        "routing.", "snapshot.where",
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(rules); i++) {
-        if (strncmp(path, rules[i], strlen(rules[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool texts_equal(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
@@ -72,6 +28,7 @@ static bool values_equal(const struct mr_config_values *a, const struct mr_confi
     const void *other = mr_value_of(b, index);
     switch (mr_option_at(index)->kind) {
     case MR_KIND_STRING:
+    case MR_KIND_TOPIC:
         return strcmp(*(char *const *)one, *(char *const *)other) == 0;
     case MR_KIND_STRINGS:
         return lists_equal(one, other);
@@ -145,21 +102,27 @@ const char *mr_config_reload_fault(const struct mr_config *running, const struct
     return NULL;
 }
 
+/* Not in the table, for they are not plain options. */
+static const struct mr_option streams = {
+    .path = "streams", .reload = MR_RELOAD_BETWEEN, .part = MR_PART_CAPTURE};
+static const struct mr_option properties = {.path = "sink.kafka.properties", .part = MR_PART_SINK};
+
 void mr_config_differences(const struct mr_config *running, const struct mr_config *reloaded,
-                           const struct mr_config *wanted, mr_config_difference_fn tell,
+                           const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context)
 {
     const struct mr_config *newest = reloaded == NULL ? running : reloaded;
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        bool is_live = mr_config_is_live(i);
-        if (!values_equal(&(is_live ? newest : running)->values, &wanted->values, i)) {
-            tell(context, mr_option_at(i)->path, is_live);
+        const struct mr_option *option = mr_option_at(i);
+        const struct mr_config *in_effect = mr_option_is_live(option) ? newest : running;
+        if (!values_equal(&in_effect->values, &wanted->values, i)) {
+            take(context, option);
         }
     }
     if (!streams_equal(&newest->values, &wanted->values)) {
-        tell(context, "streams", true);
+        take(context, &streams);
     }
     if (!properties_equal(&running->values, &wanted->values)) {
-        tell(context, "sink.kafka.properties", false);
+        take(context, &properties);
     }
 }

@@ -109,6 +109,7 @@ static bool write_value(struct mr_text *out, const struct mr_option *option, con
     case MR_KIND_CHOICE:
         return write_choice(out, option->choices, value);
     case MR_KIND_STRING:
+    case MR_KIND_TOPIC:
         add_quoted(out, value);
         return true;
     default:

@@ -1,0 +1,243 @@
+#include "config/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* CHOICE rows hold their words where the others hold the lower bound. */
+#define LOW_STRING(low)      NULL, 0
+#define LOW_TOPIC(low)       NULL, 0
+#define LOW_STRINGS(low)     NULL, 0
+#define LOW_BOOL(low)        NULL, 0
+#define LOW_CHOICE(low)      (low), 0
+#define LOW_COUNT(low)       NULL, (low)
+#define LOW_DURATION(low)    NULL, (low)
+#define LOW_DURATION_US(low) NULL, (low)
+#define LOW_SIZE(low)        NULL, (low)
+
+#define ONLY(what) (what), true
+#define IDLE(what) (what), false
+#define NONE       NULL, false
+
+static const struct mr_option options[] = {
+#define MR_OPTION(path_, kind_, field_, fallback_, low_, high_, reload_, part_, needs_, text_)     \
+    {path_,           MR_KIND_##kind_, fallback_, LOW_##kind_(low_), high_, MR_RELOAD_##reload_,   \
+     MR_PART_##part_, needs_,          text_},
+#include "config/options.def"
+#undef MR_OPTION
+};
+
+const struct mr_option *mr_option_at(uint32_t index)
+{
+    MR_ASSERT(index < MR_OPTION_COUNT);
+    return &options[index];
+}
+
+bool mr_option_find(const char *path, uint32_t *ret_index)
+{
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (strcmp(options[i].path, path) == 0) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mr_option_is_section(const char *path)
+{
+    size_t len = strlen(path);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        if (strncmp(options[i].path, path, len) == 0 && options[i].path[len] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mr_option_is_live(const struct mr_option *option)
+{
+    return option->reload != MR_RELOAD_RESTART && option->reload != MR_RELOAD_RULE;
+}
+
+/* ---- kinds and their units ---- */
+
+struct unit {
+    const char *name;
+    int64_t factor;
+};
+
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
+static const struct unit sizes[] = {
+    {"", 1},      {"B", 1},     {"KiB", 1024},   {"MiB", 1048576},   {"GiB", 1073741824},
+    {"kB", 1000}, {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {NULL, 0}};
+static const struct unit ms_units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {0}};
+static const struct unit us_units[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}, {0}};
+
+static const struct kind {
+    const char *name;
+    const char *example;
+    const char *unit;
+    const struct unit *units;
+} kinds[] = {
+    [MR_KIND_STRING] = {.name = "string", .example = "a string"},
+    [MR_KIND_TOPIC] = {.name = "string", .example = "a string"},
+    [MR_KIND_STRINGS] = {.name = "list", .example = "a list of strings, [\"…\", \"…\"]"},
+    [MR_KIND_BOOL] = {.name = "boolean", .example = "true or false"},
+    [MR_KIND_COUNT] = {.name = "number", .example = "a whole number", .units = no_units},
+    [MR_KIND_DURATION] = {"duration", "a duration such as \"500ms\", \"10s\" or \"2m\"", "ms",
+                          ms_units},
+    [MR_KIND_DURATION_US] = {"duration", "a duration such as \"500us\" or \"2ms\"", "us", us_units},
+    [MR_KIND_SIZE] = {"size", "a size such as \"64KiB\" or \"10MB\"", "bytes", sizes},
+    [MR_KIND_CHOICE] = {.name = "word"},
+};
+
+const char *mr_option_kind_name(const struct mr_option *option)
+{
+    return kinds[option->kind].name;
+}
+
+const char *mr_option_example(const struct mr_option *option)
+{
+    return kinds[option->kind].example;
+}
+
+const char *mr_option_unit(const struct mr_option *option)
+{
+    return kinds[option->kind].unit;
+}
+
+static bool parse_number(const char *text, enum mr_option_kind kind, int64_t *ret)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || errno != 0 || (number < 0 && kind != MR_KIND_COUNT)) {
+        return false;
+    }
+    for (const struct unit *unit = kinds[kind].units; unit->name != NULL; unit++) {
+        if (strcmp(end, unit->name) == 0) {
+            return !__builtin_mul_overflow((int64_t)number, unit->factor, ret);
+        }
+    }
+    return false;
+}
+
+static bool parse_choice(const char *text, const char *choices, int64_t *ret)
+{
+    size_t len = strlen(text);
+    for (int64_t index = 0;; index++) {
+        size_t word = strcspn(choices, "|");
+        if (word == len && memcmp(choices, text, len) == 0) {
+            *ret = index;
+            return true;
+        }
+        if (choices[word] == '\0') {
+            return false;
+        }
+        choices += word + 1;
+    }
+}
+
+bool mr_option_parse(const struct mr_option *option, const char *text, int64_t *ret)
+{
+    switch (option->kind) {
+    case MR_KIND_BOOL:
+        *ret = strcmp(text, "true") == 0;
+        return *ret == 1 || strcmp(text, "false") == 0;
+    case MR_KIND_CHOICE:
+        return parse_choice(text, option->choices, ret);
+    case MR_KIND_COUNT:
+    case MR_KIND_DURATION:
+    case MR_KIND_DURATION_US:
+    case MR_KIND_SIZE:
+        return parse_number(text, option->kind, ret);
+    case MR_KIND_STRING:
+    case MR_KIND_TOPIC:
+    case MR_KIND_STRINGS:
+        break;
+    }
+    return false;
+}
+
+static struct mr_option_value word_at(const char *choices, int64_t index)
+{
+    struct mr_option_value ret = {0};
+    while (index-- > 0) {
+        choices = strchr(choices, '|') + 1;
+    }
+    snprintf(ret.text, sizeof(ret.text), "%.*s", (int)strcspn(choices, "|"), choices);
+    return ret;
+}
+
+struct mr_option_value mr_option_write(const struct mr_option *option, int64_t value)
+{
+    struct mr_option_value ret;
+    if (option->kind == MR_KIND_CHOICE) {
+        return word_at(option->choices, value);
+    }
+    if (option->kind == MR_KIND_BOOL) {
+        snprintf(ret.text, sizeof(ret.text), "%s", value != 0 ? "true" : "false");
+        return ret;
+    }
+    const struct unit *best = kinds[option->kind].units;
+    MR_ASSERT(best != NULL);
+    for (const struct unit *unit = best; unit->name != NULL; unit++) {
+        bool fits = value != 0 && value % unit->factor == 0;
+        best = fits && unit->factor > best->factor ? unit : best;
+    }
+    snprintf(ret.text, sizeof(ret.text), "%lld%s", (long long)(value / best->factor), best->name);
+    return ret;
+}
+
+/* ---- for people ---- */
+
+static void add_words(struct mr_text *to, const char *words, const char *quote, const char *between)
+{
+    for (const char *at = words; *at != '\0'; at += *at == '|') {
+        size_t len = strcspn(at, "|");
+        mr_text_format(to, "%s%s%.*s%s", at == words ? "" : between, quote, (int)len, at, quote);
+        at += len;
+    }
+}
+
+char *mr_option_needs(const struct mr_option *option)
+{
+    struct mr_text text = {0};
+    const char *what = option->needs;
+    const char *equals = strchr(what, '=');
+    if (equals != NULL) {
+        mr_text_format(&text, "%.*s = ", (int)(equals - what), what);
+        add_words(&text, equals + 1, "\"", " or ");
+    } else {
+        add_words(&text, what, "", " or ");
+    }
+    return text.data;
+}
+
+char *mr_option_describe(const struct mr_option *option)
+{
+    struct mr_text text = {0};
+    mr_text_string(&text, option->text);
+    if (option->choices != NULL) {
+        mr_text_string(&text, " One of: ");
+        add_words(&text, option->choices, "", ", ");
+        mr_text_string(&text, ".");
+    }
+    if (option->high != 0) {
+        mr_text_format(&text, " From %s to %s.", mr_option_write(option, option->low).text,
+                       mr_option_write(option, option->high).text);
+    }
+    if (option->needs != NULL) {
+        char *needs = mr_option_needs(option);
+        mr_text_format(&text, " Needs %s.", needs);
+        free(needs);
+    }
+    if (mr_option_is_live(option)) {
+        mr_text_string(&text, " A reload takes it up.");
+    }
+    return text.data;
+}

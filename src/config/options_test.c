@@ -1,0 +1,380 @@
+/* Each row of options.def is tried: the ends of its range, what is one beyond, a value of another kind, a slip in its name, what it
+ * needs, and what a reload says of another value. */
+#include "config/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "config/config.h"
+#include "testing/page.h"
+#include "testing/test.h"
+
+#define TRIED "tried.toml"
+
+static struct mr_config *load(const char *text, mr_status *ret_status)
+{
+    struct mr_config *config = NULL;
+    setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+    *ret_status = mr_config_load_text(TRIED, text, strlen(text), &config);
+    return config;
+}
+
+/* What is read, before anything is made of it. */
+struct read {
+    struct mr_config_values values;
+    struct mr_problems problems;
+};
+
+static struct read *read_text(const char *text)
+{
+    char reason[256];
+    uint32_t line;
+    struct mr_toml_node *root = mr_toml_parse(text, strlen(text), &line, reason, sizeof(reason));
+    assert_non_null(root);
+    struct read *read = MR_NEW(struct read);
+    mr_values_read(&read->values, root, &read->problems);
+    mr_toml_free(root);
+    return read;
+}
+
+static void read_free(struct read *read)
+{
+    mr_values_done(&read->values);
+    mr_problems_done(&read->problems);
+    free(read);
+}
+
+/* Exactly the sentence, at the line. */
+static bool says(const struct mr_config *config, bool is_error, const char *sentence)
+{
+    for (uint32_t i = 0; i < config->problems.count; i++) {
+        const struct mr_problem *problem = &config->problems.items[i];
+        if (problem->is_error == is_error && problem->line == 1 &&
+            strcmp(problem->text, sentence) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void assert_refused(const char *text, const char *format, ...) MR_PRINTF(2, 3);
+
+static void assert_refused(const char *text, const char *format, ...)
+{
+    char sentence[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    va_end(args);
+    mr_status status;
+    struct mr_config *config = load(text, &status);
+    assert_int_equal(mr_status_exit_code(status), 78);
+    if (!says(config, true, sentence)) {
+        mr_config_print_problems(config, stderr);
+        fail_msg("%s: not said: %s", text, sentence);
+    }
+    mr_config_free(config);
+}
+
+/* `value` of the option as the first line of a file; the caller frees it. */
+static char *file_with(const struct mr_option *option, const char *value)
+{
+    struct mr_text text = {0};
+    mr_text_format(&text, "%s = %s\n", option->path, value);
+    return text.data;
+}
+
+static bool is_text(const struct mr_option *option)
+{
+    return option->kind == MR_KIND_STRING || option->kind == MR_KIND_TOPIC;
+}
+
+/* As a file has it: words and what has a unit in quotes. */
+static char *quoted(const struct mr_option *option, int64_t value)
+{
+    struct mr_text text = {0};
+    bool bare = option->kind == MR_KIND_COUNT || option->kind == MR_KIND_BOOL;
+    mr_text_format(&text, bare ? "%s" : "\"%s\"", mr_option_write(option, value).text);
+    return text.data;
+}
+
+static char *file_with_number(const struct mr_option *option, int64_t value)
+{
+    char *written = quoted(option, value);
+    char *text = file_with(option, written);
+    free(written);
+    return text;
+}
+
+/* ---- each row ---- */
+
+static void test_default_is_a_value_of_its_kind_and_range(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        int64_t value;
+        if (is_text(option) || option->kind == MR_KIND_STRINGS) {
+            continue;
+        }
+        assert_true(mr_option_parse(option, option->fallback, &value));
+        assert_true(option->high == 0 || (value >= option->low && value <= option->high));
+        int64_t again;
+        assert_true(mr_option_parse(option, mr_option_write(option, value).text, &again));
+        assert_int_equal(again, value);
+    }
+}
+
+static void assert_taken(uint32_t index, int64_t value)
+{
+    char *text = file_with_number(mr_option_at(index), value);
+    struct read *read = read_text(text);
+    assert_int_equal(read->problems.count, 0);
+    assert_int_equal(*(const int64_t *)mr_value_of(&read->values, index), value);
+    read_free(read);
+    free(text);
+}
+
+static void assert_out_of_range(const struct mr_option *option, int64_t value)
+{
+    char *text = file_with_number(option, value);
+    assert_refused(text, "%s is out of range: it goes from %s to %s", option->path,
+                   mr_option_write(option, option->low).text,
+                   mr_option_write(option, option->high).text);
+    free(text);
+}
+
+static void test_range_has_both_its_ends_and_nothing_beyond(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        if (option->high == 0) {
+            continue;
+        }
+        assert_taken(i, option->low);
+        assert_taken(i, option->high);
+        assert_out_of_range(option, option->high + 1);
+        if (option->low > 0 || option->kind == MR_KIND_COUNT) {
+            assert_out_of_range(option, option->low - 1);
+        }
+    }
+}
+
+static void test_value_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        static const char *const wrong[] = {"1979-05-27", "2.5", "[1]", "[\"a\", 1]"};
+        for (size_t k = 0; k < MR_ARRAY_LEN(wrong); k++) {
+            char *text = file_with(option, wrong[k]);
+            if (option->kind == MR_KIND_CHOICE) {
+                assert_refused(text, "%s must be one of %s", option->path, option->choices);
+            } else {
+                assert_refused(text, "%s must be %s", option->path, mr_option_example(option));
+            }
+            free(text);
+        }
+        static const char *const right[] = {"true", "7", "\"7\"", "[\"a\"]"};
+        static const char *const kinds[] = {"boolean", "number size", "string", "list"};
+        for (size_t k = 0; k < MR_ARRAY_LEN(right); k++) {
+            char *text = file_with(option, right[k]);
+            struct read *read = read_text(text);
+            bool good = strstr(kinds[k], mr_option_kind_name(option)) != NULL ||
+                        (k == 2 && option->kind == MR_KIND_SIZE);
+            bool refused = read->problems.count > 0 &&
+                           strstr(read->problems.items[0].text, " must be ") != NULL;
+            assert_int_equal(refused, !good);
+            read_free(read);
+            free(text);
+        }
+    }
+}
+
+/* The name but its last letter is not known, and the option is what was meant, or one that is as near. */
+static void test_slip_in_the_name_is_told_with_what_was_meant(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const char *path = mr_option_at(i)->path;
+        char slip[128];
+        snprintf(slip, sizeof(slip), "%sx", path);
+        bool is_own =
+            strncmp(path, "observability.", 14) != 0 && strncmp(path, "metadata.", 9) != 0;
+        struct mr_text text = {0};
+        mr_text_format(&text, "%s = 1\n", slip);
+        if (is_own) {
+            assert_refused(text.data, "unknown key \"%s\"; did you mean \"%s\"?", slip, path);
+        } else {
+            mr_status status;
+            struct mr_config *config = load(text.data, &status);
+            assert_int_equal(status, MR_ERR_CONFIG);
+            assert_non_null(strstr(config->problems.items[0].text, "unknown key"));
+            mr_config_free(config);
+        }
+        mr_text_done(&text);
+    }
+}
+
+/* Any value that is another than the default, as a file has it; malloc'ed. */
+static char *another_value(const struct mr_option *option)
+{
+    int64_t value = 0;
+    switch (option->kind) {
+    case MR_KIND_STRING:
+    case MR_KIND_TOPIC:
+        return MR_STRDUP("\"another\"");
+    case MR_KIND_STRINGS:
+        return MR_STRDUP("[\"another\"]");
+    default:
+        MR_ASSERT(mr_option_parse(option, option->fallback, &value));
+        if (option->kind == MR_KIND_CHOICE) {
+            value = value == 0 && strchr(option->choices, '|') != NULL;
+        } else if (option->kind == MR_KIND_BOOL) {
+            value = !value;
+        } else {
+            value = value == option->low ? value + 1 : option->low;
+        }
+        return quoted(option, value);
+    }
+}
+
+/* `text` and a line that takes away what is there by default: another word, or false; malloc'ed. */
+static char *without(const char *text, const char *needs)
+{
+    struct mr_text ret = {0};
+    mr_text_string(&ret, text);
+    char name[64];
+    size_t len = strcspn(needs, "=|");
+    snprintf(name, sizeof(name), "%.*s", (int)len, needs);
+    uint32_t index;
+    assert_true(mr_option_find(name, &index));
+    const struct mr_option *option = mr_option_at(index);
+    if (option->kind == MR_KIND_BOOL) {
+        mr_text_format(&ret, "%s = false\n", name);
+    }
+    for (int64_t i = 0; option->kind == MR_KIND_CHOICE; i++) {
+        struct mr_option_value word = mr_option_write(option, i);
+        if (strstr(needs + len, word.text) == NULL) {
+            mr_text_format(&ret, "%s = \"%s\"\n", name, word.text);
+            break;
+        }
+    }
+    return ret.data;
+}
+
+static void test_option_without_what_it_needs_is_told(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        if (option->needs == NULL) {
+            continue;
+        }
+        char *value = option->kind == MR_KIND_BOOL ? MR_STRDUP("true") : another_value(option);
+        char *line = file_with(option, value);
+        char *text = without(line, option->needs);
+        char *needs = mr_option_needs(option);
+        char sentence[256];
+        snprintf(sentence, sizeof(sentence),
+                 "%s has no effect without %s; set that, or take this out", option->path, needs);
+        mr_status status;
+        struct mr_config *config = load(text, &status);
+        if (!says(config, option->is_refused, sentence)) {
+            mr_config_print_problems(config, stderr);
+            fail_msg("%s: not said: %s", text, sentence);
+        }
+        mr_config_free(config);
+        free(needs);
+        free(text);
+        free(line);
+        free(value);
+    }
+}
+
+static void test_needs_name_options_and_their_words(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const char *needs = mr_option_at(i)->needs;
+        uint32_t index = 0;
+        int64_t value;
+        for (const char *at = needs; at != NULL && *at != '\0';) {
+            char name[64];
+            size_t len = strcspn(at, "=|");
+            snprintf(name, sizeof(name), "%.*s", (int)len, at);
+            bool is_word = at != needs && strchr(needs, '=') != NULL;
+            assert_true(is_word ? mr_option_parse(mr_option_at(index), name, &value)
+                                : mr_option_find(name, &index));
+            at += len + (at[len] != '\0');
+        }
+    }
+}
+
+/* ---- reload ---- */
+
+struct told {
+    const struct mr_option *option;
+    uint32_t count;
+};
+
+static void take(void *context, const struct mr_option *option)
+{
+    struct told *told = context;
+    told->option = option;
+    told->count++;
+}
+
+static void test_reload_tells_what_differs(void **state)
+{
+    (void)state;
+    mr_status status;
+    struct mr_config *running = load("", &status);
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_option *option = mr_option_at(i);
+        if (option->kind == MR_KIND_CHOICE && strchr(option->choices, '|') == NULL) {
+            continue; /* has no other */
+        }
+        char *value = another_value(option);
+        char *text = file_with(option, value);
+        struct mr_config *wanted = load(text, &status);
+        struct told told = {0};
+        mr_config_differences(running, NULL, wanted, take, &told);
+        if (told.count != 1 || told.option != option) {
+            fail_msg("%s: %u differ", text, told.count);
+        }
+        /* What a reload took up is in effect; what needs a restart is still as it was. */
+        told = (struct told){0};
+        mr_config_differences(running, wanted, wanted, take, &told);
+        assert_int_equal(told.count, !mr_option_is_live(option));
+        mr_config_free(wanted);
+        free(text);
+        free(value);
+    }
+    mr_config_free(running);
+}
+
+static void test_pages_are_up_to_date(void **state)
+{
+    (void)state;
+    /* If one fails: millrace reference config > docs/configuration.md; millrace reference reload prints the other's table */
+    mr_assert_page("docs/configuration.md", mr_config_print_reference);
+    mr_assert_page_has("docs/operations.md", mr_config_print_reloads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_default_is_a_value_of_its_kind_and_range),
+        cmocka_unit_test(test_range_has_both_its_ends_and_nothing_beyond),
+        cmocka_unit_test(test_value_of_another_kind_is_refused),
+        cmocka_unit_test(test_slip_in_the_name_is_told_with_what_was_meant),
+        cmocka_unit_test(test_option_without_what_it_needs_is_told),
+        cmocka_unit_test(test_needs_name_options_and_their_words),
+        cmocka_unit_test(test_reload_tells_what_differs),
+        cmocka_unit_test(test_pages_are_up_to_date),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

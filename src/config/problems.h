@@ -1,0 +1,25 @@
+/* What is wrong in a configuration, or worth a word: collected, so that a person sees all of it at once. */
+#ifndef MR_CONFIG_PROBLEMS_H
+#define MR_CONFIG_PROBLEMS_H
+
+#include "base/base.h"
+
+struct mr_problem {
+    bool is_error;
+    uint32_t line; /* 0: of the whole file */
+    char *text;
+};
+
+struct mr_problems {
+    char *name; /* of the file */
+    struct mr_problem *items;
+    uint32_t count;
+    uint32_t errors;
+    bool without_secrets; /* they were read at the start and can't be read again: each is "" */
+};
+
+void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
+                    ...) MR_PRINTF(4, 5);
+void mr_problems_done(struct mr_problems *problems);
+
+#endif
