@@ -11,7 +11,6 @@ import pytest
 
 from kit import BINARY, connect, eventually
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def reload(process, *arguments):
@@ -360,16 +359,6 @@ def test_others_reach_it_without_a_password(database, millrace):
     process.process.send_signal(signal.SIGHUP)
     assert outcomes(process, 1)
     assert process.stop() == 0
-
-
-def test_what_changes_is_documented():
-    with open(os.path.join(ROOT, "docs", "operations.md"), encoding="utf-8") as file:
-        told = file.read().split("## Reloading the file")[1].split("\n\nSecrets")[0].split("\n\nA reload that brings")[0]
-    with open(os.path.join(ROOT, "src", "config", "reload.c"), encoding="utf-8") as file:
-        live = set(re.findall(r"MR_INDEX_(\w+)", file.read().split("live[] = {")[1].split("};")[0]))
-    with open(os.path.join(ROOT, "src", "config", "options.def"), encoding="utf-8") as file:
-        paths = dict(re.findall(r'^MR_OPTION\("([^"]+)", \w+, (\w+)', file.read(), re.MULTILINE))
-    assert {field for path, field in paths.items() if f"`{path}`" in told} == live
 
 
 def test_another_file_is_refused(database, millrace, tmp_path):
