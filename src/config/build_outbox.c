@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/names.h"
 
 /* What is streamed under the names of its partitions is compared with what there is. */
 static void name_outboxes(struct mr_config *config)
@@ -34,8 +34,7 @@ static void build_outbox_tables(struct mr_config *config)
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, names->count));
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_pattern *table = &tables[config->outbox.table_count];
-        if (!mr_config_take_table(config, "outbox.tables", LINE(config, outbox_tables),
-                                  names->items[i], table)) {
+        if (!mr_names_take_pattern(config, MR_INDEX_outbox_tables, names->items[i], table)) {
             continue;
         }
         config->outbox.table_count++;
@@ -136,10 +135,10 @@ static void build_route(struct mr_config *config)
         PROBLEM(config, LINE_OF(config, outbox_topic_regex, outbox_topic),
                 "outbox.topic_regex and outbox.topic make no topic: %s", reason);
     }
-    mr_config_check_topic(config, "outbox.topic", values->outbox_topic,
-                          LINE_OF(config, outbox_topic, outbox_tables));
+    mr_names_check_topic(config, MR_INDEX_outbox_topic, values->outbox_topic,
+                         LINE_OF(config, outbox_topic, outbox_tables));
     route->topics_max = (uint32_t)values->outbox_topics_max;
-    route->fallback_topic = values->outbox_fallback[0] == '\0' ? NULL : values->outbox_fallback;
+    route->fallback_topic = mr_config_or_null(values->outbox_fallback);
 }
 
 void mr_config_build_outbox(struct mr_config *config)
@@ -153,7 +152,7 @@ void mr_config_build_outbox(struct mr_config *config)
         .key = values->outbox_key,
         .payload = values->outbox_payload,
         .route_by = values->outbox_route_by,
-        .timestamp = values->outbox_timestamp[0] == '\0' ? NULL : values->outbox_timestamp,
+        .timestamp = mr_config_or_null(values->outbox_timestamp),
         .fields_may_lack = values->outbox_missing != 0,
         .key_is_json = values->outbox_key_format != 0,
         .value_is_json = values->outbox_value_format != 0,
@@ -162,7 +161,7 @@ void mr_config_build_outbox(struct mr_config *config)
         .keeps_empty = values->outbox_empty != 0,
         .tombstones = values->outbox_tombstones != 0,
         .update = (enum mr_outbox_update)values->outbox_updates,
-        .messages = values->outbox_messages[0] == '\0' ? NULL : values->outbox_messages,
+        .messages = mr_config_or_null(values->outbox_messages),
     };
     build_outbox_tables(config);
     build_fields(config);

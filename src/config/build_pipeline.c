@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/build.h"
 
 /* Tables that one pattern is taken to mean, for the sum of memory. */
 enum { PATTERN_TABLES = 100 };
@@ -147,7 +147,6 @@ void mr_config_build_pipeline(struct mr_config *config)
     config->source.copies = snapshot_modes[values->snapshot_mode];
     build_memory(config);
     build_copy(config);
-    mr_config_build_wheres(config);
     if (values->profiling_endpoints && config->http.username == NULL &&
         !mr_address_is_local(&config->http.address)) {
         PROBLEM(config, LINE(config, profiling_endpoints),

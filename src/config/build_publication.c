@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/names.h"
 
 /* The entry of that table, made if there is none; NULL: the table is not one that may have one, which is told. */
 static struct mr_published *entry_of(struct mr_config *config, const char *option, uint32_t line,
@@ -33,19 +33,15 @@ static void take_where(struct mr_config *config, const char *text, struct mr_pub
 {
     uint32_t line = LINE(config, publication_where);
     const char *colon;
-    const char *condition = mr_config_split_condition(text, &colon);
-    char *name = MR_STRDUP(text);
-    name[colon - text] = '\0';
+    const char *condition = mr_names_condition(text, &colon);
     struct mr_table_name table;
-    if (condition[0] == '\0' || !mr_config_parse_table(config, name, false, &table)) {
+    if (condition[0] == '\0' || !mr_names_table(config, text, colon, false, &table)) {
         PROBLEM(config, line,
                 "publication.where: \"%s\" is no condition on a table's rows: write "
                 "\"schema.table: condition\", with names and no patterns",
                 text);
-        free(name);
         return;
     }
-    free(name);
     struct mr_published *entry = entry_of(config, "publication.where", line, entries, table);
     if (entry != NULL && entry->where != NULL) {
         PROBLEM(config, line, "publication.where: table %s.%s is listed twice", table.schema,
@@ -94,8 +90,7 @@ void mr_config_build_publication(struct mr_config *config)
         take_where(config, wheres->items[i], entries);
     }
     uint32_t line = LINE(config, publication_columns);
-    const struct mr_table_key *lists =
-        mr_config_take_lists(config, "publication.columns", line, columns);
+    const struct mr_table_key *lists = mr_names_lists(config, MR_INDEX_publication_columns);
     for (uint32_t i = 0; lists != NULL && i < columns->count; i++) {
         struct mr_published *entry =
             entry_of(config, "publication.columns", line, entries, lists[i].table);

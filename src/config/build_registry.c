@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/names.h"
 #include "config/secrets.h"
 
 static bool is_here(const char *host)
@@ -22,7 +22,7 @@ static const char *host_fault(const char *rest)
 {
     char host[300];
     snprintf(host, sizeof(host), "%.*s", (int)strcspn(rest, "/?#"), rest);
-    return mr_config_host_fault(host);
+    return mr_names_host_fault(host);
 }
 
 static void check_url(struct mr_config *config, const char *url)

@@ -1,7 +1,7 @@
 /* [routing]: topics of tables. */
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/names.h"
 
 static void build_rewrite(struct mr_config *config, struct mr_rewrite *rewrite, uint32_t line,
                           const char *names, const char *expression, const char *replacement)
@@ -14,26 +14,6 @@ static void build_rewrite(struct mr_config *config, struct mr_rewrite *rewrite, 
         PROBLEM(config, line, "%s belong together, and one of them is empty", names);
     } else if (!mr_rewrite_init(rewrite, expression, replacement, reason, sizeof(reason))) {
         PROBLEM(config, line, "%s: %s", names, reason);
-    }
-}
-
-void mr_config_check_topic(struct mr_config *config, const char *option, const char *replacement,
-                           uint32_t line)
-{
-    char fixed[2] = {0};
-    for (const char *at = replacement; *at != '\0'; at++) {
-        if (*at == '$' && at[1] != '\0') {
-            const char *named = at[1] == '{' ? strchr(at, '}') : NULL;
-            at = named != NULL ? named : at + 1;
-            continue;
-        }
-        at += *at == '\\' && at[1] != '\0';
-        fixed[0] = *at == '.' ? '_' : *at; /* a name of one dot is bad, one with a dot is not */
-        const char *fault = mr_topic_fault(fixed);
-        if (fault != NULL) {
-            PROBLEM(config, line, "%s: \"%s\" %s", option, replacement, fault);
-            return;
-        }
     }
 }
 
@@ -76,6 +56,20 @@ static void check_template(struct mr_config *config, const char *text, const cha
     }
 }
 
+/* "schema.table:column", and a topic after =. */
+static bool take_column(struct mr_config *config, const char *text, struct mr_column_route *ret,
+                        struct mr_reason *reason)
+{
+    const char *colon = mr_names_end(text, ":");
+    if (*colon != ':' || !mr_names_table_pattern(config, text, colon, &ret->table, reason)) {
+        return false;
+    }
+    const char *end = mr_names_end(colon + 1, "=");
+    ret->column = mr_names_name(config, colon + 1, end, "", false);
+    ret->topic = *end == '=' ? end + 1 : NULL;
+    return ret->column != NULL;
+}
+
 static void build_by_column(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.routing_by_column;
@@ -84,11 +78,11 @@ static void build_by_column(struct mr_config *config)
     uint32_t count = 0;
     for (uint32_t i = 0; i < texts->count; i++) {
         struct mr_column_route *route = &routes[count];
-        char reason[128] = "write \"schema.table:column\" or \"schema.table:column=topic\"";
-        if (!mr_config_take_column(config, texts->items[i], &route->table, &route->column,
-                                   &route->topic, reason, sizeof(reason))) {
+        struct mr_reason reason = {
+            "write \"schema.table:column\" or \"schema.table:column=topic\""};
+        if (!take_column(config, texts->items[i], route, &reason)) {
             PROBLEM(config, LINE(config, routing_by_column),
-                    "routing.by_column: \"%s\" names no column: %s", texts->items[i], reason);
+                    "routing.by_column: \"%s\" names no column: %s", texts->items[i], reason.text);
             continue;
         }
         if (route->topic == NULL) {
@@ -96,8 +90,8 @@ static void build_by_column(struct mr_config *config)
         }
         check_template(config, texts->items[i], route->topic);
         if (mr_pattern_is_name(&route->table.schema) && mr_pattern_is_name(&route->table.table)) {
-            mr_config_check_streamed(config, "routing.by_column", LINE(config, routing_by_column),
-                                     route->table.schema.text, route->table.table.text);
+            mr_config_check_streamed(config, MR_INDEX_routing_by_column, route->table.schema.text,
+                                     route->table.table.text);
         } else {
             struct mr_pattern *column = mr_config_keep(config, MR_NEW(struct mr_pattern));
             *column = (struct mr_pattern){.text = route->column};
@@ -150,8 +144,8 @@ void mr_config_build_routing(struct mr_config *config)
     build_rewrite(config, &routing->topic, LINE_OF(config, routing_regex, routing_topic),
                   "routing.topic_regex and routing.topic", values->routing_regex,
                   values->routing_topic);
-    mr_config_check_topic(config, "routing.topic", values->routing_topic,
-                          LINE(config, routing_topic));
+    mr_names_check_topic(config, MR_INDEX_routing_topic, values->routing_topic,
+                         LINE(config, routing_topic));
     build_rewrite(config, &routing->key, LINE_OF(config, routing_key_regex, routing_key_value),
                   "routing.key_regex and routing.key_value", values->routing_key_regex,
                   values->routing_key_value);

@@ -6,16 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/config_internal.h"
 #include "config/kafka_properties.h"
+#include "config/names.h"
 #include "config/secrets.h"
 
 enum { MESSAGE_FORM_MAX = 8192 /* of an event that holds a message, without its content */ };
-
-static const char *or_null(const char *text)
-{
-    return text[0] == '\0' ? NULL : text;
-}
 
 static void add_property(struct mr_kafka_property *properties, uint32_t *count, const char *name,
                          const char *value)
@@ -91,33 +86,6 @@ static void build_kafka_properties(struct mr_config *config)
     mr_kafka_kerberos_check(config);
 }
 
-const char *mr_config_host_fault(const char *broker)
-{
-    if (strstr(broker, "://") != NULL) {
-        return "has a scheme; write host:port, and set sink.kafka.tls for TLS";
-    }
-    if (broker[0] == '\0' || strpbrk(broker, " /@") != NULL) {
-        return "is not host:port";
-    }
-    const char *bracket = broker[0] == '[' ? strchr(broker, ']') : broker;
-    const char *colon = bracket == NULL ? NULL : strchr(bracket, ':');
-    if (bracket == NULL || (bracket != broker && bracket[1] != ':' && bracket[1] != '\0')) {
-        return "is not [address]:port";
-    }
-    if (colon == NULL) {
-        return NULL; /* 9092 */
-    }
-    if (bracket == broker && strchr(colon + 1, ':') != NULL) {
-        return "has several colons; write an IPv6 address as [address]:port";
-    }
-    char *end;
-    long port = strtol(colon + 1, &end, 10);
-    if (colon == broker || end == colon + 1 || *end != '\0' || port < 1 || port > 65535) {
-        return "has no port between 1 and 65535 behind its colon";
-    }
-    return NULL;
-}
-
 /* A broker may be a list with commas itself, as librdkafka takes it. */
 static void check_brokers(struct mr_config *config)
 {
@@ -128,7 +96,7 @@ static void check_brokers(struct mr_config *config)
             size_t len = strcspn(at, ",");
             char broker[300];
             snprintf(broker, sizeof(broker), "%.*s", (int)len, at);
-            const char *fault = mr_config_host_fault(broker);
+            const char *fault = mr_names_host_fault(broker);
             if (fault != NULL) {
                 PROBLEM(config, LINE(config, brokers), "sink.kafka.brokers: \"%s\" %s", broker,
                         fault);
@@ -188,7 +156,7 @@ static void build_state(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     config->kafka.exactly_once = values->delivery == 1;
-    config->kafka.state_topic = or_null(values->state_topic);
+    config->kafka.state_topic = mr_config_or_null(values->state_topic);
     config->kafka.sections = mr_copy_section_kinds;
     config->source.position_is_stored = config->kafka.state_topic != NULL;
     if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
@@ -315,6 +283,7 @@ void mr_config_build_sink(struct mr_config *config)
             "cloudevents.mode = \"binary\" needs headers, which only Kafka's records have; take "
             "\"structured\", or [sink.kafka]");
     }
-    config->file.path = config->sink_kind == MR_SINK_FILE ? or_null(values->file_path) : NULL;
+    config->file.path =
+        config->sink_kind == MR_SINK_FILE ? mr_config_or_null(values->file_path) : NULL;
     config->file.sync = values->file_sync != 0;
 }

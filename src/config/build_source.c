@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "config/config_internal.h"
+#include "config/names.h"
 #include "config/secrets.h"
 
 enum { HOST_SIZE = 65 };
@@ -113,20 +113,11 @@ static void build_copying_connection(struct mr_config *config)
     build_connection(config, &described, &config->source.copying);
 }
 
-size_t mr_config_characters(const char *text)
-{
-    size_t count = 0;
-    for (; *text != '\0'; text++) {
-        count += ((unsigned char)*text & 0xC0) != 0x80; /* not the rest of a character */
-    }
-    return count;
-}
-
 /* What PostgreSQL takes as a slot's name. */
 static bool slot_name_good(const char *name)
 {
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    return len > 0 && len <= IDENTIFIER_MAX && name[len] == '\0';
+    return len > 0 && len <= MR_NAME_MAX && name[len] == '\0';
 }
 
 void mr_config_build_source(struct mr_config *config)
@@ -134,7 +125,6 @@ void mr_config_build_source(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     build_stream_connection(config);
     build_copying_connection(config);
-    mr_config_build_publication(config);
     config->source.slot = values->slot_name;
     config->source.publication = values->publication_name;
     config->source.create_slot = values->create_slot != 0;
@@ -152,8 +142,8 @@ void mr_config_build_source(struct mr_config *config)
                 "slot_name \"%s\" is not what PostgreSQL takes: up to 63 of a-z, 0-9 and _",
                 values->slot_name);
     }
-    size_t len = mr_config_characters(values->publication_name);
-    if (len == 0 || len > IDENTIFIER_MAX) {
+    size_t len = mr_names_characters(values->publication_name);
+    if (len == 0 || len > MR_NAME_MAX) {
         PROBLEM(config, LINE(config, publication_name),
                 "publication_name must have 1 to 63 characters");
     }

@@ -22,6 +22,11 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
+struct mr_kept {
+    void **items;
+    uint32_t count;
+};
+
 /* The modules' options, ready for use, and the memory behind them. */
 struct mr_config {
     struct mr_pg_source_options source;
@@ -43,14 +48,11 @@ struct mr_config {
     const char *path; /* the file's, of the caller; NULL: there is none */
     struct mr_config_values values;
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
-    void **memory;               /* everything allocated for the structs above */
-    uint32_t memory_count;
-    struct mr_regex **regexes;
-    uint32_t regex_count;
+    struct mr_kept memory;       /* allocated for the structs above */
+    struct mr_kept regexes;
+    struct mr_kept secrets; /* wiped before they are freed */
     struct mr_outbox_options outbox;
     struct mr_routing routing;
-    char **secrets; /* wiped before they are freed */
-    uint32_t secret_count;
 };
 
 /* Reads a file; NULL path: the environment alone (DATABASE_URL, MILLRACE_TABLES). MR_ERR_CONFIG when there

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/config_internal.h"
+#include "config/build.h"
 #include "config/kafka_properties.h"
 #include "config/secrets.h"
 
@@ -152,8 +152,6 @@ static bool is_yes(const char *value, const char *yes)
            (strcmp(yes, "true") == 0 && (is_word(value, "t") || is_word(value, "1")));
 }
 
-#define REFUSE(property, ...) PROBLEM(config, (property)->line, __VA_ARGS__)
-
 /* TLS or not is said in one place, and a file that says it in two must say the same. */
 static void check_protocol(struct mr_config *config, const struct mr_property *property)
 {
@@ -161,29 +159,30 @@ static void check_protocol(struct mr_config *config, const struct mr_property *p
         is_word(property->value, "plaintext") || is_word(property->value, "sasl_plaintext");
     bool encrypted = is_word(property->value, "ssl") || is_word(property->value, "sasl_ssl");
     if (!plain && !encrypted) {
-        REFUSE(property, "Kafka property \"security.protocol\" must be plaintext, ssl, "
-                         "sasl_plaintext or sasl_ssl");
+        PROBLEM(config, property->line,
+                "Kafka property \"security.protocol\" must be plaintext, ssl, "
+                "sasl_plaintext or sasl_ssl");
     } else if (encrypted != (config->values.tls != 0)) {
-        REFUSE(property,
-               "Kafka property \"security.protocol\" says %s TLS, but sink.kafka.tls is %s; set "
-               "sink.kafka.tls = %s, or take the property out",
-               plain ? "no" : "", config->values.tls != 0 ? "true" : "false",
-               plain ? "false" : "true");
+        PROBLEM(config, property->line,
+                "Kafka property \"security.protocol\" says %s TLS, but sink.kafka.tls is %s; set "
+                "sink.kafka.tls = %s, or take the property out",
+                plain ? "no" : "", config->values.tls != 0 ? "true" : "false",
+                plain ? "false" : "true");
     }
 }
 
 static void check_mechanism(struct mr_config *config, const struct mr_property *property)
 {
     if (config->values.sasl_mechanism[0] != '\0') {
-        REFUSE(property,
-               "Kafka property \"%s\" and sink.kafka.sasl.mechanism are both set; keep "
-               "one of the two",
-               property->name);
+        PROBLEM(config, property->line,
+                "Kafka property \"%s\" and sink.kafka.sasl.mechanism are both set; keep "
+                "one of the two",
+                property->name);
     } else if (!is_word(property->value, "GSSAPI") && !is_word(property->value, "OAUTHBEARER")) {
-        REFUSE(property,
-               "Kafka property \"%s\" takes GSSAPI or OAUTHBEARER; for a password set "
-               "sink.kafka.sasl.mechanism",
-               property->name);
+        PROBLEM(config, property->line,
+                "Kafka property \"%s\" takes GSSAPI or OAUTHBEARER; for a password set "
+                "sink.kafka.sasl.mechanism",
+                property->name);
     }
 }
 
@@ -193,10 +192,10 @@ static void check_command(struct mr_config *config, const struct mr_property *pr
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "._/@:-";
     if (property->value[strspn(property->value, good)] != '\0' || property->value[0] == '-') {
-        REFUSE(property,
-               "Kafka property \"%s\" becomes part of a command: it takes letters, digits and "
-               "._/@:- only, and no - in front",
-               property->name);
+        PROBLEM(config, property->line,
+                "Kafka property \"%s\" becomes part of a command: it takes letters, digits and "
+                "._/@:- only, and no - in front",
+                property->name);
     }
 }
 
@@ -214,8 +213,9 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
             found = found || is_word(word, good[i]);
         }
         if (!found || strlen(property->value) >= sizeof(list)) {
-            REFUSE(property, "Kafka property \"debug\" takes broker, topic, metadata, feature, "
-                             "queue, msg, protocol, admin and eos; the others may print secrets");
+            PROBLEM(config, property->line,
+                    "Kafka property \"debug\" takes broker, topic, metadata, feature, "
+                    "queue, msg, protocol, admin and eos; the others may print secrets");
             return;
         }
     }
@@ -225,15 +225,15 @@ static void check_known(struct mr_config *config, const struct mr_property *prop
 {
     switch (properties[i].kind) {
     case REFUSED:
-        REFUSE(property, "Kafka property \"%s\" can't be set: %s", property->name,
-               properties[i].reason);
+        PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
+                properties[i].reason);
         break;
     case CHECK:
         if (!is_yes(property->value, properties[i].reason) && !config->values.insecure_tls) {
-            REFUSE(property,
-                   "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
-                   "sink.kafka.insecure_tls = true",
-                   property->name);
+            PROBLEM(config, property->line,
+                    "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
+                    "sink.kafka.insecure_tls = true",
+                    property->name);
         }
         break;
     case COMMAND:
@@ -256,10 +256,11 @@ static void check_known(struct mr_config *config, const struct mr_property *prop
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property)
 {
     if (mr_secret_property(property->name)) {
-        REFUSE(property,
-               "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file "
-               "or tls_key_password_env",
-               property->name);
+        PROBLEM(
+            config, property->line,
+            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file "
+            "or tls_key_password_env",
+            property->name);
         return;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(properties); i++) {
@@ -268,10 +269,10 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
             return;
         }
     }
-    REFUSE(property,
-           "Kafka property \"%s\" is not accepted; docs/configuration.md lists those that may be "
-           "set",
-           property->name);
+    PROBLEM(config, property->line,
+            "Kafka property \"%s\" is not accepted; docs/configuration.md lists those that may be "
+            "set",
+            property->name);
 }
 
 void mr_kafka_properties_print(FILE *to)
@@ -311,9 +312,9 @@ bool mr_config_runs_kinit(const struct mr_config *config)
 void mr_kafka_kerberos_check(struct mr_config *config)
 {
     if (mr_config_runs_kinit(config) && find(config, "sasl.kerberos.keytab") == NULL) {
-        REFUSE(find_mechanism(config),
-               "GSSAPI needs the Kafka property \"sasl.kerberos.keytab\", for kinit; or set "
-               "\"sasl.kerberos.min.time.before.relogin\" = \"0\" and name the keytab in the "
-               "environment variable KRB5_CLIENT_KTNAME, which needs no kinit");
+        PROBLEM(config, find_mechanism(config)->line,
+                "GSSAPI needs the Kafka property \"sasl.kerberos.keytab\", for kinit; or set "
+                "\"sasl.kerberos.min.time.before.relogin\" = \"0\" and name the keytab in the "
+                "environment variable KRB5_CLIENT_KTNAME, which needs no kinit");
     }
 }

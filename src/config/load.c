@@ -1,36 +1,13 @@
-#include "config/config.h"
-
+/* From a file, or the environment alone, to a configuration. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/build.h"
 #include "config/unknown.h"
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
-
-/* ---- memory behind the option structs ---- */
-
-void *mr_config_keep(struct mr_config *config, void *memory)
-{
-    config->memory =
-        MR_REALLOC(config->memory, (config->memory_count + 1) * sizeof(*config->memory));
-    config->memory[config->memory_count++] = memory;
-    return memory;
-}
-
-char *mr_config_keep_secret(struct mr_config *config, char *secret)
-{
-    if (secret != NULL) {
-        config->secrets =
-            MR_REALLOC(config->secrets, (config->secret_count + 1) * sizeof(*config->secrets));
-        config->secrets[config->secret_count++] = secret;
-    }
-    return secret;
-}
-
-/* ---- loading ---- */
 
 /* What a file of an older form, or of Outboxx's, means without saying it. */
 static void imply(struct mr_config *config)
@@ -60,6 +37,13 @@ static mr_status build(struct mr_config *config)
         imply(config);
         mr_values_check_needs(&config->values, &config->problems);
         mr_config_build_encode(config);
+        mr_config_build_bare(config);
+        mr_config_build_tables(config);
+        mr_config_build_columns(config);
+        mr_config_build_outbox(config);
+        mr_config_build_routing(config);
+        mr_config_build_topics(config);
+        mr_config_build_publication(config);
         mr_config_build_source(config);
         mr_config_build_sink(config);
         mr_config_build_registry(config);
@@ -68,13 +52,6 @@ static mr_status build(struct mr_config *config)
         mr_config_name_pipeline(config);
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
-}
-
-static struct mr_config *config_new(const char *name)
-{
-    struct mr_config *config = MR_NEW(struct mr_config);
-    config->problems.name = MR_STRDUP(name);
-    return config;
 }
 
 typedef mr_status (*build_fn)(struct mr_config *config);
@@ -97,14 +74,14 @@ static mr_status read_text(struct mr_config *config, const char *text, size_t le
 mr_status mr_config_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config)
 {
-    *ret_config = config_new(name);
+    *ret_config = mr_config_new(name);
     return read_text(*ret_config, text, len, build);
 }
 
 /* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
 static mr_status load_environment(struct mr_config **ret_config)
 {
-    struct mr_config *config = config_new("environment");
+    struct mr_config *config = mr_config_new("environment");
     *ret_config = config;
     mr_values_read(&config->values, NULL, &config->problems);
     const char *names = getenv("MILLRACE_TABLES");
@@ -162,7 +139,7 @@ struct mr_sha256_short mr_config_digest(const char *path)
 static mr_status load_file(const char *path, build_fn finish, bool without_secrets,
                            struct mr_config **ret_config)
 {
-    struct mr_config *config = config_new(path);
+    struct mr_config *config = mr_config_new(path);
     *ret_config = config;
     config->path = path;
     config->problems.without_secrets = without_secrets;
@@ -190,7 +167,7 @@ mr_status mr_config_reload(const struct mr_config *running, struct mr_config **r
     if (running->path != NULL) {
         return load_file(running->path, build, true, ret_config);
     }
-    *ret_config = config_new("environment");
+    *ret_config = mr_config_new("environment");
     mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
     PROBLEM(*ret_config, 0,
             "there is no file to read again, for millrace was started without one; start it with "
@@ -211,35 +188,9 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
     if (path != NULL) {
         return load_file(path, build_http_alone, false, ret_config);
     }
-    *ret_config = config_new("defaults");
+    *ret_config = mr_config_new("defaults");
     mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
     return build_http_alone(*ret_config);
-}
-
-void mr_config_free(struct mr_config *config)
-{
-    if (config == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < config->secret_count; i++) {
-        explicit_bzero(config->secrets[i], strlen(config->secrets[i]));
-        free(config->secrets[i]);
-    }
-    free(config->secrets);
-    for (uint32_t i = 0; i < config->regex_count; i++) {
-        mr_regex_free(config->regexes[i]);
-    }
-    free(config->regexes);
-    mr_rewrite_done(&config->outbox.route.rewrite);
-    mr_rewrite_done(&config->routing.topic);
-    mr_rewrite_done(&config->routing.key);
-    for (uint32_t i = 0; i < config->memory_count; i++) {
-        free(config->memory[i]);
-    }
-    free(config->memory);
-    mr_values_done(&config->values);
-    mr_problems_done(&config->problems);
-    free(config);
 }
 
 void mr_config_print_problems(const struct mr_config *config, FILE *to)

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/build.h"
 #include "config/secrets.h"
 
 /* ---- http ---- */

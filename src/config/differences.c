@@ -1,7 +1,7 @@
 /* What a file that is read anew would change, and what of that may change while the stream runs. */
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/build.h"
 
 static bool texts_equal(const char *a, const char *b)
 {

@@ -1,0 +1,67 @@
+/* From values to the modules' option structs: what the files build_*.c share, and the order they come in. Each fills in the
+ * options its name says, and adds what is wrong with them to the problems; none calls another but those before it. */
+#ifndef MR_CONFIG_BUILD_H
+#define MR_CONFIG_BUILD_H
+
+#include "config/config.h"
+
+#define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
+#define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
+#define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
+/* Of the one of two options that is there. */
+#define LINE_OF(config, a, b) (LINE(config, a) != 0 ? LINE(config, a) : LINE(config, b))
+/* A problem of an option, by its place in the table, at its line; the text follows its name. */
+#define REFUSE(config, option, format, ...)                                                        \
+    mr_problem_add(&(config)->problems, true, (config)->values.lines[option], "%s" format,         \
+                   mr_option_at(option)->path, ##__VA_ARGS__)
+
+struct mr_config *mr_config_new(const char *name);
+
+/* Memory that lives as long as the configuration; returns it. */
+void *mr_config_keep(struct mr_config *config, void *memory);
+
+/* The same for a secret, which is wiped before it is freed, and for an expression. NULL is fine. */
+char *mr_config_keep_secret(struct mr_config *config, char *secret);
+struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex);
+
+/* A copy of `items` with one more place at its end, which is zero. */
+void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
+
+/* NULL for "", which is how an option is not set. */
+const char *mr_config_or_null(const char *text);
+
+/* Bits of a list of operations; `outboxx`: of a stream's, which has no messages and has "read". */
+uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings *names,
+                              uint32_t line, bool outboxx);
+
+/* ---- for the files that follow build_tables.c ---- */
+
+/* A pattern of an option, so that what it means can be compared with what there is. */
+void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule);
+
+/* Updates and deletes of that table need the column's value of before, so its identity must hold it; `option` says so. */
+void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
+                         const char *column);
+
+/* Warns where an option names a table that is not streamed. */
+void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
+                              const char *table);
+
+/* ---- in this order ---- */
+
+void mr_config_build_encode(struct mr_config *config);
+void mr_config_build_bare(struct mr_config *config);
+void mr_config_build_tables(struct mr_config *config);
+void mr_config_build_columns(struct mr_config *config);
+void mr_config_build_outbox(struct mr_config *config);
+void mr_config_build_routing(struct mr_config *config);
+void mr_config_build_topics(struct mr_config *config); /* no two tables have one that must not */
+void mr_config_build_publication(struct mr_config *config);
+void mr_config_build_source(struct mr_config *config);
+void mr_config_build_sink(struct mr_config *config);
+void mr_config_build_registry(struct mr_config *config);
+void mr_config_build_http(struct mr_config *config);
+void mr_config_build_pipeline(struct mr_config *config); /* its memory counts the tables */
+void mr_config_name_pipeline(struct mr_config *config);  /* what makes two instances the same one */
+
+#endif
