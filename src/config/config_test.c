@@ -230,7 +230,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "key_columns = [\"t:a,b,a\"]\n", 2, "column \"a\" of table public.t is listed twice"},
         {T "publication.where = [\"t\"]\n", 2, "is no condition on a table's rows"},
         {T "publication.where = [\"t: \"]\n", 2, "is no condition on a table's rows"},
-        {T "publication.where = [\"*: a\"]\n", 2, "is none of the tables"},
+        {T "publication.where = [\"*: a\"]\n", 2, "names and no patterns"},
         {T "publication.where = [\"u: a\"]\n", 2, "is none of the tables"},
         {T "publication.where = [\"t: a\", \"public.t: b\"]\n", 2, "is listed twice"},
         {T "publication.columns = [\"t:\"]\n", 2, "does not name columns of a table"},
