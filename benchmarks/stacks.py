@@ -29,7 +29,8 @@ def frame(line):
         library = "kernel"
     library = library.strip("[]")
     if name in ("", "[unknown]"):
-        return f"[{library}]"
+        # Debian strips the allocator: to a reader its inner functions are one.
+        return f"jemalloc [{library}]" if library.startswith("libjemalloc.so") else f"[{library}]"
     return name if library == PROGRAM else f"{name} [{library}]"
 
 

@@ -15,6 +15,7 @@ mr-source  4242
 \tffffffff81 do_syscall_64+0x5 ([kernel.kallsyms])
 \tffffffff82 nft_do_chain+0x5 ([nf_tables])
 \t    7f03 [unknown] (/usr/lib/librdkafka.so.1)
+\t    7f07 [unknown] (/usr/lib/libjemalloc.so.2)
 \t    7f04 [unknown] ([unknown])
 \t    7f05 std::vector<int (*)(char)>::at(int)+0x5 (/opt/x.so)
 
@@ -29,7 +30,7 @@ mr-source  4242
 """
 
 FOLDED = {"mr-source;start_thread [libc.so.6];mr_encode_change;__memcpy_avx [libc.so.6]": 2,
-          "rdk:broker1;std::vector<int (*)(char)>::at(int) [x.so];[unknown];[librdkafka.so.1];nft_do_chain [kernel];"
+          "rdk:broker1;std::vector<int (*)(char)>::at(int) [x.so];[unknown];jemalloc [libjemalloc.so.2];[librdkafka.so.1];nft_do_chain [kernel];"
           "do_syscall_64 [kernel]": 1,
           "odd name 3;f [inlined]": 1, "broken frame": 1}
 

@@ -49,6 +49,9 @@ static const struct {
     {"operator new*", MR_STAGE_MALLOC},
     {"operator delete*", MR_STAGE_MALLOC},
     {"je_*", MR_STAGE_MALLOC},
+    /* Debian strips it, so its inner functions have no names. */
+    {"jemalloc", MR_STAGE_MALLOC},
+    {"[libjemalloc.so*", MR_STAGE_MALLOC},
     {"mr_alloc", MR_STAGE_MALLOC},
     {"mr_realloc", MR_STAGE_MALLOC},
     {"mr_strndup", MR_STAGE_MALLOC},
