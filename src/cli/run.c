@@ -47,9 +47,9 @@ struct app {
     struct mr_http *http; /* NULL: not wanted */
     struct mr_pages pages;
     pthread_mutex_t pages_lock;
-    char *configuration; /* behind `pages`, as at the start */
-    char *origins;
-    char *units;
+    struct {
+        char *configuration, *origins, *units; /* what `pages` shows, as at the start */
+    } shown;
     struct mr_reload *reload;
     struct mr_reloaded reloaded;
     struct mr_added *added;
@@ -202,9 +202,9 @@ static void http_wire(struct app *app)
     if (!app->config->http.enabled) {
         return;
     }
-    app->configuration = mr_config_json(app->config, NULL);
-    app->origins = mr_config_origins_json(app->config, NULL);
-    app->units = mr_config_units_json();
+    app->shown.configuration = mr_config_json(app->config, NULL);
+    app->shown.origins = mr_config_origins_json(app->config, NULL);
+    app->shown.units = mr_config_units_json();
     pthread_mutex_init(&app->pages_lock, NULL);
     app->http = mr_http_new(&app->config->http);
     app->pages = (struct mr_pages){
@@ -214,9 +214,9 @@ static void http_wire(struct app *app)
         .publication = app->config->source.publication,
         .sink = app->sink->ops->name,
         .lock = &app->pages_lock,
-        .configuration = app->configuration,
-        .origins = app->origins,
-        .units = app->units,
+        .configuration = app->shown.configuration,
+        .origins = app->shown.origins,
+        .units = app->shown.units,
         .last_events = app->config->values.http_last_events != 0 ? app->table_counts : NULL,
         .profiler_seconds = app->config->profiles ? mr_profiling_seconds : NULL};
     mr_pages_add(app->http, &app->pages);
@@ -268,9 +268,9 @@ static void app_free(struct app *app)
     mr_reload_free(app->reload);
     mr_reloaded_done(&app->reloaded);
     mr_added_free(app->added);
-    free(app->configuration);
-    free(app->origins);
-    free(app->units);
+    free(app->shown.configuration);
+    free(app->shown.origins);
+    free(app->shown.units);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
     mr_pg_heartbeat_free(app->heartbeat);
@@ -417,20 +417,8 @@ static void log_end(const struct mr_pipeline *pipeline, mr_status status,
     }
 }
 
-mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
+static void log_begin(const struct app *app, const struct mr_confinement *confinement)
 {
-    struct app own = {.config = config};
-    struct app *app = &own;
-    int signal_fd = mr_cli_signals();
-    int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (signal_fd < 0 || done_fd < 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
-    }
-    struct mr_confinement confinement = mr_confine_process(config);
-    mr_log_start();
-    app_wire(app);
-    http_wire(app);
-    commands_wire(app);
     struct mr_versions versions = mr_versions();
     mr_log(MR_LOG_INFO, "started", "millrace " MR_VERSION,
            MR_LOG_STR("slot", app->config->source.slot),
@@ -438,33 +426,52 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
            MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
            MR_LOG_STR("librdkafka", versions.librdkafka),
            MR_LOG_STR("allocator", versions.allocator),
-           MR_LOG_STR("confined_syscalls", mr_confinement_syscalls(&confinement)),
-           MR_LOG_STR("confined_files", mr_confinement_files(&confinement)));
-    mr_status status = mr_profiling_begin(app->config, app->http, ret_error);
-    if (status == MR_OK) {
-        status = watchers_start(app, ret_error);
+           MR_LOG_STR("confined_syscalls", mr_confinement_syscalls(confinement)),
+           MR_LOG_STR("confined_files", mr_confinement_files(confinement)));
+}
+
+static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_error)
+{
+    MR_TRY(mr_profiling_begin(app->config, app->http, ret_error));
+    MR_TRY(watchers_start(app, ret_error));
+    if (app->registry != NULL) {
+        MR_TRY(mr_registry_start(app->registry, mr_pipeline_standstill(app->pipeline), ret_error));
     }
-    if (status == MR_OK && app->registry != NULL) {
-        status = mr_registry_start(app->registry, mr_pipeline_standstill(app->pipeline), ret_error);
+    MR_TRY(mr_pg_heartbeat_start(app->heartbeat, ret_error));
+    return mr_pipeline_start(app->pipeline, done_fd, ret_error);
+}
+
+static mr_status app_run(struct app *app, int signal_fd, int done_fd, struct mr_error *ret_error)
+{
+    MR_TRY(app_start(app, done_fd, ret_error));
+    wait_for_end(app, signal_fd, done_fd);
+    mr_status status = mr_pipeline_join(app->pipeline, ret_error);
+    if (app->config->values.stay_up != 0 && needs_person(status)) {
+        stay_up(app, signal_fd, status, ret_error);
     }
-    if (status == MR_OK) {
-        status = mr_pg_heartbeat_start(app->heartbeat, ret_error);
+    return status;
+}
+
+mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
+{
+    struct app app = {.config = config};
+    int signal_fd = mr_cli_signals();
+    int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (signal_fd < 0 || done_fd < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
-    if (status == MR_OK) {
-        status = mr_pipeline_start(app->pipeline, done_fd, ret_error);
-    }
-    if (status == MR_OK) {
-        wait_for_end(app, signal_fd, done_fd);
-        status = mr_pipeline_join(app->pipeline, ret_error);
-        if (app->config->values.stay_up != 0 && needs_person(status)) {
-            stay_up(app, signal_fd, status, ret_error);
-        }
-    }
-    mr_registry_free(app->registry);
-    watchers_stop(app);
+    struct mr_confinement confinement = mr_confine_process(config);
+    mr_log_start();
+    app_wire(&app);
+    http_wire(&app);
+    commands_wire(&app);
+    log_begin(&app, &confinement);
+    mr_status status = app_run(&app, signal_fd, done_fd, ret_error);
+    mr_registry_free(app.registry);
+    watchers_stop(&app);
     mr_profiling_end();
-    log_end(app->pipeline, status, ret_error);
-    app_free(app);
+    log_end(app.pipeline, status, ret_error);
+    app_free(&app);
     close(done_fd);
     close(signal_fd);
     mr_log_stop();
