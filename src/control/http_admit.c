@@ -178,59 +178,82 @@ static bool is_site_good(struct MHD_Connection *of)
     return site == NULL || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
 }
 
-static bool starts_work(const struct mr_http_request *request, bool is_post)
+/* Answers false; `header` NULL: none. */
+static bool refuse(struct mr_http_request *request, unsigned status, const char *header,
+                   const char *value, const char *text)
 {
-    return is_post || (request->route != NULL && request->route->slow);
+    mr_http_fail(request, status, "%s", text);
+    if (header != NULL) {
+        mr_http_header(request, header, value);
+    }
+    return false;
+}
+
+static bool admit_method(struct mr_http_request *request, const char *method)
+{
+    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    bool is_get =
+        strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    const struct mr_http_route *route = request->route;
+    if (route != NULL && route->post && !is_post) {
+        return refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW, "POST",
+                      "this changes something: ask with POST");
+    }
+    return is_get || (is_post && (route == NULL || route->post)) ||
+           refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW, "GET, HEAD",
+                  "only GET and HEAD are served");
+}
+
+/* Admits what has a form and comes from where it may. */
+static bool admit_form(const struct mr_http_options *options, const char *method,
+                       struct mr_http_request *request)
+{
+    struct MHD_Connection *from = request->connection;
+    const char *host = host_of(request, from);
+    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
+    bool starts_work = is_post || (request->route != NULL && request->route->slow);
+    if (is_ambiguous(from)) {
+        return refuse(request, MHD_HTTP_BAD_REQUEST, MHD_HTTP_HEADER_CONNECTION, "close",
+                      "a request has one Host, one length or the encoding \"chunked\", and no "
+                      "header with a space in its name");
+    }
+    if (request->target.is_malformed) {
+        return refuse(request, MHD_HTTP_BAD_REQUEST, NULL, NULL,
+                      "a whole address is http://, a host, perhaps a port, and a path");
+    }
+    if (request->target.is_secure && options->certificate == NULL) { /* RFC 9110, 7.4 */
+        return refuse(request, MHD_HTTP_MISDIRECTED_REQUEST, NULL, NULL,
+                      "this server has no TLS: ask for http://, or set http.tls_certificate");
+    }
+    if (!admit_method(request, method)) {
+        return false;
+    }
+    if ((is_post && !is_origin_good(from, host)) || (starts_work && !is_site_good(from))) {
+        return refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
+                      "a page of another server can't ask for this");
+    }
+    return is_host_good(options, host) ||
+           refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
+                  "a server without a password answers to its numeric address and to names that "
+                  "only this network knows, on a loopback address to localhost; ask for one of "
+                  "these, or set http.host_names or http.username");
 }
 
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
                    const char *method, bool ending, struct mr_http_request *request)
 {
-    struct MHD_Connection *from = request->connection;
-    bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
-    const char *host = host_of(request, from);
-    if (is_ambiguous(from)) {
-        mr_http_fail(
-            request, MHD_HTTP_BAD_REQUEST,
-            "a request has one Host, one length or the encoding \"chunked\", and no header "
-            "with a space in its name");
-        mr_http_header(request, MHD_HTTP_HEADER_CONNECTION, "close");
-    } else if (request->target.is_malformed) {
-        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
-                     "a whole address is http://, a host, perhaps a port, and a path");
-    } else if (request->target.is_secure && options->certificate == NULL) {
-        /* RFC 9110, 7.4 */
-        mr_http_fail(request, MHD_HTTP_MISDIRECTED_REQUEST,
-                     "this server has no TLS: ask for http://, or set http.tls_certificate");
-    } else if (request->route != NULL && request->route->post != is_post) {
-        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED,
-                     request->route->post ? "this changes something: ask with POST"
-                                          : "only GET and HEAD are served");
-        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, request->route->post ? "POST" : "GET, HEAD");
-    } else if (!is_post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
-               strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        mr_http_fail(request, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD are served");
-        mr_http_header(request, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    } else if ((is_post && !is_origin_good(from, host)) ||
-               (starts_work(request, is_post) && !is_site_good(from))) {
-        mr_http_fail(request, MHD_HTTP_FORBIDDEN, "a page of another server can't ask for this");
-    } else if (!is_host_good(options, host)) {
-        mr_http_fail(request, MHD_HTTP_FORBIDDEN,
-                     "a server without a password answers to its numeric address and to names that "
-                     "only this network knows, on a loopback address to localhost; ask for one of "
-                     "these, or set http.host_names or http.username");
-    } else if (!admit_login(options, logins, from, request)) {
+    if (!admit_form(options, method, request) ||
+        !admit_login(options, logins, request->connection, request)) {
         return false;
-    } else if (request->route == NULL) {
-        return true; /* what there is in its place, the server knows */
-    } else if (request->route->slow && ending) {
+    }
+    bool too_late = ending && request->route != NULL && request->route->slow;
+    bool too_many = request->route != NULL && request->too_many_parameters;
+    if (too_late) {
         mr_http_fail_ending(request);
-    } else if (request->too_many_parameters) {
+    } else if (too_many) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
                      "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
                      PARAMETER_VALUE_MAX);
-    } else {
-        return true;
     }
-    return false;
+    return !too_late && !too_many;
 }

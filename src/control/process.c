@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* Only there when jemalloc is linked or preloaded. */
 extern int mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size)
@@ -47,24 +48,11 @@ static uint32_t count_entries(const char *path)
     return count - 1; /* the folder's own descriptor */
 }
 
-/* Field 22 of /proc/self/stat (proc(5)): ticks after the boot. The name before it may hold anything. */
+/* That of the first look, a moment after the start. */
 static double start_time(void)
 {
     static double known;
-    char text[1024];
-    if (known == 0 && read_text("/proc/self/stat", text, sizeof(text))) {
-        char *at = strrchr(text, ')');
-        for (int field = 2; at != NULL && field < 22; field++) {
-            at = strchr(at + 1, ' ');
-        }
-        struct timespec wall, boot;
-        clock_gettime(CLOCK_REALTIME, &wall);
-        clock_gettime(CLOCK_BOOTTIME, &boot);
-        double ticks = at == NULL ? 0 : strtod(at, NULL);
-        double since_boot = (double)boot.tv_sec + (double)boot.tv_nsec / 1e9;
-        known = (double)wall.tv_sec + (double)wall.tv_nsec / 1e9 - since_boot +
-                ticks / (double)sysconf(_SC_CLK_TCK);
-    }
+    known = known == 0 ? (double)mr_wall_ns() / 1e9 : known;
     return known;
 }
 
