@@ -180,7 +180,8 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         /* Without Kafka it could not take over. */
         return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
-    if (now->copy.state == MR_COPY_RUNNING && now->sink.connected && cause == MR_CAUSE_NONE) {
+    if (now->copies.snapshot.state == MR_COPY_RUNNING && now->sink.connected &&
+        cause == MR_CAUSE_NONE) {
         return MR_STATE_SNAPSHOT;
     }
     return flow_state(now);
@@ -346,13 +347,14 @@ static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot 
 {
     struct mr_copies *copies = monitor->options.copies;
     if (copies != NULL) {
-        now->copy = mr_copies_stats(copies);
-        now->incremental = mr_copies_incremental(copies);
-        now->copied.count = now->copy.state == MR_COPY_IDLE
-                                ? 0
-                                : mr_copies_tables(copies, now->copied.items, MR_MONITOR_COPIED);
+        now->copies.snapshot = mr_copies_stats(copies);
+        now->copies.incremental = mr_copies_incremental(copies);
+        now->copies.table_count =
+            now->copies.snapshot.state == MR_COPY_IDLE
+                ? 0
+                : mr_copies_tables(copies, now->copies.tables, MR_MONITOR_COPIED);
     }
-    now->danger.slot_is_short = mr_monitor_slot_is_short(&now->copy, &now->slot);
+    now->danger.slot_is_short = mr_monitor_slot_is_short(&now->copies.snapshot, &now->slot);
 }
 
 void mr_monitor_look(struct mr_monitor *monitor)

@@ -123,12 +123,13 @@ struct mr_monitor_snapshot {
         struct mr_monitor_event items[MR_MONITOR_EVENTS]; /* oldest first */
         uint32_t count;
     } events;
-    struct mr_copy_stats copy;               /* of existing rows, before the stream, */
-    struct mr_incremental_stats incremental; /* and while it runs */
-    struct mr_monitor_copied {
-        struct mr_copy_table_stats items[MR_MONITOR_COPIED]; /* those under way first */
-        uint32_t count;
-    } copied;
+    struct mr_monitor_copies {
+        struct mr_copy_stats snapshot;           /* before the stream */
+        struct mr_incremental_stats incremental; /* while it runs */
+        struct mr_copy_table_stats
+            tables[MR_MONITOR_COPIED]; /* of the first, those under way first */
+        uint32_t table_count;
+    } copies;
 };
 
 struct mr_monitor_options {

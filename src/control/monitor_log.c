@@ -103,7 +103,7 @@ static void log_copy(struct mr_monitor_logged *logged, const struct mr_monitor_s
            "max_slot_wal_keep_size (ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT "
            "pg_reload_conf()), or set it to -1 until the copy is done",
            MR_LOG_INT("slot_seconds_left", now->slot.forecast_seconds),
-           MR_LOG_INT("copy_seconds_left", now->copy.seconds_left),
+           MR_LOG_INT("copy_seconds_left", now->copies.snapshot.seconds_left),
            MR_LOG_INT("retained_bytes", now->slot.retained_bytes),
            MR_LOG_INT("safe_bytes", now->slot.safe_bytes));
 }

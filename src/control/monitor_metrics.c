@@ -53,7 +53,7 @@ static void expose_words(struct text *text)
         {MR_METRIC_STATE, state_word, MR_STATE_COUNT, AT(state)},
         {MR_METRIC_STANDSTILL, cause_word, MR_CAUSE_COUNT, AT(standstill.cause)},
         {MR_METRIC_BOTTLENECK, stage_word, MR_BOTTLENECKS, AT(bottleneck)},
-        {MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, AT(copy.state)},
+        {MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, AT(copies.snapshot.state)},
         {MR_METRIC_SLOT_WAL_STATUS, wal_word, MR_WAL_STATUS_COUNT, AT(slot.wal_status)},
         {MR_METRIC_SLOT_INVALIDATION, invalidation_word, MR_INVALIDATION_COUNT,
          AT(slot.invalidation)},
@@ -107,8 +107,8 @@ static void expose_partitions(struct text *text)
 /* Of the tables under way: as many label sets as threads, or a few more. */
 static void expose_copied(struct text *text)
 {
-    for (uint32_t i = 0; i < text->now->copied.count; i++) {
-        const struct mr_copy_table_stats *table = &text->now->copied.items[i];
+    for (uint32_t i = 0; i < text->now->copies.table_count; i++) {
+        const struct mr_copy_table_stats *table = &text->now->copies.tables[i];
         if (table->state == MR_COPY_TABLE_READ) {
             mr_expose_u64(&text->out, ONE(table->table),
                           text->id == MR_METRIC_SNAPSHOT_TABLE_BYTES ? table->bytes

@@ -98,13 +98,13 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     static const char *const states[] = {[MR_COPY_TABLE_WAITS] = "waits",
                                          [MR_COPY_TABLE_READ] = "read",
                                          [MR_COPY_TABLE_DONE] = "done"};
-    const struct mr_copy_stats *copy = &snapshot->copy;
+    const struct mr_copy_stats *copy = &snapshot->copies.snapshot;
     cJSON *item = section_of(root, "snapshot");
     add_progress(item, mr_copy_state_name(copy->state),
                  mr_copy_percent(copy->bytes, copy->bytes_total), copy->rows, copy->seconds);
     cJSON *tables = cJSON_AddArrayToObject(item, "progress");
-    for (uint32_t i = 0; i < snapshot->copied.count; i++) {
-        const struct mr_copy_table_stats *table = &snapshot->copied.items[i];
+    for (uint32_t i = 0; i < snapshot->copies.table_count; i++) {
+        const struct mr_copy_table_stats *table = &snapshot->copies.tables[i];
         item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "table", table->table);
         add_progress(item, states[table->state], mr_copy_percent(table->bytes, table->bytes_total),
@@ -116,7 +116,7 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         add_number(item, "seconds_left", table->seconds_left);
         cJSON_AddItemToArray(tables, item);
     }
-    const struct mr_held_up *held = &snapshot->incremental.held;
+    const struct mr_held_up *held = &snapshot->copies.incremental.held;
     if (held->by[0] != '\0') {
         cJSON_AddStringToObject(section_of(root, "incremental"), "held_by", held->by);
         cJSON_AddStringToObject(section_of(root, "incremental"), "held_since", held->since);
