@@ -4,8 +4,8 @@
  * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
  * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
  * has come to. Once the step is safe, the place is the request's `safe` one, and the revision with it. */
-#ifndef MR_PIPELINE_CHUNK_REQUESTS_H
-#define MR_PIPELINE_CHUNK_REQUESTS_H
+#ifndef MR_COPY_CHUNK_REQUESTS_H
+#define MR_COPY_CHUNK_REQUESTS_H
 
 #include <pthread.h>
 
@@ -106,7 +106,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
 void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                            const struct mr_error *error);
 
-/* The rows of its part are read from now on, behind the place that is returned, the caller's. */
+/* The rows of its part are read from now on, after the place that is returned, the caller's. */
 struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
                                              struct mr_chunk_request *request);
 

@@ -1,4 +1,4 @@
-/* The thread that reads chunks: it does one job at a time for the source thread, which goes on meanwhile. Inside pipeline/ only.
+/* The thread that reads chunks: it does one job at a time for the source thread, which goes on meanwhile. Inside copy/ only.
  *
  *   idle -> asked -> done -> idle
  *

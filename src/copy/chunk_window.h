@@ -11,24 +11,24 @@
  * (heapam.c, XactLockTableWait; the same for a key in a unique index).
  *
  * Four moments: A, from which on the stream's transactions are noted; R, before the chunk is asked for, from which on the
- * stream's keys are noted; S; and p, when the stream has come to L, the WAL's end as read behind S, or later: each row may have a
+ * stream's keys are noted; S; and p, when the stream has come to L, the WAL's end as read after S, or later: each row may have a
  * p of its own. A row goes out at p, between two transactions, unless the stream had its key between R and p.
  *
  * That is right: its value is the row's in the stream at p, and none older.
  *   1. All of V is in the stream before p: S saw it, so its commit record lies before L.
- *   2. All that is in the stream before R is in V. What came before A: N is a transaction number taken behind A. Numbers are
+ *   2. All that is in the stream before R is in V. What came before A: N is a transaction number taken after A. Numbers are
  *      given in order, so what came before A is below N, and S counts only if S.xmin >= N: all below have ended, and are seen.
  *      What came between A and R was noted: where S does not see one of them, the chunk is read again.
  *   3. The row's key was not in the stream between R and p. So those that changed the row and are in the stream before p are
  *      there before R, and in V by 2; and those of V are before p by 1. The two sets are the same one.
- * A row that does not go out is not needed: the stream had its key behind R, and by 1 it has at p what the chunk has, or
+ * A row that does not go out is not needed: the stream had its key after R, and by 1 it has at p what the chunk has, or
  * something newer. But an update's event lacks large values that it did not touch, and the topic may not have them: then the
  * row is read again, and goes out where the stream leaves it alone for so long.
  *
  * A transaction that S sees is seen by every later snapshot, and needs no note any more. What is noted is bounded. Where there
  * is no more room, the chunk is read again; where that is the room for transactions, from a new A on. */
-#ifndef MR_PIPELINE_CHUNK_WINDOW_H
-#define MR_PIPELINE_CHUNK_WINDOW_H
+#ifndef MR_COPY_CHUNK_WINDOW_H
+#define MR_COPY_CHUNK_WINDOW_H
 
 #include "event/event.h"
 
@@ -50,7 +50,7 @@ struct mr_chunk_window *mr_chunk_window_new(uint32_t transactions_max, size_t by
                                             uint64_t seed);
 void mr_chunk_window_free(struct mr_chunk_window *window); /* NULL is fine */
 
-/* The number N of a transaction that began behind A, if one is wanted: in the beginning, and when there was no room. */
+/* The number N of a transaction that began after A, if one is wanted: in the beginning, and when there was no room. */
 bool mr_chunk_window_wants_number(const struct mr_chunk_window *window);
 void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid);
 
@@ -60,8 +60,8 @@ void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid);
  * value that the update did not touch (TOAST). */
 void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks);
 
-/* All rows went (TRUNCATE). None that was read goes out: those that S saw beside it were inserted behind it, so the stream
- * has their keys behind it, too. */
+/* All rows went (TRUNCATE). None that was read goes out: those that S saw beside it were inserted after it, so the stream
+ * has their keys after it, too. */
 void mr_chunk_window_truncate(struct mr_chunk_window *window);
 
 /* The table has other columns: what was read is of no use. */
@@ -82,7 +82,7 @@ enum mr_chunk_verdict {
     MR_CHUNK_TOO_MUCH, /* the stream had more keys meanwhile than there is room for: again, and a smaller one */
 };
 
-/* The chunk was read with that snapshot, behind which the WAL ended at `wal_end`. Between two transactions. Whatever is
+/* The chunk was read with that snapshot, after which the WAL ended at `wal_end`. Between two transactions. Whatever is
  * answered but MR_CHUNK_GOOD: the window is closed. */
 enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
                                             const struct mr_chunk_snapshot *snapshot,

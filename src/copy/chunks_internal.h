@@ -50,11 +50,11 @@ struct mr_chunks {
     const struct mr_relation
         *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
     bool changed;  /* the running transaction has changed the table */
-    /* Chunks in a row of a form that was not the stream's: both forms, how many, where the WAL ended behind the first. */
+    /* Chunks in a row of a form that was not the stream's: both forms, how many, where the WAL ended after the first. */
     const struct mr_relation *differed_stream, *differed_chunk;
     uint32_t differed;
     mr_lsn differed_from;
-    struct mr_asked_place place; /* behind which the next chunk begins */
+    struct mr_asked_place place; /* after which the next chunk begins */
     uint32_t first_number; /* of the transactions that were taken since the table at hand is */
     uint32_t rows_max;
     size_t bytes_max;
@@ -85,7 +85,7 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 void mr_chunks_leave(struct mr_chunks *chunks);
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
 
-/* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is behind them. */
+/* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is after them. */
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows);
 
 /* The next batches carry what is known of the place. */

@@ -1,5 +1,5 @@
 /* What is read of a copy, and by whom: tables in their order, a large one in pieces of as many pages each, so that several
- * workers read it at once; and which row of a table is its first and its last, whoever reads it. Inside pipeline/ only.
+ * workers read it at once; and which row of a table is its first and its last, whichever worker reads it. Inside copy/ only.
  *
  * It also knows how far the copy is with the sink: each lane's pieces are open until all their rows are.
  *
@@ -7,8 +7,8 @@
  * left to take. Its row is then the table's last if nobody else holds one and all pieces are read to their ends. Who is
  * not the last hands over first, and lets go then: so the marked row is the last in the sink, too.
  */
-#ifndef MR_PIPELINE_COPY_PLAN_H
-#define MR_PIPELINE_COPY_PLAN_H
+#ifndef MR_COPY_COPY_PLAN_H
+#define MR_COPY_COPY_PLAN_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -48,7 +48,7 @@ struct mr_plan_table {
     uint32_t all_unread; /* under `rows`, and */
     uint32_t holders;    /* workers that hold a row */
     _Atomic bool began;  /* the first row is with the sink, or on its way there */
-    /* For whoever looks; the plan outlives the copy. */
+    /* For those who look; the plan outlives the copy. */
     char name[MR_COPY_TABLE_NAME_SIZE];
     _Atomic uint64_t rows_read,
         bytes_read;        /* with those of earlier attempts, as far as they count */
@@ -69,7 +69,7 @@ struct mr_plan_lane {
 struct mr_copy_plan {
     const struct mr_copy *copy;   /* as long as somebody takes pieces */
     bool counts;                  /* the sink's session, that it is made for, goes on */
-    struct mr_plan_table *tables; /* as copy->tables; no pieces: nobody wants it, or it is done */
+    struct mr_plan_table *tables; /* as copy->tables; no pieces: it is not wanted, or it is done */
     uint32_t table_count;
     uint32_t *order; /* of the tables that are read; those of one relation follow each other */
     uint32_t count;

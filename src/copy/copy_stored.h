@@ -1,6 +1,6 @@
 /* How far a copy of existing rows is, as a sink stores it with the events, and as text. Values only. Any thread.
  *
- * Tables are known by their OIDs. One whose rows moved since, because its file was written anew, has another file node, and
+ * Tables are known by their OIDs. One whose rows moved since, because its file was written again, has another file node, and
  * what is said of its places means nothing any more.
  */
 #ifndef MR_COPY_COPY_STORED_H
@@ -15,7 +15,7 @@ static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
     return (uint64_t)page << 16 | number;
 }
 
-/* Rows behind the place `after`, on pages below `end`. */
+/* Rows after the place `after`, on pages below `end`. */
 enum { MR_COPY_NO_END = 0 };
 struct mr_copy_range {
     uint64_t after; /* 0: from the first on */

@@ -27,7 +27,7 @@ struct mr_copy {
     const struct mr_copy_table *tables;
     uint32_t table_count;
     /* What an earlier attempt has left; what it says of places still holds where the file node is the table's. NULL: it is
-     * begun anew. */
+     * begun again. */
     const struct mr_copy_stored *resumed;
 };
 
@@ -78,10 +78,10 @@ struct mr_chunk_wish {
     const struct mr_chunk_table *table;
     const char *where; /* of rows that are wanted, SQL; NULL: all */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
-    const char *const *after; /* the key behind which it begins, as texts; NULL: at the first row */
+    const char *const *after; /* the key after which it begins, as texts; NULL: at the first row */
     uint32_t after_count;
     uint64_t
-        form; /* of the chunk that this key is of: where it is another one now, the table begins anew */
+        form; /* of the chunk that this key is of: where it is another one now, the table begins again */
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */
@@ -96,21 +96,21 @@ struct mr_chunk_wish {
 /* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
 struct mr_chunk {
     const struct mr_relation
-        *relation; /* the reader's, until the one behind the next with another one is read */
+        *relation; /* the reader's, until the one after the next with another one is read */
     uint32_t *key; /* columns, in the order in which rows come */
     uint32_t key_count;
     uint64_t form;  /* tells that order from others */
     bool is_anew;   /* it begins at the first row, whatever was wished */
     char *snapshot; /* pg_current_snapshot's text, */
     uint32_t xmax;  /* the number in it, lower half, */
-    mr_lsn wal_end; /* and where the WAL ended behind it */
+    mr_lsn wal_end; /* and where the WAL ended after it */
     uint32_t rows;
     struct mr_datum *values; /* one a column, row by row */
     uint8_t *bytes;          /* that they point into, but for the last row's where */
     uint8_t *large;          /* that one did not fit: as libpq has given it */
     size_t len;              /* of all rows */
     size_t value_capacity;
-    bool is_last; /* there is no row behind it */
+    bool is_last; /* there is no row after it */
 };
 
 static inline const struct mr_datum *mr_chunk_row(const struct mr_chunk *chunk, uint32_t row)

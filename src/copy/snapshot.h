@@ -4,7 +4,7 @@
  * Rows get their positions in the order in which batches are handed over (flow/lane.c), so within a partition they grow, whoever
  * reads which part of which table (copy_plan.h). All positions of a
  * copy lie right below the place where the stream begins (struct mr_copy), and those of a later attempt above those of an
- * earlier one, so whoever drops what is not above keeps what counts. An attempt that fails is given up; what is stored
+ * earlier one, so a consumer that drops what is not above keeps what counts. An attempt that fails is given up; what is stored
  * as copied is not copied again.
  */
 #ifndef MR_COPY_SNAPSHOT_H

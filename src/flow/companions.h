@@ -20,7 +20,7 @@ bool mr_companions_are_busy(const struct mr_pipeline *pipeline);
 mr_status mr_companions_signal(struct mr_pipeline *pipeline, const struct mr_change *change,
                                struct mr_error *ret_error);
 
-/* Those that want it; MR_FULL: one has no room, and the others behind it wait. */
+/* Those that want it; MR_FULL: one has no room, and those after it wait. */
 mr_status mr_companions_between(struct mr_pipeline *pipeline);
 
 /* INT64_MAX: somebody wakes the thread. */
