@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/style.sh [--changed]
 #
-# clang-format, clang-tidy, shellcheck and the direction of the includes; changes nothing.
+# clang-format, clang-tidy, shellcheck and the direction of includes and calls; changes nothing.
 #
 #   --changed  clang-tidy, which takes minutes, looks only at what has changed (tests/nightly.py) and at what includes it
 set -euo pipefail
@@ -79,6 +79,19 @@ check_includes() {
     return "$wrong"
 }
 
+# Of the build that was made last; without one it is made.
+check_symbols() {
+    local folder newest arguments=()
+    newest=$(find build -maxdepth 2 -name libmr_cli.a -printf '%T@ %h\n' 2> /dev/null | sort -rn | sed -n '1s/^[^ ]* //p')
+    if [ -z "$newest" ] || [ ! -x "$newest/millrace" ]; then
+        newest=build/clang
+        cmake --preset clang > /dev/null
+        cmake --build --preset clang --target millrace > /dev/null
+    fi
+    for folder in "${!MAY_INCLUDE[@]}"; do arguments+=("$folder=${MAY_INCLUDE[$folder]}"); done
+    python3 scripts/lib/symbols.py "$newest" "${arguments[@]}"
+}
+
 # What clang-tidy looks at. Everything where it is not known what has changed.
 tidy_sources() {
     local changed path all
@@ -98,6 +111,8 @@ tidy_sources() {
 
 say "includes"
 check_includes
+say "symbols"
+check_symbols
 say "clang-format"
 for folder in src fuzz benchmarks load; do sources "$folder" c h; done |
     xargs -P "$(nproc)" -n 50 clang-format --dry-run --Werror

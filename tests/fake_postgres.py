@@ -26,7 +26,7 @@ QUESTIONS = {
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
-    "keys": (r"SELECT s\.\*, t\.\*", [["f", "0/2000"] + [None] * 15]),
+    "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2"]]),
 }

@@ -8,14 +8,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "copy/copy_text.h"
+#include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_attached.h"
-#include "postgres/catalog/pg_captured.h"
-#include "postgres/catalog/pg_key_order.h"
 #include "postgres/catalog/pg_sql.h"
-#include "postgres/catalog/pg_types.h"
 #include "postgres/server/pg_holder.h"
-#include "stream/pg_source.h"
-#include "stream/relation_cache.h"
 
 enum { TABLES_MAX = 10000 };
 
@@ -28,7 +24,7 @@ struct mr_chunk_reader {
     uint64_t streams; /* of `home`, when `conn` was made */
     int stop_fd;
     struct mr_pg_conn *conn; /* NULL: not open */
-    struct mr_pg_types types;
+    struct mr_pg_catalog catalog;
     /* The table that was described last. */
     uint32_t oid; /* 0: none */
     int64_t version;
@@ -64,6 +60,7 @@ struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *opti
 {
     struct mr_chunk_reader *reader = MR_NEW(struct mr_chunk_reader);
     reader->options = *options;
+    reader->catalog.options = &reader->options;
     reader->home = home;
     reader->stop_fd = stop_fd;
     return reader;
@@ -103,7 +100,7 @@ void mr_pg_chunks_free(struct mr_chunk_reader *reader)
     forget_commands(reader);
     mr_relation_free(reader->relation);
     mr_relation_free(reader->former);
-    mr_pg_types_done(&reader->types);
+    mr_pg_catalog_done(&reader->catalog);
     free(reader->attached);
     free(reader);
 }
@@ -259,7 +256,7 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
 
 /* ---- what a chunk needs of its table ---- */
 
-enum part_column { PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY, PART_IN_PRIMARY };
+enum part_column { PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
 enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
 
 struct description {
@@ -274,21 +271,19 @@ struct description {
 static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns to copy", "innbb", 0, MR_COLUMNS_MAX};
+    static const struct mr_pg_shape shape = {"the columns to copy", "innb", 0, MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     add_sent(reader, &sql);
     mr_text_format(
         &sql,
         " SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
-        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false),"
-        " coalesce(a.attnum = ANY ((k.indkey::int2[])[0:k.indnkeyatts - 1]), false) "
-        "FROM sent s JOIN pg_class c ON c.oid = s.oid"
+        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false)"
+        " FROM sent s JOIN pg_class c ON c.oid = s.oid"
         " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
         " AND " MR_SQL_IS_SENT
         " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indislive AND i.indisvalid AND"
         " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
         " WHEN 'i' THEN i.indisreplident ELSE false END"
-        " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
         " WHERE c.oid = %u ORDER BY a.attnum",
         table->oid);
     return query(reader, &sql, &shape, ret_result, ret_error);
@@ -318,76 +313,15 @@ static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
         table->schema, table->table, reason);
 }
 
-static mr_status put_in_order(struct mr_chunk_reader *reader, struct description *description,
-                              struct mr_error *ret_error)
-{
-    const struct mr_relation_view *view = &description->view;
-    if (reader->options.key_order != MR_KEY_ORDER_INDEX || view->key_count < 2) {
-        return MR_OK;
-    }
-    struct mr_pg_key_order order = {0};
-    mr_status status =
-        mr_pg_key_order_ask(&order, reader->conn, reader->stop_fd, view->oid, NULL, ret_error);
-    if (status == MR_OK) {
-        mr_pg_key_order_apply(&order, view, description->key);
-    }
-    mr_pg_key_order_done(&order);
-    return status;
-}
-
-/* As pg_source's: key_columns, the replica identity, the primary key. */
+/* As the stream has it; a key that the table lacks is refused. */
 static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
                           const struct mr_chunk_table *table, struct mr_error *ret_error)
 {
-    struct mr_relation_view *view = &description->view;
-    mr_relation_flagged_key(view, description->key);
-    bool found;
-    MR_TRY(mr_pg_chosen_key(&reader->options, view, description->key, &found, ret_error));
-    if (found) {
-        return MR_OK;
-    }
-    view->key_columns = description->key;
-    bool is_flagged = view->key_count > 0;
-    for (uint32_t i = 0; !is_flagged && i < view->column_count; i++) {
-        if (mr_pg_result_true(description->parts, i, PART_IN_PRIMARY)) {
-            description->key[view->key_count++] = i;
-        }
-    }
-    if (view->key_count == 0) {
-        return no_key(table, "it has no key by which its rows could be read in order", ret_error);
-    }
-    return put_in_order(reader, description, ret_error);
-}
-
-static mr_status find_types(struct mr_chunk_reader *reader, struct description *description,
-                            struct mr_error *ret_error)
-{
-    for (uint32_t i = 0; i < description->view.column_count; i++) {
-        struct mr_column_view *column = &description->columns[i];
-        if (mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
-                             &column->type)) {
-            continue;
-        }
-        MR_TRY(mr_pg_types_ask(&reader->types, reader->conn, reader->stop_fd, column->type_oid,
-                               ret_error));
-        if (!mr_pg_types_find(&reader->types, column->type_oid, column->type_modifier,
-                              &column->type)) {
-            column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
-        }
-    }
-    return MR_OK;
-}
-
-/* False: it is none of the relation's. */
-static bool find_column(const struct mr_relation_view *view, mr_slice name, uint32_t *ret_column)
-{
-    for (uint32_t i = 0; i < view->column_count; i++) {
-        if (mr_slice_equal(view->columns[i].name, name)) {
-            *ret_column = i;
-            return true;
-        }
-    }
-    return false;
+    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, reader->stop_fd,
+                                      &description->view, description->key, ret_error));
+    return description->view.key_count > 0
+               ? MR_OK
+               : no_key(table, "it has no key by which its rows could be read in order", ret_error);
 }
 
 /* Of each column of a key: what says that it can't be one to read by, and its place in an index. */
@@ -414,7 +348,7 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
     reader->form = MR_HASH_BEGIN;
     for (uint32_t i = 0; i < count; i++) {
         mr_slice name = mr_slice_of(mr_pg_result_value(result, i, ORDER_NAME));
-        if (!find_column(view, name, &reader->places[i])) {
+        if (!mr_relation_find_column(view, name, &reader->places[i])) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the server was asked for the order of a key and answers with another "
                            "column");
@@ -628,7 +562,7 @@ static mr_status find_named(const struct mr_relation_view *view, const struct mr
         }
         mr_slice name = {.data = (const uint8_t *)at, .len = len};
         uint32_t column;
-        if (!find_column(view, name, &column)) {
+        if (!mr_relation_find_column(view, name, &column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "table %s.%s has no column \"%.*s\" to be read by, or the publication "
                            "leaves it out",
@@ -687,7 +621,6 @@ static mr_status take_description(struct mr_chunk_reader *reader, struct descrip
         };
     }
     MR_TRY(find_key(reader, description, table, ret_error));
-    MR_TRY(find_types(reader, description, ret_error));
     MR_TRY(find_order(reader, description, table, view->key_columns, view->key_count, ret_error));
     return by == NULL ? MR_OK : find_other_order(reader, description, table, by, ret_error);
 }

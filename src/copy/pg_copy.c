@@ -7,10 +7,7 @@
 #include "base/clock.h"
 #include "copy/copy_text.h"
 #include "postgres/catalog/pg_attached.h"
-#include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
-#include "stream/pg_source.h"
-#include "stream/relation_cache.h"
 
 enum { SNAPSHOT_NAME_MAX = 64 };
 
@@ -120,8 +117,8 @@ struct reading {
     const struct mr_pg_source_options *options;
     const struct mr_pg_result *tables;
     const struct mr_pg_result *parts;
-    uint32_t part;            /* the next of them */
-    struct mr_source *source; /* knows keys and types */
+    uint32_t part; /* the next of them */
+    struct mr_pg_catalog *catalog;
 };
 
 /* The relation of the table in that row, and with it the key that the stream would have. */
@@ -153,9 +150,14 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
         };
     }
     reading->part = part;
-    const struct mr_transaction *transaction = &reading->copy->view.transaction;
-    MR_TRY(mr_pg_source_find_key(reading->source, transaction, &view, key, ret_error));
-    MR_TRY(mr_pg_source_find_types(reading->source, transaction, &view, columns, ret_error));
+    mr_status status = mr_pg_catalog_describe(reading->catalog, &reading->copy->view.transaction,
+                                              &view, columns, key, ret_error);
+    if (status == MR_FULL) { /* all was read in this snapshot */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for the columns to copy and for their types, and the "
+                       "answers do not fit together");
+    }
+    MR_TRY(status);
     *ret_relation = mr_relation_new(&view);
     return MR_OK;
 }
@@ -356,11 +358,11 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
     return status;
 }
 
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_source *source,
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_pg_catalog *catalog,
                          const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
                          struct mr_error *ret_error)
 {
-    const struct mr_pg_source_options *options = mr_pg_source_options(source);
+    const struct mr_pg_source_options *options = catalog->options;
     struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
     /* No commit record begins there, and all that the stream brings begins after it. */
     copy->view.transaction.commit_lsn = moment->lsn - 1;
@@ -369,7 +371,7 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_sourc
     copy->view.attempt = moment->attempt;
     copy->view.resumed = moment->resumed;
     copy->view.database = mr_pg_database(keeper);
-    struct reading reading = {.copy = copy, .options = options, .source = source};
+    struct reading reading = {.copy = copy, .options = options, .catalog = catalog};
     mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);

@@ -10,6 +10,7 @@
 
 #include "copy/readers.h"
 #include "ports/source.h"
+#include "postgres/catalog/describe.h"
 #include "postgres/server/pg_copying.h"
 
 struct mr_pg_copy;
@@ -26,9 +27,9 @@ struct mr_copy_moment {
     const struct mr_copy_stored *resumed;
 };
 
-/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot; `source` (of mr_pg_source_new) knows
- * keys and types. Source thread. */
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_source *source,
+/* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot; `catalog` is read in it.
+ * Source thread. */
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_pg_catalog *catalog,
                          const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
                          struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */

@@ -107,14 +107,14 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     MR_TRY(open_keeper(server, stop_fd, ret_error));
     MR_TRY(mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,
                                ret_error));
-    MR_TRY(mr_pg_source_lend(server->source, server->keeper, stop_fd, ret_error));
+    struct mr_pg_catalog *catalog;
+    MR_TRY(mr_pg_source_read_catalog(server->source, server->keeper, stop_fd, &catalog, ret_error));
     const struct mr_copy_moment moment = {
         .lsn = server->slot.lsn,
         .attempt = server->slot.attempt,
         .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
-    MR_TRY(
-        mr_pg_copy_new(server->keeper, stop_fd, server->source, &moment, &server->copy, ret_error));
+    MR_TRY(mr_pg_copy_new(server->keeper, stop_fd, catalog, &moment, &server->copy, ret_error));
     *ret_copy = mr_pg_copy_view(server->copy);
     return MR_OK;
 }
@@ -141,7 +141,6 @@ static mr_status server_end(void *context, int stop_fd, struct mr_error *ret_err
     struct mr_pg_server *server = context;
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     mr_pg_copy_tell_attached(server->copy, server->keeper, stop_fd, options);
-    MR_TRY(mr_pg_source_lend(server->source, NULL, stop_fd, ret_error));
     server_close(server);
     MR_TRY(server_look(server, stop_fd, ret_error));
     return mr_pg_end_copy(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,

@@ -75,6 +75,18 @@ struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
     };
 }
 
+bool mr_relation_find_column(const struct mr_relation_view *view, mr_slice name,
+                             uint32_t *ret_column)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        if (mr_slice_equal(view->columns[i].name, name)) {
+            *ret_column = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool identity_has(const struct mr_relation *relation, mr_slice name)
 {
     for (uint32_t i = 0; i < relation->column_count; i++) {

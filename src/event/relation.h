@@ -13,7 +13,7 @@ struct mr_column_view {
     mr_slice name;
     uint32_t type_oid;
     int32_t type_modifier;
-    struct mr_type type; /* not of the message: see mr_pgoutput_types_fn */
+    struct mr_type type; /* not of the message */
     mr_slice type_name;  /* of the Type message before it; empty: there was none */
     bool in_identity;
     bool is_flagged;
@@ -27,10 +27,10 @@ struct mr_relation_view {
     enum mr_replica_identity told_identity;
     uint32_t column_count;
     const struct mr_column_view *columns;
-    uint32_t key_count; /* not of the message: see mr_pgoutput_keys_fn */
+    uint32_t key_count; /* from here on not of the message */
     const uint32_t *key_columns;
     bool key_is_chosen;
-    bool is_unlisted; /* likewise */
+    bool is_unlisted;
     bool is_signal;
     bool is_narrowed;
 };
@@ -42,6 +42,10 @@ void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
 /* The view of a relation, whose names are the relation's; `columns` has room for its columns. */
 struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
                                            struct mr_column_view *columns);
+
+/* False: the view has no column of that name. */
+bool mr_relation_find_column(const struct mr_relation_view *view, mr_slice name,
+                             uint32_t *ret_column);
 
 /* Whether rows of the partition lack, as old ones, what the identity of `root` has as the server tells it. Where that is FULL
  * they do unless the partition's is. A partition without any has no old rows. */

@@ -7,11 +7,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "postgres/catalog/pg_captured.h"
-#include "postgres/catalog/pg_key_order.h"
-#include "postgres/catalog/pg_keys.h"
+#include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_sql.h"
-#include "postgres/catalog/pg_types.h"
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
@@ -32,14 +29,9 @@ struct pg_source {
     struct mr_pg_conn *conn;
     struct mr_pgoutput *decoder;
     const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
-    struct mr_pg_keys keys;
-    struct mr_pg_key_order key_order;
-    struct mr_pg_captured captured;
-    struct mr_pg_types types;
-    struct mr_pg_conn
-        *keeper; /* whose transaction has the copy's snapshot, the copy's; NULL: none at hand */
+    struct mr_pg_catalog catalog;
     struct mr_pg_home home;
-    struct mr_pg_conn *asked; /* where keys are asked for while the stream runs; NULL: not open */
+    struct mr_pg_conn *asked; /* for questions while the stream runs; NULL: not open */
     int64_t asked_ns;         /* the last time */
     int stop_fd;              /* of the last open */
     int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
@@ -65,22 +57,6 @@ static void remember_database(struct pg_source *source)
     source->database = MR_STRDUP(mr_pg_database(source->conn));
 }
 
-/* What the catalog tells of the published tables. */
-static mr_status read_tables(struct pg_source *source, struct mr_pg_conn *conn, int stop_fd,
-                             struct mr_error *ret_error)
-{
-    const struct mr_pg_source_options *options = &source->options;
-    struct mr_pg_horizon horizon;
-    MR_TRY(mr_pg_horizon_read(conn, stop_fd, conn == source->keeper, &horizon, ret_error));
-    MR_TRY(
-        mr_pg_keys_read(&source->keys, conn, stop_fd, options->publication, &horizon, ret_error));
-    if (options->key_order == MR_KEY_ORDER_INDEX) {
-        MR_TRY(mr_pg_key_order_read(&source->key_order, conn, stop_fd, options->publication,
-                                    &horizon, ret_error));
-    }
-    return mr_pg_captured_read(&source->captured, conn, options, stop_fd, &horizon, ret_error);
-}
-
 /* Tables that are gone since this process has looked at them have left; they are not written wrong. */
 static struct mr_pg_stream_state state_of(const struct pg_source *source,
                                           const struct mr_checkpoint *stored)
@@ -102,8 +78,7 @@ static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
     }
-    MR_TRY(read_tables(source, desk, stop_fd, ret_error));
-    return mr_pg_types_read(&source->types, desk, stop_fd, options->publication, ret_error);
+    return mr_pg_catalog_read(&source->catalog, desk, stop_fd, false, ret_error);
 }
 
 static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
@@ -205,6 +180,71 @@ static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_erro
     return MR_ERR_POISON;
 }
 
+/* ---- questions to the catalog ---- */
+
+static mr_status describe(void *context, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, struct mr_column_view *columns,
+                          uint32_t *key, struct mr_error *ret_error)
+{
+    return mr_pg_catalog_describe(context, transaction, view, columns, key, ret_error);
+}
+
+static void end_asking(struct pg_source *source)
+{
+    mr_pg_close(source->asked);
+    source->asked = NULL;
+    source->asked_ns = 0;
+}
+
+/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
+ * out is read to its end. */
+static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
+                              struct mr_error *ret_error)
+{
+    struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
+    *ret_stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
+    if (source->asked == NULL) {
+        MR_TRY(mr_pg_connect(&source->options.connection, false, *ret_stop_fd, &source->asked,
+                             ret_error));
+        MR_TRY(mr_pg_command(source->asked, *ret_stop_fd, "SET statement_timeout = 5000",
+                             MR_PG_ANSWER_MS, ret_error));
+    }
+    source->asked_ns = mr_monotonic_ns();
+    return MR_OK;
+}
+
+/* The message at hand needs an answer first, and comes again. One look a turn: in between the caller confirms, and sees a stop. An
+ * answer takes a millisecond or two, and only descriptions of tables need one; so there is no thread for it. */
+static mr_status answer_question(struct pg_source *source, struct mr_error *ret_error)
+{
+    int stop_fd;
+    mr_status status = begin_asking(source, &stop_fd, ret_error);
+    if (status == MR_OK) {
+        status = mr_pg_catalog_ask(&source->catalog, source->asked, stop_fd, ret_error);
+    } else {
+        status = mr_pg_catalog_drop(&source->catalog, status, ret_error);
+    }
+    if (status == MR_FULL) {
+        poll(NULL, 0, MR_PG_ASK_AGAIN_MS);
+        return MR_OK;
+    }
+    if (status != MR_OK) {
+        end_asking(source);
+    }
+    return status;
+}
+
+static mr_status take_message(struct pg_source *source, struct mr_error *ret_error)
+{
+    mr_status status = mr_pg_receive(source->conn, &source->message, &source->reads, ret_error);
+    if (MR_UNLIKELY(status != MR_OK)) {
+        return status == MR_ERR_POISON ? find_unsent(source, ret_error) : status;
+    }
+    source->pending = true;
+    count_received(source);
+    return MR_OK;
+}
+
 static mr_status receive(struct pg_source *source, const struct mr_source_handler *handler,
                          struct mr_error *ret_error)
 {
@@ -216,15 +256,14 @@ static mr_status receive(struct pg_source *source, const struct mr_source_handle
             return MR_FULL;
         }
         if (!source->pending) {
-            mr_status status =
-                mr_pg_receive(source->conn, &source->message, &source->reads, ret_error);
-            if (MR_UNLIKELY(status != MR_OK)) {
-                return status == MR_ERR_POISON ? find_unsent(source, ret_error) : status;
-            }
-            source->pending = true;
-            count_received(source);
+            MR_TRY(take_message(source, ret_error));
+        } else if (mr_pg_catalog_asks(&source->catalog)) {
+            return answer_question(source, ret_error);
         }
-        MR_TRY(mr_pg_payload_take(source->decoder, source->message, handler, ret_error));
+        mr_status status = mr_pg_payload_take(source->decoder, source->message, handler, ret_error);
+        if (MR_UNLIKELY(status != MR_OK)) {
+            return mr_pg_catalog_asks(&source->catalog) ? MR_OK : status;
+        }
         source->pending = false;
     }
     return MR_OK;
@@ -251,13 +290,6 @@ void mr_pg_source_server_stops(struct mr_source *base)
     if (source->server_stops_ns == 0) {
         source->server_stops_ns = mr_monotonic_ns();
     }
-}
-
-static void end_asking(struct pg_source *source)
-{
-    mr_pg_close(source->asked);
-    source->asked = NULL;
-    source->asked_ns = 0;
 }
 
 /* One that is kept open would hold up a server that stops in order. */
@@ -292,7 +324,6 @@ static int pg_source_descriptor(const struct mr_source *base)
 static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
 {
     struct pg_source *source = source_of(base);
-    source->keeper = NULL;
     if (source->conn == NULL) {
         return;
     }
@@ -303,7 +334,8 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     mr_pg_close(source->conn);
     source->conn = NULL;
     end_asking(source);
-    mr_pg_captured_done(&source->captured);
+    mr_pg_captured_done(&source->catalog.captured);
+    source->catalog.question = (struct mr_pg_question){0};
     source->pending = false;
     base->failed = (struct mr_failed_place){0};
     source->longest = 0;
@@ -311,220 +343,6 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     if (source->handler != NULL) {
         mr_pgoutput_reset(source->decoder, source->handler);
     }
-}
-
-/* ---- keys ---- */
-
-static bool table_is(const struct mr_table_name *table, const struct mr_relation_view *view)
-{
-    return mr_slice_equal(mr_slice_of(table->schema), view->schema) &&
-           mr_slice_equal(mr_slice_of(table->table), view->table);
-}
-
-static const struct mr_table_key *chosen_key(const struct mr_pg_source_options *options,
-                                             const struct mr_relation_view *view)
-{
-    for (uint32_t i = 0; i < options->key_count; i++) {
-        if (table_is(&options->keys[i].table, view)) {
-            return &options->keys[i];
-        }
-    }
-    return NULL;
-}
-
-/* As configured, and in that order. What the identity does not hold, deletes don't have; one that holds nothing allows no
- * deletes. What does not fit is wrong for this place of the stream: what is before it is delivered, so that another
- * configuration can begin there. */
-static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_view *view,
-                             uint32_t *columns, struct mr_error *ret_error)
-{
-    bool flags = view->key_count > 0; /* found in the stream, before this */
-    view->key_count = 0;
-    view->key_is_chosen = true;
-    for (uint32_t k = 0; k < key->column_count; k++) {
-        uint32_t i = 0;
-        while (i < view->column_count &&
-               !mr_slice_equal(view->columns[i].name, mr_slice_of(key->columns[k]))) {
-            i++;
-        }
-        if (i == view->column_count) {
-            return mr_fail(ret_error, MR_ERR_POISON,
-                           "key_columns: \"%s\" is not a published column of table %s.%s at this "
-                           "place of the stream; set the name that it has there",
-                           key->columns[k], key->table.schema, key->table.table);
-        }
-        if (flags && !view->columns[i].in_identity) {
-            return mr_fail(
-                ret_error, MR_ERR_POISON,
-                "key_columns: the replica identity of table %s.%s does not hold column \"%s\", so "
-                "its deletes would have no key; run ALTER TABLE %s.%s REPLICA IDENTITY FULL",
-                key->table.schema, key->table.table, key->columns[k], key->table.schema,
-                key->table.table);
-        }
-        columns[view->key_count++] = i;
-    }
-    return MR_OK;
-}
-
-mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
-                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
-                           struct mr_error *ret_error)
-{
-    const struct mr_table_key *chosen = chosen_key(options, view);
-    *ret_found = chosen != NULL;
-    return chosen == NULL ? MR_OK : take_chosen(chosen, view, columns, ret_error);
-}
-
-/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
- * out is read to its end. */
-static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
-                              struct mr_error *ret_error)
-{
-    struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
-    *ret_stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
-    if (source->asked == NULL) {
-        MR_TRY(mr_pg_connect(&source->options.connection, false, *ret_stop_fd, &source->asked,
-                             ret_error));
-        MR_TRY(mr_pg_command(source->asked, *ret_stop_fd, "SET statement_timeout = 5000",
-                             MR_PG_ANSWER_MS, ret_error));
-    }
-    source->asked_ns = mr_monotonic_ns();
-    return MR_OK;
-}
-
-/* Whatever it is, the stream itself works; what is wrong for good its next connection tells. */
-static mr_status asked_in_vain(struct pg_source *source, const struct mr_relation_view *view,
-                               const char *what, mr_status status, struct mr_error *ret_error)
-{
-    end_asking(source);
-    if (status == MR_AGAIN) {
-        return status;
-    }
-    struct mr_error reason = *ret_error;
-    return mr_fail(ret_error, MR_ERR_TRANSIENT, "the %s of table %.*s.%.*s can't be looked up: %s",
-                   what, (int)view->schema.len, (const char *)view->schema.data,
-                   (int)view->table.len, (const char *)view->table.data, reason.text);
-}
-
-static void tell_unlisted(const struct mr_relation_view *view)
-{
-    char name[2 * MR_IDENTIFIER_MAX + 2];
-    snprintf(name, sizeof(name), "%.*s.%.*s", (int)view->schema.len,
-             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
-    mr_log(
-        MR_LOG_WARN, "table_unlisted",
-        "the publication sends a table that is neither in \"tables\" nor a partition of one that "
-        "is; its changes are not passed on",
-        MR_LOG_STR("table", name));
-}
-
-/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
- * publication sent besides when the stream was opened were told of then; what comes later, or is renamed, is told of
- * here. A table that is gone can't be asked for its parent. */
-static mr_status find_listed(struct pg_source *source, const struct mr_transaction *transaction,
-                             struct mr_relation_view *view, struct mr_error *ret_error)
-{
-    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
-     * messages. */
-    if (view->schema.len == 0) {
-        view->is_unlisted = true;
-        return MR_OK;
-    }
-    view->is_signal = mr_pg_table_is_signal(&source->options, view->schema, view->table);
-    if (mr_pg_table_listed(&source->options, view->schema, view->table)) {
-        return MR_OK;
-    }
-    if (view->is_signal) {
-        view->is_unlisted = true;
-        return MR_OK;
-    }
-    enum mr_pg_capture kind = mr_pg_captured_find(&source->captured, view->oid);
-    if (mr_pg_captured_is_stale(&source->captured, view->oid, transaction)) {
-        int stop_fd;
-        mr_status status = begin_asking(source, &stop_fd, ret_error);
-        if (status == MR_OK) {
-            /* What the transaction itself made is not in the catalog before its end is seen there. */
-            status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
-        }
-        if (status == MR_OK) {
-            status = mr_pg_captured_ask(&source->captured, source->asked, &source->options, stop_fd,
-                                        view->oid, ret_error);
-        }
-        if (status != MR_OK) {
-            return asked_in_vain(source, view, "parent", status, ret_error);
-        }
-    }
-    view->is_unlisted = mr_pg_captured_find(&source->captured, view->oid) != MR_PG_PARTITION;
-    if (view->is_unlisted && kind != MR_PG_UNLISTED) {
-        tell_unlisted(view);
-    }
-    return MR_OK;
-}
-
-/* The columns that are the key, in the table's order unless they were chosen. */
-static mr_status find_key_columns(struct pg_source *source,
-                                  const struct mr_transaction *transaction,
-                                  struct mr_relation_view *view, uint32_t *columns,
-                                  struct mr_error *ret_error)
-{
-    mr_relation_flagged_key(view, columns);
-    bool is_chosen;
-    MR_TRY(mr_pg_chosen_key(&source->options, view, columns, &is_chosen, ret_error));
-    if (is_chosen || (view->key_count > 0 && !mr_pg_keys_lack(&source->keys, view->oid))) {
-        return MR_OK;
-    }
-    if (!mr_pg_keys_cover(&source->keys, view->oid, transaction)) {
-        int stop_fd;
-        mr_status status = begin_asking(source, &stop_fd, ret_error);
-        if (status == MR_OK) {
-            status = mr_pg_keys_ask(&source->keys, source->asked, stop_fd, view->oid, transaction,
-                                    ret_error);
-        }
-        if (status != MR_OK) {
-            return asked_in_vain(source, view, "key", status, ret_error);
-        }
-    }
-    return mr_pg_keys_find(&source->keys, transaction, view, columns, ret_error);
-}
-
-static mr_status put_in_order(struct pg_source *source, const struct mr_transaction *transaction,
-                              const struct mr_relation_view *view, uint32_t *columns,
-                              struct mr_error *ret_error)
-{
-    if (source->options.key_order != MR_KEY_ORDER_INDEX || view->key_is_chosen ||
-        view->key_count < 2) {
-        return MR_OK;
-    }
-    if (!mr_pg_key_order_covers(&source->key_order, view->oid, transaction)) {
-        int stop_fd;
-        mr_status status = begin_asking(source, &stop_fd, ret_error);
-        if (status == MR_OK) {
-            status = mr_pg_key_order_ask(&source->key_order, source->asked, stop_fd, view->oid,
-                                         transaction, ret_error);
-        }
-        if (status != MR_OK) {
-            return asked_in_vain(source, view, "order of the key", status, ret_error);
-        }
-    }
-    mr_pg_key_order_apply(&source->key_order, view, columns);
-    return MR_OK;
-}
-
-mr_status mr_pg_source_find_key(void *context, const struct mr_transaction *transaction,
-                                struct mr_relation_view *view, uint32_t *columns,
-                                struct mr_error *ret_error)
-{
-    struct pg_source *source = context;
-    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; where we ask, it stands for all tables */
-        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
-    }
-    MR_TRY(find_listed(source, transaction, view, ret_error));
-    if (view->is_unlisted) {
-        view->key_columns = columns;
-        return MR_OK; /* nobody needs its key */
-    }
-    MR_TRY(find_key_columns(source, transaction, view, columns, ret_error));
-    return put_in_order(source, transaction, view, columns, ret_error);
 }
 
 /* ---- names ---- */
@@ -558,7 +376,7 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
         uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
         const char *schema = mr_pg_result_value(result, i, 1);
         const char *table = mr_pg_result_value(result, i, 2);
-        if (mr_pg_captured_find(&source->captured, oid) == MR_PG_PARTITION ||
+        if (mr_pg_captured_find(&source->catalog.captured, oid) == MR_PG_PARTITION ||
             mr_pg_table_listed(&source->options, mr_slice_of(schema), mr_slice_of(table))) {
             tables->names[2 * tables->count] = MR_STRDUP(schema);
             tables->names[2 * tables->count + 1] = MR_STRDUP(table);
@@ -580,62 +398,6 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
         return status;
     }
     *ret_tables = tables;
-    return MR_OK;
-}
-
-/* ---- types ---- */
-
-static mr_status ask_type(struct pg_source *source, const struct mr_transaction *transaction,
-                          const struct mr_relation_view *view, uint32_t oid,
-                          struct mr_error *ret_error)
-{
-    if (source->keeper != NULL) { /* its snapshot is that of the rows */
-        return mr_pg_types_ask(&source->types, source->keeper, source->stop_fd, oid, ret_error);
-    }
-    int stop_fd;
-    mr_status status = begin_asking(source, &stop_fd, ret_error);
-    if (status == MR_OK) {
-        status = mr_pg_await_commit(source->asked, stop_fd, transaction->xid, ret_error);
-    }
-    if (status == MR_OK) {
-        status = mr_pg_types_ask(&source->types, source->asked, stop_fd, oid, ret_error);
-    }
-    return status == MR_OK ? MR_OK : asked_in_vain(source, view, "types", status, ret_error);
-}
-
-/* Dropped behind the rows at hand: an enum that became text, say. */
-static void tell_gone(const struct mr_relation_view *view, const struct mr_column_view *column)
-{
-    char name[3 * MR_IDENTIFIER_MAX + 3];
-    snprintf(name, sizeof(name), "%.*s.%.*s.%.*s", (int)view->schema.len,
-             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data,
-             (int)column->name.len, (const char *)column->name.data);
-    mr_log(MR_LOG_WARN, "type_gone",
-           "the type that a column had at this place of the stream was dropped since; until then "
-           "its values are PostgreSQL's text",
-           MR_LOG_STR("column", name), MR_LOG_INT("type_oid", column->type_oid));
-}
-
-mr_status mr_pg_source_find_types(void *context, const struct mr_transaction *transaction,
-                                  const struct mr_relation_view *view,
-                                  struct mr_column_view *columns, struct mr_error *ret_error)
-{
-    struct pg_source *source = context;
-    for (uint32_t i = 0; i < view->column_count; i++) {
-        struct mr_column_view *column = &columns[i];
-        if (!mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
-                              &column->type)) {
-            MR_TRY(ask_type(source, transaction, view, column->type_oid, ret_error));
-            bool found = mr_pg_types_find(&source->types, column->type_oid, column->type_modifier,
-                                          &column->type);
-            if (!found) { /* it was dropped while it was read */
-                column->type = (struct mr_type){.kind = MR_TYPE_TEXT};
-            }
-            if (!found || mr_pg_types_is_gone(&source->types, column->type_oid)) {
-                tell_gone(view, column);
-            }
-        }
-    }
     return MR_OK;
 }
 
@@ -662,15 +424,15 @@ struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *base,
     return state_of(source_of(base), stored);
 }
 
-mr_status mr_pg_source_lend(struct mr_source *base, struct mr_pg_conn *keeper, int stop_fd,
-                            struct mr_error *ret_error)
+mr_status mr_pg_source_read_catalog(struct mr_source *base, struct mr_pg_conn *keeper, int stop_fd,
+                                    struct mr_pg_catalog **ret_catalog, struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn != NULL);
     source->stop_fd = stop_fd;
     source->slot_is_known = true;
-    source->keeper = keeper;
-    return keeper == NULL ? MR_OK : read_tables(source, keeper, stop_fd, ret_error);
+    *ret_catalog = &source->catalog;
+    return mr_pg_catalog_read(&source->catalog, keeper, stop_fd, true, ret_error);
 }
 
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
@@ -690,11 +452,11 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->options = *options;
     mr_pg_home_init(&source->home);
     source->decoder = mr_pgoutput_new();
-    mr_pgoutput_set_keys(source->decoder, mr_pg_source_find_key, source);
+    source->catalog.options = &source->options;
+    mr_pgoutput_set_describe(source->decoder, describe, &source->catalog);
     if (options->relation_bytes_max != 0) {
         mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
     }
-    mr_pgoutput_set_types(source->decoder, mr_pg_source_find_types, source);
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;
@@ -709,10 +471,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_close(source->conn);
     mr_pgoutput_free(source->decoder);
     mr_pg_close(source->asked);
-    mr_pg_keys_done(&source->keys);
-    mr_pg_key_order_done(&source->key_order);
-    mr_pg_captured_done(&source->captured);
-    mr_pg_types_done(&source->types);
+    mr_pg_catalog_done(&source->catalog);
     mr_pg_home_done(&source->home);
     free(source->database);
     free(source);

@@ -3,8 +3,7 @@
 #define MR_SOURCE_PG_SOURCE_H
 
 #include "ports/source.h"
-#include "postgres/catalog/pg_options.h"
-#include "stream/relation_cache.h"
+#include "postgres/catalog/describe.h"
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options);
@@ -12,12 +11,6 @@ void mr_pg_source_free(struct mr_source *source);
 
 /* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
 void mr_pg_source_server_stops(struct mr_source *source);
-
-/* The key that key_columns chooses for the relation, into `columns` and the view; `*ret_found`: there is one. MR_ERR_POISON: it
- * does not fit. Any thread. */
-mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
-                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
-                           struct mr_error *ret_error);
 
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);
@@ -44,17 +37,9 @@ struct mr_pg_home *mr_pg_source_home(struct mr_source *source);
 struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *source,
                                              const struct mr_checkpoint *stored);
 
-/* A copy has its slot. Until the connection ends, or `keeper` is NULL, the catalog is asked in `keeper`'s snapshot, which is that of
- * the rows; it stays the caller's. */
-mr_status mr_pg_source_lend(struct mr_source *source, struct mr_pg_conn *keeper, int stop_fd,
-                            struct mr_error *ret_error);
-
-/* As mr_pgoutput_keys_fn and mr_pgoutput_types_fn, of the source. */
-mr_status mr_pg_source_find_key(void *source, const struct mr_transaction *transaction,
-                                struct mr_relation_view *view, uint32_t *columns,
-                                struct mr_error *ret_error);
-mr_status mr_pg_source_find_types(void *source, const struct mr_transaction *transaction,
-                                  const struct mr_relation_view *view,
-                                  struct mr_column_view *columns, struct mr_error *ret_error);
+/* A copy has its slot: reads the catalog in the snapshot of `keeper`, which is that of the rows. `*ret_catalog` is the source's. */
+mr_status mr_pg_source_read_catalog(struct mr_source *source, struct mr_pg_conn *keeper,
+                                    int stop_fd, struct mr_pg_catalog **ret_catalog,
+                                    struct mr_error *ret_error);
 
 #endif

@@ -37,11 +37,9 @@ struct mr_pgoutput {
     struct mr_relation_cache relations;
     /* Of the Relation messages that came last, with no other since: that one, and the one before it. 0: none. */
     uint32_t announced, announced_before;
-    mr_pgoutput_keys_fn keys; /* NULL: by the flags alone */
-    void *keys_context;
+    mr_pgoutput_describe_fn describe; /* NULL: by the flags alone */
+    void *describe_context;
     size_t relation_bytes_max;
-    mr_pgoutput_types_fn types; /* NULL: unknown */
-    void *types_context;
     bool in_transaction;
     uint64_t ordinal;        /* of the last change that the handler took */
     struct mr_position last; /* the end of what came last; positions only grow */
@@ -73,21 +71,16 @@ struct mr_pgoutput *mr_pgoutput_new(void)
     return decoder;
 }
 
-void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context)
+void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_fn describe,
+                              void *context)
 {
-    decoder->keys = keys;
-    decoder->keys_context = context;
+    decoder->describe = describe;
+    decoder->describe_context = context;
 }
 
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max)
 {
     decoder->relation_bytes_max = bytes_max;
-}
-
-void mr_pgoutput_set_types(struct mr_pgoutput *decoder, mr_pgoutput_types_fn types, void *context)
-{
-    decoder->types = types;
-    decoder->types_context = context;
 }
 
 void mr_pgoutput_free(struct mr_pgoutput *decoder)
@@ -345,25 +338,15 @@ static struct mr_relation_view read_relation(struct decoding *decoding)
     return view;
 }
 
-static mr_status find_key(struct decoding *decoding, struct mr_relation_view *view)
+static mr_status describe(struct decoding *decoding, struct mr_relation_view *view)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
-    if (decoder->keys == NULL) {
+    if (decoder->describe == NULL) {
         mr_relation_flagged_key(view, decoder->key_columns);
         return MR_OK;
     }
-    return decoder->keys(decoder->keys_context, &decoder->transaction, view, decoder->key_columns,
-                         decoding->ret_error);
-}
-
-static mr_status find_types(struct decoding *decoding, const struct mr_relation_view *view)
-{
-    struct mr_pgoutput *decoder = decoding->decoder;
-    if (decoder->types == NULL || view->is_unlisted) {
-        return MR_OK;
-    }
-    return decoder->types(decoder->types_context, &decoder->transaction, view, decoder->columns,
-                          decoding->ret_error);
+    return decoder->describe(decoder->describe_context, &decoder->transaction, view,
+                             decoder->columns, decoder->key_columns, decoding->ret_error);
 }
 
 /* ---- names of types ---- */
@@ -448,8 +431,7 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation_vie
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
     MR_TRY(expect_end(decoding));
-    MR_TRY(find_key(decoding, view));
-    MR_TRY(find_types(decoding, view));
+    MR_TRY(describe(decoding, view));
     name_types(decoding, view);
     const struct mr_relation *known = mr_relation_cache_find(cache, view->oid);
     if (known != NULL && known->is_narrowed) {

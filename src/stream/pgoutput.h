@@ -15,27 +15,21 @@ struct mr_pgoutput;
 
 struct mr_pgoutput *mr_pgoutput_new(void);
 
-/* Tells the key of a relation that the stream announces, as indexes into view->columns: at most column_count go to
- * `columns`. Sets view's key fields. Any status but MR_OK is what decoding the message then answers; it may come again. */
-typedef mr_status (*mr_pgoutput_keys_fn)(void *context, const struct mr_transaction *transaction,
-                                         struct mr_relation_view *view, uint32_t *columns,
-                                         struct mr_error *ret_error);
+/* Describes a relation that the stream announces, beyond what the message holds: sets the view's key fields and flags, the types of
+ * `columns`, which are the view's, and `key`, which has room for column_count. Any status but MR_OK is what decoding the message then
+ * answers; after MR_FULL it comes again. */
+typedef mr_status (*mr_pgoutput_describe_fn)(void *context,
+                                             const struct mr_transaction *transaction,
+                                             struct mr_relation_view *view,
+                                             struct mr_column_view *columns, uint32_t *key,
+                                             struct mr_error *ret_error);
 
-/* Without one, the key is what the relation's own flags say (mr_relation_flagged_key). */
-void mr_pgoutput_set_keys(struct mr_pgoutput *decoder, mr_pgoutput_keys_fn keys, void *context);
+/* Without one, the key is what the relation's own flags say (mr_relation_flagged_key), and types stay unknown. */
+void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_fn describe,
+                              void *context);
 
 /* Relations may take so many bytes of memory; without it there is no limit but their number. */
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
-
-/* Tells what the type of each column is in the end; `columns` are the view's. Any status but MR_OK is what decoding the message
- * then answers; it may come again. */
-typedef mr_status (*mr_pgoutput_types_fn)(void *context, const struct mr_transaction *transaction,
-                                          const struct mr_relation_view *view,
-                                          struct mr_column_view *columns,
-                                          struct mr_error *ret_error);
-
-/* Without one, the types of columns stay unknown. Asked behind the keys. */
-void mr_pgoutput_set_types(struct mr_pgoutput *decoder, mr_pgoutput_types_fn types, void *context);
 
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);

@@ -506,8 +506,8 @@ static void test_decode_relation_identical_is_kept(void **state)
 
 /* What a relation can differ in from the one before it. */
 static mr_status say_array(void *context, const struct mr_transaction *transaction,
-                           const struct mr_relation_view *view, struct mr_column_view *columns_,
-                           struct mr_error *ret_error)
+                           struct mr_relation_view *view, struct mr_column_view *columns_,
+                           uint32_t *key, struct mr_error *ret_error)
 {
     (void)context;
     (void)transaction;
@@ -515,6 +515,7 @@ static mr_status say_array(void *context, const struct mr_transaction *transacti
     for (uint32_t i = 0; i < view->column_count; i++) {
         columns_[i].type.is_array = columns_[i].type_oid % 2 == 1;
     }
+    mr_relation_flagged_key(view, key);
     return MR_OK;
 }
 
@@ -525,7 +526,7 @@ static void test_decode_relation_type_names(void **state)
     static const char *const names[] = {"s.mood", "s.mood[]", "s.mood[]", "int4", NULL};
     static const uint32_t oids[] = {70000, 70001, 70001, 70002, 25};
     struct mr_wire wire;
-    mr_pgoutput_set_types(seen->decoder, say_array, NULL);
+    mr_pgoutput_set_describe(seen->decoder, say_array, NULL);
     begin(seen, COMMIT_LSN);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < 3000 && again == 0; i++) { /* more than any relation has columns */

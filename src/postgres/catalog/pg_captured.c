@@ -1,10 +1,7 @@
 #include "postgres/catalog/pg_captured.h"
 
-#include <stdlib.h>
-
 #include "postgres/catalog/pg_sql.h"
 
-/* The answer is in the order of the OIDs; a server that lies about it finds less. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options, int stop_fd,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
@@ -15,21 +12,27 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
-    read.count = mr_pg_result_rows(result);
-    read.tables = MR_NEW_ARRAY(struct mr_captured_table, read.count);
-    for (uint32_t i = 0; i < read.count; i++) {
+    uint32_t last = 0;
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < mr_pg_result_rows(result) && status == MR_OK; i++) {
         uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        if (oid < last) {
+            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                             "the server was asked for the published tables and answers in another "
+                             "order");
+        }
+        last = oid;
         enum mr_pg_capture kind = (enum mr_pg_capture)mr_pg_result_number(result, i, 1);
         bool was_partition = mr_pg_captured_find(captured, oid) == MR_PG_PARTITION;
-        read.tables[i] = (struct mr_captured_table){
-            .oid = oid,
-            .kind = kind == MR_PG_UNLISTED && was_partition ? MR_PG_PARTITION : kind,
-        };
+        struct mr_captured_table *table = mr_by_oid_make(&read.tables, sizeof(*table), oid);
+        table->kind = kind == MR_PG_UNLISTED && was_partition ? MR_PG_PARTITION : kind;
     }
     mr_pg_result_free(result);
-    mr_pg_captured_done(captured);
-    *captured = read;
-    return MR_OK;
+    mr_pg_captured_done(status == MR_OK ? captured : &read);
+    if (status == MR_OK) {
+        *captured = read;
+    }
+    return status;
 }
 
 /* Rows that came into a table behind its ATTACH waited for its lock: a list that knows their transaction knows the one that made
@@ -42,17 +45,6 @@ bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid
     enum mr_pg_capture kind = mr_pg_captured_find(captured, oid);
     return kind == MR_PG_UNKNOWN ||
            (kind != MR_PG_PARTITION && !mr_pg_horizon_covers(&captured->horizon, transaction));
-}
-
-static void keep_unlisted(struct mr_pg_captured *captured, uint32_t oid)
-{
-    captured->tables =
-        MR_REALLOC(captured->tables, (captured->count + 1) * sizeof(*captured->tables));
-    uint32_t place = captured->count++;
-    for (; place > 0 && captured->tables[place - 1].oid > oid; place--) {
-        captured->tables[place] = captured->tables[place - 1];
-    }
-    captured->tables[place] = (struct mr_captured_table){.oid = oid, .kind = MR_PG_UNLISTED};
 }
 
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
@@ -72,24 +64,18 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
         MR_TRY(mr_pg_horizon_read(conn, stop_fd, false, &horizon, ret_error));
         return mr_pg_captured_read(captured, conn, options, stop_fd, &horizon, ret_error);
     }
-    if (mr_pg_captured_find(captured, oid) == MR_PG_UNKNOWN) {
-        keep_unlisted(captured, oid);
-    }
+    mr_by_oid_make(&captured->tables, sizeof(struct mr_captured_table), oid); /* MR_PG_UNLISTED */
     return MR_OK;
 }
 
 void mr_pg_captured_done(struct mr_pg_captured *captured)
 {
-    free(captured->tables);
-    *captured = (struct mr_pg_captured){0};
+    mr_by_oid_done(&captured->tables);
+    captured->horizon = (struct mr_pg_horizon){0};
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)
 {
-    if (captured->count == 0) {
-        return MR_PG_UNKNOWN;
-    }
-    const struct mr_captured_table *found =
-        bsearch(&oid, captured->tables, captured->count, sizeof(*found), mr_u32_compare);
+    const struct mr_captured_table *found = mr_by_oid_find(&captured->tables, sizeof(*found), oid);
     return found == NULL ? MR_PG_UNKNOWN : found->kind;
 }

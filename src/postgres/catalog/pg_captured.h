@@ -24,8 +24,7 @@ struct mr_captured_table {
 };
 
 struct mr_pg_captured {
-    struct mr_captured_table *tables; /* all that is published, in the order of OIDs */
-    uint32_t count;
+    struct mr_by_oid tables;      /* all that is published */
     struct mr_pg_horizon horizon; /* before they were read */
 };
 
@@ -41,7 +40,7 @@ void mr_pg_captured_done(struct mr_pg_captured *captured);
 bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
                              const struct mr_transaction *transaction);
 
-/* Makes it say so, once questions see the transaction (mr_pg_await_commit). */
+/* Makes it say so, once questions see the transaction (mr_pg_sees_end). */
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options, int stop_fd, uint32_t oid,
                              struct mr_error *ret_error);

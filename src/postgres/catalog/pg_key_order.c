@@ -39,34 +39,17 @@ static void forget(struct mr_ordered_key *table)
 
 void mr_pg_key_order_done(struct mr_pg_key_order *order)
 {
-    for (uint32_t i = 0; i < order->count; i++) {
-        forget(&order->tables[i]);
+    struct mr_ordered_key *tables = order->tables.items;
+    for (uint32_t i = 0; i < order->tables.count; i++) {
+        forget(&tables[i]);
     }
-    free(order->tables);
-    *order = (struct mr_pg_key_order){0};
+    mr_by_oid_done(&order->tables);
+    order->horizon = (struct mr_pg_horizon){0};
 }
 
 static struct mr_ordered_key *find(const struct mr_pg_key_order *order, uint32_t oid)
 {
-    return order->count == 0
-               ? NULL
-               : bsearch(&oid, order->tables, order->count, sizeof(*order->tables), mr_u32_compare);
-}
-
-/* Most come in order. */
-static struct mr_ordered_key *make(struct mr_pg_key_order *order, uint32_t oid)
-{
-    struct mr_ordered_key *known = find(order, oid);
-    if (known != NULL) {
-        return known;
-    }
-    order->tables = MR_REALLOC(order->tables, (order->count + 1) * sizeof(*order->tables));
-    uint32_t place = order->count++;
-    for (; place > 0 && order->tables[place - 1].oid > oid; place--) {
-        order->tables[place] = order->tables[place - 1];
-    }
-    order->tables[place] = (struct mr_ordered_key){.oid = oid};
-    return &order->tables[place];
+    return mr_by_oid_find(&order->tables, sizeof(struct mr_ordered_key), oid);
 }
 
 enum column { OID, KIND, RANK, PLACE, NAME };
@@ -131,7 +114,8 @@ static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *
     for (uint32_t row = 0; row < rows; row++) {
         int64_t oid = mr_pg_result_number(result, row, OID);
         int64_t kind = mr_pg_result_number(result, row, KIND);
-        struct mr_ordered_key *table = make(order, (uint32_t)oid);
+        struct mr_ordered_key *table =
+            mr_by_oid_make(&order->tables, sizeof(*table), (uint32_t)oid);
         bool good = kind >= 0 && kind < KIND_COUNT && add_part(&table->keys[kind], result, row);
         bool is_last = row + 1 == rows || mr_pg_result_number(result, row + 1, OID) != oid ||
                        mr_pg_result_number(result, row + 1, KIND) != kind;
@@ -179,19 +163,13 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
                               uint32_t oid, const struct mr_transaction *transaction,
                               struct mr_error *ret_error)
 {
-    if (transaction != NULL) {
-        MR_TRY(mr_pg_await_commit(conn, stop_fd, transaction->xid, ret_error));
-    }
-    struct mr_ordered_key *table = make(order, oid);
+    struct mr_ordered_key *table = mr_by_oid_make(&order->tables, sizeof(*table), oid);
     forget(table);
     table->horizon = (struct mr_pg_horizon){0};
     struct mr_text sql = {0};
     add_query(&sql, NULL, 0, oid);
     MR_TRY(ask(order, conn, stop_fd, &sql, ret_error));
-    if (transaction != NULL) {
-        find(order, oid)->horizon = (struct mr_pg_horizon){.end = transaction->commit_lsn + 1,
-                                                           .next = transaction->xid + 1};
-    }
+    find(order, oid)->horizon = mr_pg_horizon_of(transaction);
     return MR_OK;
 }
 

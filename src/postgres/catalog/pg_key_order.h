@@ -12,8 +12,7 @@
 
 /* Of the tables whose keys are in another order than the table; all zero is one that knows nothing. */
 struct mr_pg_key_order {
-    struct mr_ordered_key *tables;
-    uint32_t count;
+    struct mr_by_oid tables;
     struct mr_pg_horizon horizon; /* of all of the publication */
 };
 
@@ -26,7 +25,7 @@ mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn 
 bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
                             const struct mr_transaction *transaction);
 
-/* Reads of one table. `transaction` NULL: as the connection sees it now; else it waits until that is seen. */
+/* Reads of one table, so that it covers the transaction, whose end the connection sees. */
 mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
                               uint32_t oid, const struct mr_transaction *transaction,
                               struct mr_error *ret_error);

@@ -1,17 +1,11 @@
 #include "postgres/catalog/pg_keys.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "postgres/catalog/pg_sql.h"
-
-enum { ASK_AGAIN_MS = 10 };
-
-#define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
 
 struct key_column {
     char *name;
@@ -74,35 +68,17 @@ static void found_done(struct mr_key_facts *facts)
 
 void mr_pg_keys_done(struct mr_pg_keys *keys)
 {
-    for (uint32_t i = 0; i < keys->count; i++) {
-        columns_done(&keys->tables[i]);
-        found_done(&keys->tables[i]);
+    struct mr_key_facts *facts = keys->tables.items;
+    for (uint32_t i = 0; i < keys->tables.count; i++) {
+        columns_done(&facts[i]);
+        found_done(&facts[i]);
     }
-    free(keys->tables);
-    *keys = (struct mr_pg_keys){0};
+    mr_by_oid_done(&keys->tables);
 }
 
 static struct mr_key_facts *facts_of(const struct mr_pg_keys *keys, uint32_t oid)
 {
-    return keys->count == 0
-               ? NULL
-               : bsearch(&oid, keys->tables, keys->count, sizeof(*keys->tables), mr_u32_compare);
-}
-
-/* The table's, made if need be. Most come in order. */
-static struct mr_key_facts *facts_make(struct mr_pg_keys *keys, uint32_t oid)
-{
-    struct mr_key_facts *known = facts_of(keys, oid);
-    if (known != NULL) {
-        return known;
-    }
-    keys->tables = MR_REALLOC(keys->tables, (keys->count + 1) * sizeof(*keys->tables));
-    uint32_t place = keys->count++;
-    for (; place > 0 && keys->tables[place - 1].oid > oid; place--) {
-        keys->tables[place] = keys->tables[place - 1];
-    }
-    keys->tables[place] = (struct mr_key_facts){.oid = oid};
-    return &keys->tables[place];
+    return mr_by_oid_find(&keys->tables, sizeof(struct mr_key_facts), oid);
 }
 
 /* Numbers go round. */
@@ -129,7 +105,6 @@ bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
 /* ---- reading ---- */
 
 enum fact_column {
-    FACT_DONE,    /* t, f: the rows' transaction has ended for this question, too */
     FACT_SEEN_AT, /* where the server's WAL ended, or before */
     FACT_OID,     /* null: the table is gone */
     FACT_TABLE_BORN,
@@ -151,21 +126,6 @@ enum fact_column {
 #define WAL_END                                                                                    \
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"                                  \
     " ELSE pg_current_wal_insert_lsn() END"
-
-/* `xid` lacks its upper half here; it is the last such number before the snapshot's end. */
-static void add_done(struct mr_text *sql, uint32_t xid)
-{
-    if (xid == 0) {
-        mr_text_string(sql, "true");
-        return;
-    }
-    mr_text_format(sql,
-                   "(SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
-                   "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
-                   " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
-                   " 4294967296) AS ago FROM pg_current_snapshot() s) q)",
-                   xid);
-}
 
 /* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went round: the numbers can't be
  * compared then, and need not. */
@@ -220,12 +180,9 @@ static void add_collated(struct mr_text *sql)
 }
 
 /* The row of the column tableoid is written when the table is made and never again. */
-static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid,
-                      uint32_t xid)
+static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
-    mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT ");
-    add_done(sql, xid);
-    mr_text_string(sql, ", " WAL_END ") s LEFT JOIN (SELECT c.oid, ");
+    mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT " WAL_END ") s LEFT JOIN (SELECT c.oid, ");
     add_born(sql, "o.xmin", "table_born");
     mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
     add_born(sql, "p.xmin", "key_born");
@@ -351,7 +308,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
                            "the server was asked for the tables' keys and answers with other "
                            "tables, or in another order");
         }
-        struct mr_key_facts *facts = facts_make(keys, oid);
+        struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
         if (oid != last) {
             keep_as_found(facts, transaction);
             renew(facts, result, row);
@@ -366,7 +323,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
 }
 
 /* Columns as enum fact_column. */
-static const struct mr_pg_shape facts_shape = {"the tables' keys", "blNNBNNNBSNSNNBNN", 1,
+static const struct mr_pg_shape facts_shape = {"the tables' keys", "lNNBNNNBSNSNNBNN", 1,
                                                UINT32_MAX};
 
 mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
@@ -392,80 +349,48 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int 
 {
     struct mr_pg_result *result;
     struct mr_text sql = {0};
-    add_query(&sql, publication, mr_pg_server_version(conn), 0, 0);
+    add_query(&sql, publication, mr_pg_server_version(conn), 0);
     MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
     mr_status status = take_facts(keys, result, horizon, 0, NULL, ret_error);
     mr_pg_result_free(result);
     return status;
 }
 
-/* MR_FULL: the server does not see the transaction's end yet. */
-static mr_status try_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                         uint32_t oid, const struct mr_transaction *transaction,
+mr_status mr_pg_sees_end(struct mr_pg_conn *conn, int stop_fd, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    add_query(&sql, NULL, 0, oid, transaction->xid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
-    mr_status status = mr_pg_result_true(result, 0, FACT_DONE) ? MR_OK : MR_FULL;
-    if (status == MR_OK) {
-        struct mr_pg_horizon horizon = {.end = transaction->commit_lsn + 1,
-                                        .next = transaction->xid + 1};
-        struct mr_key_facts *facts = facts_make(keys, oid);
-        keep_as_found(facts, transaction);
-        facts->table_exists = false;
-        facts->horizon = horizon;
-        status = take_facts(keys, result, &horizon, oid, transaction, ret_error);
-    }
-    mr_pg_result_free(result);
-    return status;
-}
-
-/* Until the server may see more. MR_OK: it is worth another look. */
-static mr_status pause_asking(int64_t deadline_ns, int stop_fd, struct mr_error *ret_error)
-{
-    if (mr_monotonic_ns() > deadline_ns) {
-        return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                       "the server has sent a transaction that its own sessions do not see "
-                       "yet; is a synchronous standby away?");
-    }
-    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
-    return poll(&stop, 1, ASK_AGAIN_MS) == 1 ? MR_AGAIN : MR_OK;
-}
-
-mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
-                             struct mr_error *ret_error)
-{
     static const struct mr_pg_shape shape = {"the transaction", "b", 1, 1};
-    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
-    for (;;) {
-        struct mr_text sql = {0};
-        mr_text_string(&sql, "SELECT ");
-        add_done(&sql, xid);
-        struct mr_pg_result *result;
-        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
-        bool done = mr_pg_result_true(result, 0, 0);
-        mr_pg_result_free(result);
-        if (done) {
-            return MR_OK;
-        }
-        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
-    }
+    struct mr_text sql = {0};
+    /* The number lacks its upper half here; it is the last such number before the snapshot's end. */
+    mr_text_format(&sql,
+                   "SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
+                   "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
+                   " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
+                   " 4294967296) AS ago FROM pg_current_snapshot() s) q",
+                   xid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    *ret_sees = mr_pg_result_true(result, 0, 0);
+    mr_pg_result_free(result);
+    return MR_OK;
 }
 
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error)
 {
-    int64_t deadline_ns = mr_monotonic_ns() + ASK_LIMIT_NS;
-    for (;;) {
-        mr_status status = try_ask(keys, conn, stop_fd, oid, transaction, ret_error);
-        if (status != MR_FULL) {
-            return status;
-        }
-        MR_TRY(pause_asking(deadline_ns, stop_fd, ret_error));
-    }
+    struct mr_text sql = {0};
+    add_query(&sql, NULL, 0, oid);
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    const struct mr_pg_horizon horizon = mr_pg_horizon_of(transaction);
+    struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
+    keep_as_found(facts, transaction);
+    facts->table_exists = false;
+    facts->horizon = horizon;
+    mr_status status = take_facts(keys, result, &horizon, oid, transaction, ret_error);
+    mr_pg_result_free(result);
+    return status;
 }
 
 /* ---- judging ---- */
@@ -508,13 +433,7 @@ static void warn(const struct case_at_hand *at_hand, const char *event, const ch
 
 static bool find_name(const struct mr_relation_view *view, const char *name, uint32_t *ret_column)
 {
-    for (uint32_t i = 0; i < view->column_count; i++) {
-        if (mr_slice_equal(view->columns[i].name, mr_slice_of(name))) {
-            *ret_column = i;
-            return true;
-        }
-    }
-    return false;
+    return mr_relation_find_column(view, mr_slice_of(name), ret_column);
 }
 
 /* In the order of the table, whatever the order in which they come. */

@@ -17,12 +17,12 @@
 #define MR_SOURCE_PG_KEYS_H
 
 #include "event/relation.h"
+#include "postgres/catalog/by_oid.h"
 #include "postgres/conn/pg_conn.h"
 
 /* All zero is one that knows nothing. */
 struct mr_pg_keys {
-    struct mr_key_facts *tables; /* by OID */
-    uint32_t count;
+    struct mr_by_oid tables;
 };
 
 /* What the answers to later questions surely know: the transactions whose commit begins before `end`, and whose numbers are
@@ -43,6 +43,12 @@ mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_ro
 bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
                           const struct mr_transaction *transaction);
 
+/* Of a question that sees the end of the transaction. */
+static inline struct mr_pg_horizon mr_pg_horizon_of(const struct mr_transaction *transaction)
+{
+    return (struct mr_pg_horizon){.end = transaction->commit_lsn + 1, .next = transaction->xid + 1};
+}
+
 /* Reads of all tables of the publication that need it. The horizon was read before. */
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                           const char *publication, const struct mr_pg_horizon *horizon,
@@ -56,17 +62,17 @@ bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
  * not send (pgoutput.c, send_relation_and_attrs; manual, "Generated Columns"). mr_pg_keys_find says which. */
 bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid);
 
-/* Reads of one table, so that it covers the transaction. */
+/* Reads of one table, so that it covers the transaction, whose end the connection sees. */
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
                          uint32_t oid, const struct mr_transaction *transaction,
                          struct mr_error *ret_error);
 
-/* Waits until questions see what the transaction did: it may be in the stream before that, for long where a synchronous
- * standby is away. MR_ERR_TRANSIENT after ten seconds, MR_AGAIN once `stop_fd` is readable. */
-mr_status mr_pg_await_commit(struct mr_pg_conn *conn, int stop_fd, uint32_t xid,
-                             struct mr_error *ret_error);
+/* Whether questions see what the transaction did: it may be in the stream before that, for long where a synchronous standby is
+ * away. */
+mr_status mr_pg_sees_end(struct mr_pg_conn *conn, int stop_fd, uint32_t xid, bool *ret_sees,
+                         struct mr_error *ret_error);
 
-/* The key of the table, covered, for rows of that transaction: as mr_pgoutput_keys_fn. A key that the view has by the stream's
+/* The key of the table, covered, for rows of that transaction, into `columns` and the view's key fields. A key that the view has by the stream's
  * flags stays. MR_ERR_POISON: it can't be known, or the stream does not have it. */
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *columns,

@@ -71,37 +71,14 @@ static enum mr_type_kind kind_of(char letter, const char *name)
     return letter == 'e' ? MR_TYPE_TEXT : MR_TYPE_OPAQUE;
 }
 
-static uint32_t place_of(const struct mr_pg_types *types, uint32_t oid)
-{
-    uint32_t low = 0;
-    uint32_t high = types->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (types->types[middle].oid < oid) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 static const struct mr_pg_type *type_of(const struct mr_pg_types *types, uint32_t oid)
 {
-    uint32_t place = place_of(types, oid);
-    return place < types->count && types->types[place].oid == oid ? &types->types[place] : NULL;
+    return mr_by_oid_find(&types->types, sizeof(struct mr_pg_type), oid);
 }
 
 static void keep(struct mr_pg_types *types, struct mr_pg_type type)
 {
-    uint32_t place = place_of(types, type.oid);
-    if (place == types->count || types->types[place].oid != type.oid) {
-        types->types = MR_REALLOC(types->types, (types->count + 1) * sizeof(*types->types));
-        memmove(types->types + place + 1, types->types + place,
-                (types->count - place) * sizeof(*types->types));
-        types->count++;
-    }
-    types->types[place] = type;
+    *(struct mr_pg_type *)mr_by_oid_make(&types->types, sizeof(type), type.oid) = type;
 }
 
 static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
@@ -117,7 +94,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result) && status == MR_OK; row++) {
         uint32_t known = (uint32_t)mr_pg_result_number(result, row, TYPE_OID);
-        if (known < last || types->count == TYPES_MAX) {
+        if (known < last || types->types.count == TYPES_MAX) {
             status = mr_fail(ret_error, MR_ERR_PROTOCOL,
                              "the server was asked for the columns' types and answers in another "
                              "order, or with more types than there can be");
@@ -149,7 +126,8 @@ mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, in
                           uint32_t oid, struct mr_error *ret_error)
 {
     MR_TRY(read_types(types, conn, stop_fd, NULL, oid, ret_error));
-    if (type_of(types, oid) == NULL) {
+    struct mr_type type;
+    if (!mr_pg_types_find(types, oid, -1, &type)) { /* it was dropped, or what it is made of */
         keep(types, (struct mr_pg_type){
                         .oid = oid, .modifier = -1, .kind = MR_TYPE_TEXT, .is_gone = true});
     }
@@ -204,6 +182,5 @@ bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t mod
 
 void mr_pg_types_done(struct mr_pg_types *types)
 {
-    free(types->types);
-    *types = (struct mr_pg_types){0};
+    mr_by_oid_done(&types->types);
 }

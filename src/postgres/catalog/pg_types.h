@@ -8,19 +8,19 @@
 #define MR_SOURCE_PG_TYPES_H
 
 #include "event/event.h"
+#include "postgres/catalog/by_oid.h"
 #include "postgres/conn/pg_conn.h"
 
 /* All zero is one that knows nothing. */
 struct mr_pg_types {
-    struct mr_pg_type *types; /* by OID */
-    uint32_t count;
+    struct mr_by_oid types;
 };
 
 /* Adds the types of all columns of the publication's tables. */
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
                            const char *publication, struct mr_error *ret_error);
 
-/* Adds one type, and those it is made of. */
+/* Adds one type, and those it is made of: mr_pg_types_find finds it then. */
 mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
                           uint32_t oid, struct mr_error *ret_error);
 

@@ -11,6 +11,10 @@
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
 
+/* What libpq needs for TLS' certificates or for a row of an answer is less, and several connections are within the smallest
+ * pipeline.memory. */
+enum { HELD_BYTES_MAX = 8 << 20 };
+
 /* ---- waiting ---- */
 
 mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
@@ -42,26 +46,61 @@ mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limi
     }
 }
 
+/* jemalloc's; NULL where it is not linked. */
+extern int mallctl(const char *name, void *old, size_t *old_len, void *wanted, size_t wanted_len)
+    __attribute__((weak));
+
+int64_t mr_pg_held(void)
+{
+    static _Thread_local const uint64_t *allocated, *deallocated;
+    size_t len = sizeof(allocated);
+    if (allocated == NULL &&
+        (mallctl == NULL || mallctl("thread.allocatedp", (void *)&allocated, &len, NULL, 0) != 0 ||
+         mallctl("thread.deallocatedp", (void *)&deallocated, &len, NULL, 0) != 0)) {
+        allocated = NULL;
+        return 0;
+    }
+    return (int64_t)(*allocated - *deallocated);
+}
+
+struct mr_pg_limit mr_pg_limit_begin(int stop_fd, uint32_t limit_ms)
+{
+    return (struct mr_pg_limit){
+        .stop_fd = stop_fd,
+        .deadline_ns = limit_ms == 0 ? 0 : mr_monotonic_ns() + (int64_t)limit_ms * 1000000,
+        .held_max = mr_pg_held() + HELD_BYTES_MAX,
+    };
+}
+
+mr_status mr_pg_check_held(const struct mr_pg_limit *limit, struct mr_error *ret_error)
+{
+    if (MR_LIKELY(limit->held_max == 0 || mr_pg_held() <= limit->held_max)) {
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "PostgreSQL connection: what the server sends takes more memory than any "
+                   "answer can; this is no PostgreSQL, or not the one it should be");
+}
+
 mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error)
 {
-    mr_pg_allow(limit->left == NULL ? SIZE_MAX : *limit->left);
-    bool works = PQconsumeInput(libpq);
-    size_t left = mr_pg_disallow();
-    if (!works) {
+    MR_TRY(mr_pg_check_held(limit, ret_error));
+    if (!PQconsumeInput(libpq)) {
         return mr_pg_fail_broken(libpq, ret_error);
     }
     PGnotify *notification;
     while ((notification = PQnotifies(libpq)) != NULL) {
         PQfreemem(notification); /* libpq keeps them all until somebody takes them */
     }
-    if (limit->left == NULL) {
-        return MR_OK;
-    }
-    *limit->left = left;
-    if (left == 0) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "PostgreSQL connection: the server sends more than any answer to what it "
-                       "was asked can be; this is no PostgreSQL, or not the one it should be");
+    return MR_OK;
+}
+
+mr_status mr_pg_wait_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+                            struct mr_error *ret_error)
+{
+    while (PQisBusy(conn->libpq)) {
+        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
+        MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
     }
     return MR_OK;
 }
@@ -152,31 +191,6 @@ static bool is_too_large(const char *sqlstate, const char *file)
                             (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
 }
 
-/* Only the primary message: detail, hint and context quote values of rows. */
-mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            struct mr_error *ret_error)
-{
-    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (sqlstate == NULL || message == NULL) {
-        return mr_pg_fail_broken(libpq, ret_error);
-    }
-    char text[512];
-    clean_text(message, text, sizeof(text));
-    /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
-     * check_enable_rls; elog.c, send_message_to_frontend). */
-    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
-    bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
-    const char *remedy;
-    mr_status status =
-        mr_pg_error_classify(sqlstate, by_policy ? MR_PG_BY_POLICY : message, &remedy);
-    if (is_too_large(sqlstate, PQresultErrorField(result, PG_DIAG_SOURCE_FILE))) {
-        status = mr_pg_stream_error_classify("54000", "", true, &remedy);
-    }
-    return fail_with(ret_error, status, subject,
-                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
-}
-
 /* The last line of the context is that of the callback: 'slot "s", output plugin "pgoutput", in the change callback, associated
  * LSN 0/1934580' (logical.c, output_plugin_error_callback). In other languages the LSN is the same, and the names before it hold
  * no slash. */
@@ -194,23 +208,64 @@ static mr_lsn change_of_context(const char *context)
     return found;
 }
 
-/* What fails at a change may be about its row, and then the message quotes it. */
+/* What the server reported: of its texts only the primary message, because detail, hint and context quote values of rows. */
+struct report {
+    const char *sqlstate, *message;
+    char text[512]; /* the message, in one line */
+};
+
+/* False: libpq reports something itself. */
+static bool read_report(const PGresult *result, struct report *ret_report)
+{
+    ret_report->sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    ret_report->message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (ret_report->sqlstate == NULL || ret_report->message == NULL) {
+        return false;
+    }
+    clean_text(ret_report->message, ret_report->text, sizeof(ret_report->text));
+    return true;
+}
+
+/* Where it is about a row, the message may quote it. */
+static mr_status fail_report(const struct report *report, mr_status status, const char *subject,
+                             const char *remedy, struct mr_error *ret_error)
+{
+    const char *text = status == MR_ERR_POISON ? "it can't send a row" : report->text;
+    return fail_with(ret_error, status, subject, text, report->sqlstate, remedy);
+}
+
+mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
+                            struct mr_error *ret_error)
+{
+    struct report report;
+    if (!read_report(result, &report)) {
+        return mr_pg_fail_broken(libpq, ret_error);
+    }
+    /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
+     * check_enable_rls; elog.c, send_message_to_frontend). */
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
+    const char *remedy;
+    mr_status status = mr_pg_error_classify(report.sqlstate,
+                                            by_policy ? MR_PG_BY_POLICY : report.message, &remedy);
+    if (is_too_large(report.sqlstate, PQresultErrorField(result, PG_DIAG_SOURCE_FILE))) {
+        status = mr_pg_stream_error_classify("54000", "", true, &remedy);
+    }
+    return fail_report(&report, status, subject, remedy, ret_error);
+}
+
 mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
                             struct mr_error *ret_error)
 {
-    static const char subject[] = "replication stream";
-    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (sqlstate == NULL || message == NULL) {
+    struct report report;
+    if (!read_report(result, &report)) {
         return mr_pg_fail_broken(libpq, ret_error);
     }
-    char text[512];
-    clean_text(message, text, sizeof(text));
     *ret_change = change_of_context(PQresultErrorField(result, PG_DIAG_CONTEXT));
     const char *remedy;
-    mr_status status = mr_pg_stream_error_classify(sqlstate, message, *ret_change != 0, &remedy);
-    return fail_with(ret_error, status, subject,
-                     status == MR_ERR_POISON ? "it can't send a row" : text, sqlstate, remedy);
+    mr_status status =
+        mr_pg_stream_error_classify(report.sqlstate, report.message, *ret_change != 0, &remedy);
+    return fail_report(&report, status, "replication stream", remedy, ret_error);
 }
 
 /* ---- what is known of a connection ---- */

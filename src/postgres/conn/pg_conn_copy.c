@@ -30,8 +30,7 @@ const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn)
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
                            struct mr_error *ret_error)
 {
-    size_t left = MR_PG_BEGIN_BYTES_MAX;
-    struct mr_pg_limit limit = {.stop_fd = stop_fd, .left = &left};
+    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, 0);
     PGresult *result;
     conn->refusal = (struct mr_pg_refusal){0};
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
@@ -50,10 +49,7 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *com
 static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                              PGresult **ret_result, struct mr_error *ret_error)
 {
-    while (PQisBusy(conn->libpq)) {
-        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
-        MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
-    }
+    MR_TRY(mr_pg_wait_result(conn, limit, ret_error));
     *ret_result = PQgetResult(conn->libpq);
     return MR_OK;
 }

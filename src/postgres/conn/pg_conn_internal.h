@@ -1,5 +1,5 @@
 /* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
- * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c), how much is read (pg_conn_read.c). */
+ * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c), rows (pg_conn_copy.c). */
 #ifndef MR_POSTGRES_PG_CONN_INTERNAL_H
 #define MR_POSTGRES_PG_CONN_INTERNAL_H
 
@@ -7,44 +7,51 @@
 
 #include "postgres/conn/pg_conn.h"
 
+/* How long the server may be listened to, and how much memory libpq may take for what it says.
+ *
+ * libpq reads a message in one call for as long as bytes of it are there, but it makes room for all of it first: as soon as it has
+ * the length (pqParseInput3 and pqReadData in src/interfaces/libpq). So what it holds is looked at before each read. Without
+ * jemalloc nothing can be seen of that, and only the deadline is left. */
+struct mr_pg_limit {
+    int stop_fd;
+    int64_t deadline_ns; /* monotonic; 0: none */
+    int64_t held_max;    /* bytes, as mr_pg_held counts them; 0: no limit */
+};
+
 struct mr_pg_conn {
     PGconn *libpq;
     char *received; /* the message handed out last; libpq's memory */
     bool unsent;    /* output that the socket did not take yet */
     bool broken;    /* a query was left in the middle: nothing more can be asked */
     bool leaving;   /* the server was told that we want no more of its stream */
-    bool ended;     /* the stream; then so many bytes may come until the reason: */
-    size_t end_left;
+    bool ended;     /* the stream; within this limit the reason may come: */
+    struct mr_pg_limit end_limit;
     size_t brought;           /* bytes of messages since the last read */
     bool publication_skipped; /* the server warned that it streams without it */
     mr_lsn failed_change;     /* at which the output plugin failed; 0: it did not */
     struct mr_pg_refusal refusal;
 };
 
-/* Of what comes until COPY begins: a notice or two, and behind it as many rows as one read of the socket brings. */
-enum { MR_PG_BEGIN_BYTES_MAX = 256 << 20 };
+/* From now on: for so long (0: without a deadline), and for what a login, an answer or a stream's end may take. */
+struct mr_pg_limit mr_pg_limit_begin(int stop_fd, uint32_t limit_ms);
 
-/* How long, and for how much, the server may be listened to. */
-struct mr_pg_limit {
-    int stop_fd;
-    int64_t deadline_ns; /* monotonic; 0: none */
-    size_t *left;        /* bytes that may still come; NULL: no limit */
-};
+/* Bytes that this thread has from the allocator; only the difference of two calls says something. 0 without jemalloc. */
+int64_t mr_pg_held(void);
+
+/* MR_ERR_PROTOCOL: libpq holds more than it may. */
+mr_status mr_pg_check_held(const struct mr_pg_limit *limit, struct mr_error *ret_error);
 
 /* Waits for poll()'s `events` on the connection's socket. MR_OK: the socket is ready; MR_AGAIN: asked to stop;
  * MR_ERR_TRANSIENT: the deadline has passed, ready or not. */
 mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
                             struct mr_error *ret_error);
 
-/* Reads what is there, but not more than may come, and drops what nobody asked for. */
+/* Reads what is there, within the limit, and drops what nobody asked for. */
 mr_status mr_pg_consume(PGconn *libpq, const struct mr_pg_limit *limit, struct mr_error *ret_error);
 
-/* Until mr_pg_disallow, libpq reads at most so many bytes on this thread; that answers how many were not used. */
-void mr_pg_allow(size_t bytes);
-size_t mr_pg_disallow(void);
-
-/* Bytes that this thread has from the allocator; only the difference of two calls says something. 0 without jemalloc. */
-uint64_t mr_pg_held(void);
+/* Waits until libpq has a result, or knows that there is none. */
+mr_status mr_pg_wait_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+                            struct mr_error *ret_error);
 
 enum mr_pg_form {
     MR_PG_WHOLE,

@@ -4,14 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_hosts.h"
 
 enum {
-    CONNINFO_MAX = 72,          /* keywords we pass */
-    GREETING_MAX = 1024 * 1024, /* bytes of a server until it lets us in */
+    CONNINFO_MAX = 72, /* keywords we pass */
     TRANSACTION_TIMEOUT_VERSION_MIN = 170000,
 };
 
@@ -59,24 +57,31 @@ static void keyword_add(struct keywords *keywords, const char *name, const char 
     keywords->count++;
 }
 
-static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, char *ret_sqlstate,
+/* What all hosts of a connection string are tried with. */
+struct attempt {
+    const struct mr_pg_options *options;
+    const PQconninfoOption *parsed;
+    bool replication;
+    int stop_fd;
+    char *ret_sqlstate; /* NULL: nobody asks */
+};
+
+static void keyword_add_if(struct keywords *keywords, const char *name, const char *value)
+{
+    if (value != NULL) {
+        keyword_add(keywords, name, value);
+    }
+}
+
+static mr_status connect_poll(const struct attempt *attempt, PGconn *libpq,
                               struct mr_error *ret_error)
 {
-    struct mr_pg_limit limit = {
-        .stop_fd = stop_fd,
-        .deadline_ns = mr_monotonic_ns() + (int64_t)timeout_ms * 1000000,
-    };
-    size_t left = GREETING_MAX;
+    uint32_t timeout_ms = attempt->options->connect_timeout_ms;
+    struct mr_pg_limit limit = mr_pg_limit_begin(attempt->stop_fd, timeout_ms);
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {
         if (state == PGRES_POLLING_FAILED) {
-            return mr_pg_fail_connect(libpq, ret_sqlstate, ret_error);
-        }
-        if (left == 0) {
-            return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                           "the server at \"%s\", port %s, talks without end where it should ask "
-                           "for a password; this is no PostgreSQL",
-                           PQhost(libpq), PQport(libpq));
+            return mr_pg_fail_connect(libpq, attempt->ret_sqlstate, ret_error);
         }
         short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         mr_status status = mr_pg_wait_socket(libpq, events, &limit, ret_error);
@@ -86,9 +91,8 @@ static mr_status connect_poll(PGconn *libpq, int stop_fd, uint32_t timeout_ms, c
                            PQhost(libpq), PQport(libpq), timeout_ms);
         }
         MR_TRY(status);
-        mr_pg_allow(left);
+        MR_TRY(mr_pg_check_held(&limit, ret_error));
         state = PQconnectPoll(libpq);
-        left = mr_pg_disallow();
     }
     return MR_OK;
 }
@@ -124,10 +128,11 @@ static bool is_of_host(const char *name)
     return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
 }
 
-static void keywords_fill(struct keywords *keywords, const struct mr_pg_options *options,
-                          const PQconninfoOption *parsed, const struct host *host,
-                          const struct mr_pg_trust *trust, bool replication, const char *settings)
+static void keywords_fill(struct keywords *keywords, const struct attempt *attempt,
+                          const struct host *host, const struct mr_pg_trust *trust,
+                          const char *settings)
 {
+    const struct mr_pg_options *options = attempt->options;
     /* Ours first where the user's word counts (the later wins), then the connection string … */
     keyword_add(keywords, "gssencmode", "disable");
     keyword_add(keywords, "keepalives_idle", "30");
@@ -138,10 +143,8 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
     if (host->is_one_of_many) {
         keyword_add(keywords, "target_session_attrs", "read-write"); /* not a standby among them */
     }
-    if (options->application_name != NULL) {
-        keyword_add(keywords, "application_name", options->application_name);
-    }
-    for (const PQconninfoOption *option = parsed; option->keyword != NULL; option++) {
+    keyword_add_if(keywords, "application_name", options->application_name);
+    for (const PQconninfoOption *option = attempt->parsed; option->keyword != NULL; option++) {
         bool ours = host->is_one_of_many && is_of_host(option->keyword);
         if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 16) {
             keyword_add(keywords, option->keyword, option->val);
@@ -153,21 +156,13 @@ static void keywords_fill(struct keywords *keywords, const struct mr_pg_options 
         keyword_add(keywords, "hostaddr", host->address);
         keyword_add(keywords, "port", host->port);
     }
-    if (trust->sslmode != NULL) {
-        keyword_add(keywords, "sslmode", trust->sslmode);
-    }
-    if (trust->sslrootcert != NULL) {
-        keyword_add(keywords, "sslrootcert", trust->sslrootcert);
-    }
-    if (trust->channel_binding != NULL) {
-        keyword_add(keywords, "channel_binding", trust->channel_binding);
-    }
-    if (options->password != NULL) {
-        keyword_add(keywords, "password", options->password);
-    }
+    keyword_add_if(keywords, "sslmode", trust->sslmode);
+    keyword_add_if(keywords, "sslrootcert", trust->sslrootcert);
+    keyword_add_if(keywords, "channel_binding", trust->channel_binding);
+    keyword_add_if(keywords, "password", options->password);
     keyword_add(keywords, "client_encoding", "UTF8");
     keyword_add(keywords, "options", settings);
-    if (replication) {
+    if (attempt->replication) {
         keyword_add(keywords, "replication", "database");
     }
 }
@@ -230,32 +225,29 @@ static void take_notice(void *context, const PGresult *result)
 }
 
 /* One host; the connection is the caller's when it is made. */
-static mr_status connect_host(const struct mr_pg_options *options, const PQconninfoOption *parsed,
-                              const struct host *host, bool replication, int stop_fd,
-                              PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
+static mr_status connect_host(const struct attempt *attempt, const struct host *host,
+                              PGconn **ret_libpq, struct mr_error *ret_error)
 {
     struct mr_pg_trust trust = {0};
-    MR_TRY(mr_pg_trust_choose(parsed, host->name, host->address, options->insecure_tls, &trust,
-                              ret_error));
-    const char *own = mr_pg_conninfo_value(parsed, "options");
-    size_t size =
-        sizeof(default_settings) + sizeof(pinned_settings) + (own == NULL ? 0 : strlen(own)) + 3;
-    char *settings = MR_ALLOC(size);
-    snprintf(settings, size, "%s %s %s", default_settings, own == NULL ? "" : own, pinned_settings);
+    MR_TRY(mr_pg_trust_choose(attempt->parsed, host->name, host->address,
+                              attempt->options->insecure_tls, &trust, ret_error));
+    const char *own = mr_pg_conninfo_value(attempt->parsed, "options");
+    struct mr_text settings = {0};
+    mr_text_format(&settings, "%s %s %s", default_settings, own == NULL ? "" : own,
+                   pinned_settings);
     struct keywords keywords = {0};
-    keywords_fill(&keywords, options, parsed, host, &trust, replication, settings);
+    keywords_fill(&keywords, attempt, host, &trust, settings.data);
     PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
-    free(settings);
+    mr_text_done(&settings);
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
     PQsetNoticeReceiver(libpq, drop_notice, NULL);
     /* For the SQLSTATE of a refusal: libpq gives it in its text only. */
     PQsetErrorVerbosity(libpq, PQERRORS_VERBOSE);
-    mr_status status =
-        PQstatus(libpq) == CONNECTION_BAD
-            ? mr_pg_fail_connect(libpq, ret_sqlstate, ret_error)
-            : connect_poll(libpq, stop_fd, options->connect_timeout_ms, ret_sqlstate, ret_error);
+    mr_status status = PQstatus(libpq) == CONNECTION_BAD
+                           ? mr_pg_fail_connect(libpq, attempt->ret_sqlstate, ret_error)
+                           : connect_poll(attempt, libpq, ret_error);
     if (status != MR_OK) {
         PQfinish(libpq);
         return status;
@@ -266,38 +258,34 @@ static mr_status connect_host(const struct mr_pg_options *options, const PQconni
     return MR_OK;
 }
 
-static mr_status connect_nth(const struct mr_pg_options *options, const PQconninfoOption *parsed,
-                             uint32_t n, uint32_t count, bool replication, int stop_fd,
-                             PGconn **ret_libpq, char *ret_sqlstate, struct mr_error *ret_error)
+static mr_status connect_nth(const struct attempt *attempt, uint32_t n, uint32_t count,
+                             PGconn **ret_libpq, struct mr_error *ret_error)
 {
+    const PQconninfoOption *parsed = attempt->parsed;
     struct host host = {
         .name = mr_pg_host_item(mr_pg_conninfo_value(parsed, "host"), n),
         .address = mr_pg_host_item(mr_pg_conninfo_value(parsed, "hostaddr"), n),
         .port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), n),
         .is_one_of_many = count > 1,
     };
-    mr_status status = connect_host(options, parsed, &host, replication, stop_fd, ret_libpq,
-                                    ret_sqlstate, ret_error);
+    mr_status status = connect_host(attempt, &host, ret_libpq, ret_error);
     free(host.name);
     free(host.address);
     free(host.port);
     return status;
 }
 
-/* The hosts one after the other. The error says what each of them said; that one may come back outweighs what
- * another refuses. */
-static mr_status connect_any(const struct mr_pg_options *options, const PQconninfoOption *parsed,
-                             bool replication, int stop_fd, PGconn **ret_libpq, char *ret_sqlstate,
+/* The hosts one after the other. The error holds what each of them said; that one may come back outweighs what another refuses. */
+static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
                              struct mr_error *ret_error)
 {
-    uint32_t count = mr_pg_host_count(mr_pg_conninfo_value(parsed, "host"),
-                                      mr_pg_conninfo_value(parsed, "hostaddr"));
+    uint32_t count = mr_pg_host_count(mr_pg_conninfo_value(attempt->parsed, "host"),
+                                      mr_pg_conninfo_value(attempt->parsed, "hostaddr"));
     struct mr_text said = {0};
     mr_status answer = MR_ERR_TRANSIENT;
     for (uint32_t n = 0; n < count; n++) {
         struct mr_error error = {0};
-        mr_status status = connect_nth(options, parsed, n, count, replication, stop_fd, ret_libpq,
-                                       ret_sqlstate, &error);
+        mr_status status = connect_nth(attempt, n, count, ret_libpq, &error);
         if (status == MR_OK || status == MR_AGAIN) {
             mr_text_done(&said);
             return status;
@@ -345,8 +333,8 @@ mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replicatio
             "%%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
-    mr_status status =
-        connect_any(options, parsed, replication, stop_fd, &libpq, ret_sqlstate, ret_error);
+    const struct attempt attempt = {options, parsed, replication, stop_fd, ret_sqlstate};
+    mr_status status = connect_any(&attempt, &libpq, ret_error);
     PQconninfoFree(parsed);
     MR_TRY(status);
     PQsetnonblocking(libpq, 1);

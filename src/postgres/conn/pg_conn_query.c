@@ -7,18 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
 
 enum {
     /* Of all values, and of their places; 50,000 tables with their keys. */
     ANSWER_BYTES_MAX = 8 << 20,
-    AROUND_BYTES_MAX =
-        4 << 20,       /* what surrounds them on the wire, for so many bytes of values and … */
-    AROUND_FACTOR = 2, /* … for each of them: short values have long heads */
-    HELD_FACTOR = 8,
-    HELD_BYTES_MAX = 1 << 20,
     CANCEL_WAIT_MS = 2000,
 };
 
@@ -200,28 +194,6 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
 
 /* ---- sending, waiting ---- */
 
-/* libpq forgets the result at hand whenever the server describes parameters that nobody has asked for (getParamDescriptions in
- * src/interfaces/libpq/fe-protocol3.c): 2 KiB for 11 bytes. What it keeps for good reason, its buffer and one row, is a few times
- * what has come. */
-static mr_status wait_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
-                             struct mr_error *ret_error)
-{
-    size_t left = limit->left == NULL ? 0 : *limit->left;
-    uint64_t held = mr_pg_held();
-    while (PQisBusy(conn->libpq)) {
-        size_t came = limit->left == NULL ? 0 : left - *limit->left;
-        if ((int64_t)(mr_pg_held() - held) > (int64_t)(HELD_FACTOR * came + HELD_BYTES_MAX)) {
-            return mr_fail(
-                ret_error, MR_ERR_PROTOCOL,
-                "PostgreSQL connection: what the server sends takes more memory than any "
-                "answer can; this is no PostgreSQL, or not the one it should be");
-        }
-        MR_TRY(mr_pg_wait_socket(conn->libpq, POLLIN, limit, ret_error));
-        MR_TRY(mr_pg_consume(conn->libpq, limit, ret_error));
-    }
-    return MR_OK;
-}
-
 static mr_status flush_output(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                               struct mr_error *ret_error)
 {
@@ -291,7 +263,7 @@ mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, co
     }
     mr_status status = flush_output(conn, limit, ret_error);
     if (status == MR_OK) {
-        status = wait_result(conn, limit, ret_error);
+        status = mr_pg_wait_result(conn, limit, ret_error);
     }
     if (status != MR_OK) {
         conn->broken = true;
@@ -306,13 +278,15 @@ mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, co
 
 /* Takes `libpq` and all that follows it. The first failure is the answer; what the server has to say besides is read to
  * its end, so that it may be asked again. */
-static mr_status take_answer(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
+static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
                              struct mr_pg_result *result, PGresult *libpq,
                              const struct mr_pg_shape *shape, struct mr_error *ret_error)
 {
     mr_status answer = MR_OK;
     while (libpq != NULL) {
+        int64_t held = mr_pg_held();
         mr_status status = take_result(conn, result, libpq, shape, ret_error);
+        limit->held_max += mr_pg_held() - held; /* ours, which has its own limit */
         PQclear(libpq);
         if (status == MR_ERR_PROTOCOL) {
             conn->broken = true;
@@ -322,7 +296,7 @@ static mr_status take_answer(struct mr_pg_conn *conn, const struct mr_pg_limit *
             answer = status;
             ret_error = NULL;
         }
-        status = wait_result(conn, limit, ret_error);
+        status = mr_pg_wait_result(conn, limit, ret_error);
         if (status != MR_OK) {
             conn->broken = true;
             return answer == MR_OK ? status : answer;
@@ -339,12 +313,7 @@ static mr_status ask(struct mr_pg_conn *conn, int stop_fd, const char *command,
                      const struct mr_pg_shape *shape, uint32_t limit_ms,
                      struct mr_pg_result *result, struct mr_error *ret_error)
 {
-    size_t left = AROUND_BYTES_MAX + AROUND_FACTOR * ANSWER_BYTES_MAX;
-    struct mr_pg_limit limit = {
-        .stop_fd = stop_fd,
-        .deadline_ns = mr_monotonic_ns() + (int64_t)limit_ms * 1000000,
-        .left = &left,
-    };
+    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, limit_ms);
     PGresult *libpq;
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_BY_ROW, &libpq, ret_error));
     return take_answer(conn, &limit, result, libpq, shape, ret_error);

@@ -12,7 +12,6 @@
 #include "postgres/conn/quote.h"
 
 enum {
-    END_BYTES_MAX = 1 << 20, /* of what a server says behind its stream */
     /* A read that brought less has most likely emptied the socket: the next one is worth its system call when the socket
      * says that there is more. In a burst a read fills libpq's 16 KiB. */
     READ_BYTES_FEW = 8192,
@@ -32,12 +31,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
                    MR_LSN_ARGS(start));
     mr_sql_add_literal(&command, publications.data);
     mr_text_format(&command, messages ? ", messages 'true')" : ")");
-    size_t left = MR_PG_BEGIN_BYTES_MAX;
-    struct mr_pg_limit limit = {
-        .stop_fd = stop_fd,
-        .deadline_ns = mr_monotonic_ns() + (int64_t)MR_PG_ANSWER_MS * 1000000,
-        .left = &left,
-    };
+    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
     mr_text_done(&command);
@@ -69,7 +63,7 @@ static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_erro
 {
     if (!conn->ended) {
         conn->ended = true;
-        conn->end_left = END_BYTES_MAX;
+        conn->end_limit = mr_pg_limit_begin(-1, 0);
     }
     if (!PQisBusy(conn->libpq)) {
         return MR_OK;
@@ -79,8 +73,7 @@ static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_erro
                        "replication stream: the server answers a question that nobody asked; this "
                        "is no PostgreSQL, or one that this version does not know");
     }
-    const struct mr_pg_limit limit = {.stop_fd = -1, .left = &conn->end_left};
-    MR_TRY(mr_pg_consume(conn->libpq, &limit, ret_error));
+    MR_TRY(mr_pg_consume(conn->libpq, &conn->end_limit, ret_error));
     return PQisBusy(conn->libpq) ? MR_AGAIN : MR_OK;
 }
 

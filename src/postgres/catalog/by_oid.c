@@ -1,0 +1,45 @@
+#include "postgres/catalog/by_oid.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void *mr_by_oid_find(const struct mr_by_oid *table, size_t size, uint32_t oid)
+{
+    return table->count == 0 ? NULL
+                             : bsearch(&oid, table->items, table->count, size, mr_u32_compare);
+}
+
+static uint32_t oid_at(const struct mr_by_oid *table, size_t size, uint32_t place)
+{
+    uint32_t oid;
+    memcpy(&oid, (const char *)table->items + place * size, sizeof(oid));
+    return oid;
+}
+
+/* Most come in order. */
+void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)
+{
+    void *known = mr_by_oid_find(table, size, oid);
+    if (known != NULL) {
+        return known;
+    }
+    if (table->count == table->room) {
+        table->room = 2 * table->room + 4;
+        table->items = MR_REALLOC(table->items, table->room * size);
+    }
+    uint32_t place = table->count;
+    while (place > 0 && oid_at(table, size, place - 1) > oid) {
+        place--;
+    }
+    char *item = (char *)table->items + place * size;
+    memmove(item + size, item, (table->count++ - place) * size);
+    memset(item, 0, size);
+    memcpy(item, &oid, sizeof(oid));
+    return item;
+}
+
+void mr_by_oid_done(struct mr_by_oid *table)
+{
+    free(table->items);
+    *table = (struct mr_by_oid){0};
+}

@@ -1,0 +1,351 @@
+#include "postgres/catalog/describe.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
+
+mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                             bool is_of_rows, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = catalog->options;
+    const char *publication = options->publication;
+    struct mr_pg_horizon horizon;
+    MR_TRY(mr_pg_horizon_read(conn, stop_fd, is_of_rows, &horizon, ret_error));
+    MR_TRY(mr_pg_keys_read(&catalog->keys, conn, stop_fd, publication, &horizon, ret_error));
+    if (options->key_order == MR_KEY_ORDER_INDEX) {
+        MR_TRY(
+            mr_pg_key_order_read(&catalog->order, conn, stop_fd, publication, &horizon, ret_error));
+    }
+    MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, stop_fd, &horizon, ret_error));
+    return mr_pg_types_read(&catalog->types, conn, stop_fd, publication, ret_error);
+}
+
+void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
+{
+    mr_pg_keys_done(&catalog->keys);
+    mr_pg_key_order_done(&catalog->order);
+    mr_pg_captured_done(&catalog->captured);
+    mr_pg_types_done(&catalog->types);
+}
+
+/* ---- questions ---- */
+
+/* Answers MR_FULL. */
+static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
+                       const struct mr_transaction *transaction,
+                       const struct mr_relation_view *view, const struct mr_column_view *column)
+{
+    struct mr_pg_question *question = &catalog->question;
+    *question = (struct mr_pg_question){
+        .kind = kind,
+        .oid = view->oid,
+        .transaction = {.commit_lsn = transaction->commit_lsn, .xid = transaction->xid},
+    };
+    snprintf(question->table, sizeof(question->table), "%.*s.%.*s", (int)view->schema.len,
+             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+    if (column != NULL) {
+        question->type_oid = column->type_oid;
+        snprintf(question->column, sizeof(question->column), "%.*s", (int)column->name.len,
+                 (const char *)column->name.data);
+    }
+    return MR_FULL;
+}
+
+static void log_unlisted(const char *table)
+{
+    mr_log(
+        MR_LOG_WARN, "table_unlisted",
+        "the publication sends a table that is neither in \"tables\" nor a partition of one that "
+        "is; its changes are not passed on",
+        MR_LOG_STR("table", table));
+}
+
+static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                            struct mr_error *ret_error)
+{
+    const struct mr_pg_question *question = &catalog->question;
+    enum mr_pg_capture before = mr_pg_captured_find(&catalog->captured, question->oid);
+    MR_TRY(mr_pg_captured_ask(&catalog->captured, conn, catalog->options, stop_fd, question->oid,
+                              ret_error));
+    catalog->parent_oid = question->oid;
+    catalog->parent_lsn = question->transaction.commit_lsn;
+    if (before != MR_PG_UNLISTED &&
+        mr_pg_captured_find(&catalog->captured, question->oid) != MR_PG_PARTITION) {
+        log_unlisted(question->table);
+    }
+    return MR_OK;
+}
+
+/* A type may have been dropped after the rows at hand: an enum that became text, say. */
+static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                          struct mr_error *ret_error)
+{
+    const struct mr_pg_question *question = &catalog->question;
+    MR_TRY(mr_pg_types_ask(&catalog->types, conn, stop_fd, question->type_oid, ret_error));
+    if (mr_pg_types_is_gone(&catalog->types, question->type_oid)) {
+        char name[sizeof(question->table) + sizeof(question->column)];
+        snprintf(name, sizeof(name), "%s.%s", question->table, question->column);
+        mr_log(MR_LOG_WARN, "type_gone",
+               "the type that a column had at this place of the stream was dropped since; until "
+               "then its values are PostgreSQL's text",
+               MR_LOG_STR("column", name), MR_LOG_INT("type_oid", question->type_oid));
+    }
+    return MR_OK;
+}
+
+static mr_status ask_order(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                           struct mr_error *ret_error)
+{
+    const struct mr_pg_question *question = &catalog->question;
+    return mr_pg_key_order_ask(&catalog->order, conn, stop_fd, question->oid,
+                               &question->transaction, ret_error);
+}
+
+static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                     struct mr_error *ret_error)
+{
+    const struct mr_pg_question *question = &catalog->question;
+    bool with_order = catalog->options->key_order == MR_KEY_ORDER_INDEX;
+    switch (question->kind) {
+    case MR_PG_ASK_NOTHING:
+        break;
+    case MR_PG_ASK_PARENT:
+        return ask_parent(catalog, conn, stop_fd, ret_error);
+    case MR_PG_ASK_KEY:
+        MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, stop_fd, question->oid, &question->transaction,
+                              ret_error));
+        return with_order ? ask_order(catalog, conn, stop_fd, ret_error) : MR_OK;
+    case MR_PG_ASK_ORDER:
+        return ask_order(catalog, conn, stop_fd, ret_error);
+    case MR_PG_ASK_TYPE:
+        return ask_type(catalog, conn, stop_fd, ret_error);
+    }
+    return MR_OK;
+}
+
+mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+                            struct mr_error *ret_error)
+{
+    struct mr_pg_question *question = &catalog->question;
+    MR_ASSERT(mr_pg_catalog_asks(catalog));
+    int64_t now_ns = mr_monotonic_ns();
+    question->deadline_ns =
+        question->deadline_ns == 0 ? now_ns + ASK_LIMIT_NS : question->deadline_ns;
+    bool sees_end = false;
+    mr_status status =
+        mr_pg_sees_end(conn, stop_fd, question->transaction.xid, &sees_end, ret_error);
+    if (status == MR_OK && sees_end) {
+        status = ask(catalog, conn, stop_fd, ret_error);
+    } else if (status == MR_OK && now_ns <= question->deadline_ns) {
+        return MR_FULL;
+    } else if (status == MR_OK) {
+        status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "the server has sent a transaction that its own sessions do not see "
+                         "yet; is a synchronous standby away?");
+    }
+    if (status != MR_OK) {
+        return mr_pg_catalog_drop(catalog, status, ret_error);
+    }
+    question->kind = MR_PG_ASK_NOTHING;
+    return MR_OK;
+}
+
+/* Whatever the reason is, the stream itself works; one that stays is reported by its next connection. */
+mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
+                             struct mr_error *ret_error)
+{
+    static const char *const names[] = {[MR_PG_ASK_NOTHING] = "",
+                                        [MR_PG_ASK_PARENT] = "parent",
+                                        [MR_PG_ASK_KEY] = "key",
+                                        [MR_PG_ASK_ORDER] = "order of the key",
+                                        [MR_PG_ASK_TYPE] = "types"};
+    struct mr_pg_question question = catalog->question;
+    catalog->question = (struct mr_pg_question){0};
+    if (status == MR_AGAIN) {
+        return status;
+    }
+    struct mr_error reason = *ret_error;
+    return mr_fail(ret_error, MR_ERR_TRANSIENT, "the %s of table %s can't be looked up: %s",
+                   names[question.kind], question.table, reason.text);
+}
+
+/* ---- keys ---- */
+
+static const struct mr_table_key *chosen_key(const struct mr_pg_source_options *options,
+                                             const struct mr_relation_view *view)
+{
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        const struct mr_table_name *table = &options->keys[i].table;
+        if (mr_slice_equal(mr_slice_of(table->schema), view->schema) &&
+            mr_slice_equal(mr_slice_of(table->table), view->table)) {
+            return &options->keys[i];
+        }
+    }
+    return NULL;
+}
+
+/* As configured, and in that order. Deletes lack what the identity does not hold; one that holds nothing allows no deletes. What
+ * does not fit is wrong for this place of the stream only: what is before it is delivered, so that another configuration can
+ * begin there. */
+static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_view *view,
+                             uint32_t *columns, struct mr_error *ret_error)
+{
+    bool flags = view->key_count > 0; /* found in the stream, before this */
+    view->key_count = 0;
+    view->key_is_chosen = true;
+    for (uint32_t k = 0; k < key->column_count; k++) {
+        uint32_t i;
+        if (!mr_relation_find_column(view, mr_slice_of(key->columns[k]), &i)) {
+            return mr_fail(ret_error, MR_ERR_POISON,
+                           "key_columns: \"%s\" is not a published column of table %s.%s at this "
+                           "place of the stream; set the name that it has there",
+                           key->columns[k], key->table.schema, key->table.table);
+        }
+        if (flags && !view->columns[i].in_identity) {
+            return mr_fail(
+                ret_error, MR_ERR_POISON,
+                "key_columns: the replica identity of table %s.%s does not hold column \"%s\", so "
+                "its deletes would have no key; run ALTER TABLE %s.%s REPLICA IDENTITY FULL",
+                key->table.schema, key->table.table, key->columns[k], key->table.schema,
+                key->table.table);
+        }
+        columns[view->key_count++] = i;
+    }
+    return MR_OK;
+}
+
+mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
+                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
+                           struct mr_error *ret_error)
+{
+    const struct mr_table_key *chosen = chosen_key(options, view);
+    *ret_found = chosen != NULL;
+    return chosen == NULL ? MR_OK : take_chosen(chosen, view, columns, ret_error);
+}
+
+/* All questions come before the judgement, which logs what it finds, and so is made once a message. */
+static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
+                          struct mr_relation_view *view, uint32_t *key, struct mr_error *ret_error)
+{
+    mr_relation_flagged_key(view, key);
+    bool is_chosen;
+    MR_TRY(mr_pg_chosen_key(catalog->options, view, key, &is_chosen, ret_error));
+    if (is_chosen) {
+        return MR_OK;
+    }
+    bool needs_facts = view->key_count == 0 || mr_pg_keys_lack(&catalog->keys, view->oid);
+    bool needs_order =
+        catalog->options->key_order == MR_KEY_ORDER_INDEX && (needs_facts || view->key_count > 1);
+    if (needs_facts && !mr_pg_keys_cover(&catalog->keys, view->oid, transaction)) {
+        return leave(catalog, MR_PG_ASK_KEY, transaction, view, NULL);
+    }
+    if (needs_order && !mr_pg_key_order_covers(&catalog->order, view->oid, transaction)) {
+        return leave(catalog, MR_PG_ASK_ORDER, transaction, view, NULL);
+    }
+    if (needs_facts) {
+        MR_TRY(mr_pg_keys_find(&catalog->keys, transaction, view, key, ret_error));
+    }
+    if (needs_order && view->key_count > 1) {
+        mr_pg_key_order_apply(&catalog->order, view, key);
+    }
+    return MR_OK;
+}
+
+/* ---- the rest ---- */
+
+/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
+ * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. A
+ * table that is gone can't be asked for its parent. */
+static mr_status find_listed(struct mr_pg_catalog *catalog,
+                             const struct mr_transaction *transaction,
+                             struct mr_relation_view *view)
+{
+    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
+     * messages. */
+    if (view->schema.len == 0) {
+        view->is_unlisted = true;
+        return MR_OK;
+    }
+    view->is_signal = mr_pg_table_is_signal(catalog->options, view->schema, view->table);
+    if (mr_pg_table_listed(catalog->options, view->schema, view->table)) {
+        return MR_OK;
+    }
+    if (view->is_signal) {
+        view->is_unlisted = true;
+        return MR_OK;
+    }
+    bool was_asked =
+        catalog->parent_oid == view->oid && catalog->parent_lsn == transaction->commit_lsn;
+    if (!was_asked && mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
+        return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
+    }
+    enum mr_pg_capture kind = mr_pg_captured_find(&catalog->captured, view->oid);
+    view->is_unlisted = kind != MR_PG_PARTITION;
+    if (kind == MR_PG_CONFIGURED && !was_asked) {
+        char name[2 * MR_IDENTIFIER_MAX + 2];
+        snprintf(name, sizeof(name), "%.*s.%.*s", (int)view->schema.len,
+                 (const char *)view->schema.data, (int)view->table.len,
+                 (const char *)view->table.data);
+        log_unlisted(name);
+    }
+    return MR_OK;
+}
+
+static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
+                            const struct mr_relation_view *view, struct mr_column_view *columns)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        struct mr_column_view *column = &columns[i];
+        if (!mr_pg_types_find(&catalog->types, column->type_oid, column->type_modifier,
+                              &column->type)) {
+            return leave(catalog, MR_PG_ASK_TYPE, transaction, view, column);
+        }
+    }
+    return MR_OK;
+}
+
+static mr_status describe_ours(struct mr_pg_catalog *catalog,
+                               const struct mr_transaction *transaction,
+                               struct mr_relation_view *view, struct mr_column_view *columns,
+                               uint32_t *key, struct mr_error *ret_error)
+{
+    MR_TRY(find_types(catalog, transaction, view, columns));
+    return find_key(catalog, transaction, view, key, ret_error);
+}
+
+mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
+                                 const struct mr_transaction *transaction,
+                                 struct mr_relation_view *view, struct mr_column_view *columns,
+                                 uint32_t *key, struct mr_error *ret_error)
+{
+    MR_ASSERT(!mr_pg_catalog_asks(catalog) && view->columns == columns);
+    if (view->oid == 0) { /* InvalidOid of postgres_ext.h; in questions it stands for all tables */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
+    }
+    view->key_columns = key;
+    MR_TRY(find_listed(catalog, transaction, view));
+    if (view->is_unlisted) {
+        return MR_OK; /* nobody needs its key */
+    }
+    return describe_ours(catalog, transaction, view, columns, key, ret_error);
+}
+
+mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
+                                     int stop_fd, struct mr_relation_view *view, uint32_t *key,
+                                     struct mr_error *ret_error)
+{
+    static const struct mr_transaction now = {.commit_lsn = UINT64_MAX - 1};
+    struct mr_column_view *columns = (struct mr_column_view *)(uintptr_t)view->columns;
+    mr_pg_keys_done(&catalog->keys);
+    mr_pg_key_order_done(&catalog->order);
+    MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, stop_fd, view->oid, &now, ret_error));
+    mr_status status;
+    while ((status = describe_ours(catalog, &now, view, columns, key, ret_error)) == MR_FULL) {
+        MR_TRY(ask(catalog, conn, stop_fd, ret_error));
+        catalog->question.kind = MR_PG_ASK_NOTHING;
+    }
+    return status;
+}
