@@ -288,7 +288,7 @@ static mr_status ask_shape(struct asked *asked)
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(asked->conn, -1, &sql, &shape, &result, &asked->error));
+    MR_TRY(mr_pg_query(asked->conn, &sql, &shape, &result, &asked->error));
     uint32_t rows = mr_pg_result_rows(result);
     MR_ASSERT(rows >= shape.rows_min && rows <= shape.rows_max);
     for (uint32_t row = 0; row < rows; row++) {
@@ -308,7 +308,7 @@ static mr_status ask_shape(struct asked *asked)
 static mr_status ask_owner(struct asked *asked)
 {
     struct mr_pg_owner owner;
-    MR_TRY(mr_pg_find_owner(asked->conn, asked->options, -1, &owner, &asked->error));
+    MR_TRY(mr_pg_find_owner(asked->conn, asked->options, &owner, &asked->error));
     MR_ASSERT(memchr(owner.who, '\0', sizeof(owner.who)) != NULL);
     return MR_OK;
 }
@@ -316,7 +316,7 @@ static mr_status ask_owner(struct asked *asked)
 static mr_status identify(struct asked *asked, const struct mr_checkpoint *stored)
 {
     struct mr_identity identity;
-    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, 0, -1, &identity, &asked->error));
+    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, 0, &identity, &asked->error));
     MR_ASSERT(memchr(identity.system_id, '\0', sizeof(identity.system_id)) != NULL);
     MR_ASSERT(strcmp(identity.slot, "millrace") == 0);
     return MR_OK;
@@ -338,15 +338,14 @@ static mr_status ask_setup(struct asked *asked)
 {
     static const struct mr_pg_stream_state state = {.is_known = true};
     bool adopted;
-    return mr_pg_setup(asked->conn, asked->conn, asked->options, &state, -1, &adopted,
-                       &asked->error);
+    return mr_pg_setup(asked->conn, asked->conn, asked->options, &state, &adopted, &asked->error);
 }
 
 static mr_status ask_setup_copy(struct asked *asked)
 {
     struct mr_pg_copy_slot slot;
     MR_TRY(mr_pg_setup_copy(asked->conn, asked->conn, asked->options,
-                            &(struct mr_pg_stream_state){0}, -1, &slot, &asked->error));
+                            &(struct mr_pg_stream_state){0}, &slot, &asked->error));
     MR_ASSERT(memchr(slot.name, '\0', sizeof(slot.name)) != NULL);
     MR_ASSERT(memchr(slot.snapshot, '\0', sizeof(slot.snapshot)) != NULL);
     return MR_OK;
@@ -358,10 +357,10 @@ static mr_status ask_keys(struct asked *asked)
 {
     struct mr_pg_keys keys = {0};
     struct mr_pg_horizon horizon;
-    MR_TRY(mr_pg_horizon_read(asked->conn, -1, true, &horizon, &asked->error));
-    mr_status status = mr_pg_keys_read(&keys, asked->conn, -1, "millrace", &horizon, &asked->error);
+    MR_TRY(mr_pg_horizon_read(asked->conn, true, &horizon, &asked->error));
+    mr_status status = mr_pg_keys_read(&keys, asked->conn, "millrace", &horizon, &asked->error);
     if (status == MR_OK) {
-        status = mr_pg_keys_ask(&keys, asked->conn, -1, 16385, &transaction, &asked->error);
+        status = mr_pg_keys_ask(&keys, asked->conn, 16385, &transaction, &asked->error);
     }
     for (uint32_t oid = 16384; oid < 16388; oid++) {
         mr_pg_keys_cover(&keys, oid, &transaction);
@@ -373,9 +372,9 @@ static mr_status ask_keys(struct asked *asked)
 static mr_status ask_types(struct asked *asked)
 {
     struct mr_pg_types types = {0};
-    mr_status status = mr_pg_types_read(&types, asked->conn, -1, "millrace", &asked->error);
+    mr_status status = mr_pg_types_read(&types, asked->conn, "millrace", &asked->error);
     if (status == MR_OK) {
-        status = mr_pg_types_ask(&types, asked->conn, -1, 50000, &asked->error);
+        status = mr_pg_types_ask(&types, asked->conn, 50000, &asked->error);
     }
     struct mr_type type;
     for (uint32_t i = 0; i < types.count; i++) {
@@ -389,12 +388,11 @@ static mr_status ask_captured(struct asked *asked)
 {
     struct mr_pg_captured captured = {0};
     struct mr_pg_horizon horizon;
-    MR_TRY(mr_pg_horizon_read(asked->conn, -1, false, &horizon, &asked->error));
+    MR_TRY(mr_pg_horizon_read(asked->conn, false, &horizon, &asked->error));
     mr_status status =
-        mr_pg_captured_read(&captured, asked->conn, asked->options, -1, &horizon, &asked->error);
+        mr_pg_captured_read(&captured, asked->conn, asked->options, &horizon, &asked->error);
     if (status == MR_OK) {
-        status =
-            mr_pg_captured_ask(&captured, asked->conn, asked->options, -1, 16385, &asked->error);
+        status = mr_pg_captured_ask(&captured, asked->conn, asked->options, 16385, &asked->error);
     }
     for (uint32_t oid = 16384; oid < 16388; oid++) {
         mr_pg_captured_is_stale(&captured, oid, &transaction);

@@ -58,7 +58,7 @@ static mr_status query(const struct mr_added *added, const struct mr_pg_source_o
     MR_TRY(mr_pg_connect(added->connection, false, added->stop_fd, &conn, ret_error));
     struct mr_text sql = {0};
     mr_sql_add_streamed(&sql, options, mr_pg_server_version(conn));
-    mr_status status = mr_pg_query(conn, added->stop_fd, &sql, &shape, ret_result, ret_error);
+    mr_status status = mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
     mr_pg_close(conn);
     return status;
 }

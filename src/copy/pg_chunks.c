@@ -113,7 +113,7 @@ static mr_status set_settings(struct mr_chunk_reader *reader, const char *before
                               struct mr_error *ret_error)
 {
     return mr_pg_set_for_rows(
-        reader->conn, reader->stop_fd, before,
+        reader->conn, before,
         "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
         " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
         " SET default_transaction_isolation = 'read committed'",
@@ -146,7 +146,7 @@ static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
                        const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                        struct mr_error *ret_error)
 {
-    return mr_pg_query(reader->conn, reader->stop_fd, sql, shape, ret_result, ret_error);
+    return mr_pg_query(reader->conn, sql, shape, ret_result, ret_error);
 }
 
 /* ---- which tables ---- */
@@ -317,8 +317,8 @@ static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
 static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
                           const struct mr_chunk_table *table, struct mr_error *ret_error)
 {
-    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, reader->stop_fd,
-                                      &description->view, description->key, ret_error));
+    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, &description->view,
+                                      description->key, ret_error));
     return description->view.key_count > 0
                ? MR_OK
                : no_key(table, "it has no key by which its rows could be read in order", ret_error);
@@ -758,8 +758,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY ");
     mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
     mr_text_string(&sql, " IN ACCESS SHARE MODE");
-    mr_status status =
-        mr_pg_command(reader->conn, reader->stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_status status = mr_pg_command(reader->conn, sql.data, MR_PG_CHANGE_MS, ret_error);
     mr_text_done(&sql);
     if (status == MR_ERR_AUTH) {
         return may_not_read(reader, table, ret_error);
@@ -859,7 +858,7 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
     for (;;) {
         uint8_t *row;
         size_t len;
-        mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &row, &len, ret_error);
+        mr_status status = mr_pg_copy_next(reader->conn, &row, &len, ret_error);
         if (status != MR_OK) {
             return status == MR_END ? MR_OK : status;
         }
@@ -897,8 +896,8 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                                         .known = known,
                                         .known_count = wish->part_count,
                                         .since = reader->is_root ? wish->since : 0};
-    mr_status status = mr_pg_attached_find(reader->conn, &reader->options, &attached,
-                                           reader->stop_fd, &names, &roots, ret_error);
+    mr_status status =
+        mr_pg_attached_find(reader->conn, &reader->options, &attached, &names, &roots, ret_error);
     if (status == MR_OK && names.len > 0 && !is_same_text(reader->attached, names.data)) {
         mr_pg_attached_tell(names.data, roots.data);
         free(reader->attached);
@@ -931,7 +930,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
     struct mr_text sql = {0};
     add_chunk(&sql, reader, wish, chunk->is_anew);
-    mr_status status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+    mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
     mr_text_done(&sql);
     MR_TRY(status);
     status = read_rows(reader, wish, chunk, ret_error);
@@ -978,8 +977,7 @@ static mr_status find_holder(struct mr_chunk_reader *reader, uint32_t xid,
 {
     struct mr_pg_holder holder;
     MR_TRY(open_reader(reader, ret_error));
-    MR_TRY(mr_pg_holder_of_number(reader->conn, xid, reader->stop_fd, &holder,
-                                  &ret_holder->snapshot, ret_error));
+    MR_TRY(mr_pg_holder_of_number(reader->conn, xid, &holder, &ret_holder->snapshot, ret_error));
     snprintf(ret_holder->who, sizeof(ret_holder->who), "%s", holder.who);
     snprintf(ret_holder->since, sizeof(ret_holder->since), "%s", holder.since);
     snprintf(ret_holder->remedy, sizeof(ret_holder->remedy), "%s", holder.remedy);
@@ -1012,7 +1010,7 @@ mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chun
         mr_pg_home_came(reader->home, wish->table->oid);
     } else if (status == MR_ERR_TRANSIENT && wish->where != NULL && reader->conn != NULL &&
                mr_pg_copying_is_ended(&reader->options, reader->home, reader->conn,
-                                      wish->table->oid, reader->stop_fd)) {
+                                      wish->table->oid)) {
         status = mr_fail(ret_error, MR_ERR_CONFIG,
                          "the server ended %u connections in a row while they read them by the "
                          "condition that was asked for, and takes others (57P01); check the "

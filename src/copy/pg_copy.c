@@ -51,8 +51,7 @@ enum table_column {
 static const struct mr_pg_shape tables_shape = {"the tables to copy", "niisniiSNnnbnb", 0,
                                                 UINT32_MAX};
 
-static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
-                             const struct mr_pg_source_options *options,
+static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_source_options *options,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
@@ -84,7 +83,7 @@ static mr_status read_tables(struct mr_pg_conn *keeper, int stop_fd,
         "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
         " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
         "::bigint) z(pages) ORDER BY 1, 5");
-    return mr_pg_query(keeper, stop_fd, &sql, &tables_shape, ret_result, ret_error);
+    return mr_pg_query(keeper, &sql, &tables_shape, ret_result, ret_error);
 }
 
 enum part_column { PART_TABLE, PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
@@ -92,8 +91,7 @@ static const struct mr_pg_shape parts_shape = {"the columns to copy", "ninnb", 0
 
 /* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/
  * proto.c, RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
-static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
-                              const struct mr_pg_source_options *options,
+static mr_status read_columns(struct mr_pg_conn *keeper, const struct mr_pg_source_options *options,
                               struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
@@ -109,7 +107,7 @@ static mr_status read_columns(struct mr_pg_conn *keeper, int stop_fd,
               " LEFT JOIN pg_index i ON i.indrelid = s.oid AND i.indislive AND i.indisvalid AND"
               " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
               " WHEN 'i' THEN i.indisreplident ELSE false END ORDER BY 1, a.attnum");
-    return mr_pg_query(keeper, stop_fd, &sql, &parts_shape, ret_result, ret_error);
+    return mr_pg_query(keeper, &sql, &parts_shape, ret_result, ret_error);
 }
 
 struct reading {
@@ -281,7 +279,7 @@ static bool is_snapshot_gone(const char *text)
            strstr(text, "(55000)") != NULL;
 }
 
-mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
+mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                                   struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
@@ -291,7 +289,7 @@ mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const ch
         mr_sql_add_literal(&sql, snapshot);
     }
     struct mr_error reason = {0};
-    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, &reason);
+    mr_status status = mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, &reason);
     mr_text_done(&sql);
     if (status == MR_ERR_CONFIG && is_snapshot_gone(reason.text)) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
@@ -305,7 +303,7 @@ mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const ch
     return status;
 }
 
-static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *keeper,
                                  struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its snapshot", "snn", 1, 1};
@@ -314,7 +312,7 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
     mr_text_string(&sql, "SELECT pg_export_snapshot(),"
                          " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
                          "::bigint, (extract(epoch FROM now()) * 1000000)::bigint");
-    MR_TRY(mr_pg_query(keeper, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(keeper, &sql, &shape, &result, ret_error));
     const char *name = mr_pg_result_value(result, 0, 0);
     int64_t time_us = mr_pg_result_number(result, 0, 2);
     mr_status status = MR_OK;
@@ -340,14 +338,14 @@ static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_erro
                    table->relation->schema, table->relation->table);
 }
 
-static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, int stop_fd,
+static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper,
                           const struct mr_pg_source_options *options, struct mr_error *ret_error)
 {
-    MR_TRY(export_snapshot(reading->copy, keeper, stop_fd, ret_error));
+    MR_TRY(export_snapshot(reading->copy, keeper, ret_error));
     struct mr_pg_result *tables;
     struct mr_pg_result *parts;
-    MR_TRY(read_tables(keeper, stop_fd, options, &tables, ret_error));
-    mr_status status = read_columns(keeper, stop_fd, options, &parts, ret_error);
+    MR_TRY(read_tables(keeper, options, &tables, ret_error));
+    mr_status status = read_columns(keeper, options, &parts, ret_error);
     if (status == MR_OK) {
         reading->tables = tables;
         reading->parts = parts;
@@ -358,7 +356,7 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper, in
     return status;
 }
 
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_pg_catalog *catalog,
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalog,
                          const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
                          struct mr_error *ret_error)
 {
@@ -372,7 +370,7 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_pg_ca
     copy->view.resumed = moment->resumed;
     copy->view.database = mr_pg_database(keeper);
     struct reading reading = {.copy = copy, .options = options, .catalog = catalog};
-    mr_status status = read_all(&reading, keeper, stop_fd, options, ret_error);
+    mr_status status = read_all(&reading, keeper, options, ret_error);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);
         return status;
@@ -400,7 +398,7 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
     free(copy);
 }
 
-void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper,
                               const struct mr_pg_source_options *options)
 {
     struct mr_text names = {0};
@@ -411,8 +409,8 @@ void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *
         known[i] = copy->tables[i].oid;
     }
     struct mr_attached_wish wish = {.known = known, .known_count = count};
-    if (mr_pg_command(keeper, stop_fd, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK &&
-        mr_pg_attached_find(keeper, options, &wish, stop_fd, &names, &roots, NULL) == MR_OK &&
+    if (mr_pg_command(keeper, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK &&
+        mr_pg_attached_find(keeper, options, &wish, &names, &roots, NULL) == MR_OK &&
         names.len > 0) {
         mr_pg_attached_tell(names.data, roots.data);
     }
@@ -455,7 +453,7 @@ static mr_status set_for_reading(struct mr_copy_reader *reader, struct mr_error 
     /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
      * order of their places: from the first page on, and through no index. */
     return mr_pg_set_for_rows(
-        reader->conn, reader->stop_fd, "",
+        reader->conn, "",
         "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
         " SET LOCAL max_parallel_workers_per_gather = 0;"
         " SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off;"
@@ -528,9 +526,9 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->leaf_name)) {
         status = MR_ERR_TRANSIENT;
     }
-    bool ends = status == MR_ERR_TRANSIENT && command->has_where &&
-                mr_pg_copying_is_ended(reader->options, reader->home, reader->conn,
-                                       reader->table->oid, reader->stop_fd);
+    bool ends =
+        status == MR_ERR_TRANSIENT && command->has_where &&
+        mr_pg_copying_is_ended(reader->options, reader->home, reader->conn, reader->table->oid);
     if (ends) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "the rows of table %s.%s can't be copied: the server ended %u connections "
@@ -558,12 +556,11 @@ static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy
         return MR_OK;
     }
     if (reader->locked != NULL) {
-        MR_TRY(mr_pg_command(reader->conn, reader->stop_fd, "COMMIT", MR_PG_ANSWER_MS, ret_error));
+        MR_TRY(mr_pg_command(reader->conn, "COMMIT", MR_PG_ANSWER_MS, ret_error));
     }
     reader->checked = NULL;
     reader->locked = table;
-    return mr_pg_begin_in_snapshot(reader->conn, reader->stop_fd, reader->copy->snapshot,
-                                   ret_error);
+    return mr_pg_begin_in_snapshot(reader->conn, reader->copy->snapshot, ret_error);
 }
 
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
@@ -576,7 +573,7 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     add_range(&sql, &reader->copy->commands[table], range);
     mr_status status = set_for_reading(reader, ret_error);
     if (status == MR_OK) {
-        status = mr_pg_copy_start(reader->conn, reader->stop_fd, sql.data, ret_error);
+        status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
     }
     mr_text_done(&sql);
     return fail_table(reader, status, ret_error);
@@ -617,7 +614,7 @@ static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_
                    ") WHEN %u::oid::regclass THEN coalesce(pg_relation_filenode(%u), 0) ELSE 0 END"
                    "::bigint",
                    reader->table->oid, reader->table->oid);
-    MR_TRY(mr_pg_query(reader->conn, reader->stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(reader->conn, &sql, &shape, &result, ret_error));
     int64_t now = mr_pg_result_number(result, 0, 0);
     mr_pg_result_free(result);
     if (now != reader->table->filenode) {
@@ -632,7 +629,7 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
 {
     uint8_t *bytes;
     size_t len;
-    mr_status status = mr_pg_copy_next(reader->conn, reader->stop_fd, &bytes, &len, ret_error);
+    mr_status status = mr_pg_copy_next(reader->conn, &bytes, &len, ret_error);
     if (status == MR_END) {
         MR_TRY(check_file(reader, ret_error));
         mr_pg_home_came(reader->home, reader->table->oid);

@@ -17,7 +17,7 @@ struct mr_pg_copy;
 
 /* Begins a transaction that reads and changes nothing, in the snapshot of that name ("": in one of its own). MR_ERR_TRANSIENT:
  * the snapshot is not there any more, for it goes with the transaction, or with the walsender, that has it. */
-mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, int stop_fd, const char *snapshot,
+mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                                   struct mr_error *ret_error);
 
 /* Which copy it is: struct mr_copy says what the fields mean. */
@@ -29,14 +29,14 @@ struct mr_copy_moment {
 
 /* Reads the tables through `keeper`, whose transaction has begun, and exports its snapshot; `catalog` is read in it.
  * Source thread. */
-mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, int stop_fd, struct mr_pg_catalog *catalog,
+mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalog,
                          const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
                          struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
 /* Once all rows are read: logs partitions that were attached meanwhile, if they can be asked for. Ends `keeper`'s transaction. Source
  * thread. */
-void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper, int stop_fd,
+void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper,
                               const struct mr_pg_source_options *options);
 
 const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy);

@@ -26,7 +26,7 @@ static mr_status open_keeper(struct mr_pg_server *server, int stop_fd, struct mr
     MR_TRY(mr_pg_copying_connect_home(mr_pg_source_options(server->source),
                                       mr_pg_source_home(server->source), stop_fd, &server->keeper,
                                       ret_error));
-    return mr_pg_begin_in_snapshot(server->keeper, stop_fd, server->slot.snapshot, ret_error);
+    return mr_pg_begin_in_snapshot(server->keeper, server->slot.snapshot, ret_error);
 }
 
 /* Whether an earlier attempt was at this very copy. On another timeline rows may be at other places. */
@@ -41,15 +41,15 @@ static bool is_same(const struct mr_pg_server *server, const struct mr_checkpoin
 /* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
  * than a reason to copy all of it. */
 static mr_status find_gap(const struct mr_pg_server *server, const struct mr_checkpoint *known,
-                          int stop_fd, struct mr_error *ret_gap, struct mr_error *ret_error)
+                          struct mr_error *ret_gap, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
     struct mr_identity now;
     struct mr_error error = {0};
-    mr_status status = mr_pg_identify(conn, options, known, 0, stop_fd, &now, &error);
+    mr_status status = mr_pg_identify(conn, options, known, 0, &now, &error);
     if (status == MR_ERR_HISTORY) {
-        MR_TRY(mr_pg_identity(conn, options, stop_fd, &now, ret_error));
+        MR_TRY(mr_pg_identity(conn, options, &now, ret_error));
         if (strcmp(now.system_id, known->identity.system_id) == 0) {
             /* Without what to do, which is done now. */
             char *lead = strstr(error.text, MR_RECIPE_LEAD);
@@ -75,15 +75,14 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
     struct mr_pg_stream_state state = mr_pg_source_state(server->source, known);
     struct mr_error gap = {0};
     if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
-        MR_TRY(find_gap(server, known, stop_fd, &gap, ret_error));
+        MR_TRY(find_gap(server, known, &gap, ret_error));
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }
-    MR_TRY(mr_pg_identity(conn, options, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, stop_fd, ret_error));
+    MR_TRY(mr_pg_identity(conn, options, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    mr_status status =
-        mr_pg_setup_copy(conn, desk, options, &state, stop_fd, &server->slot, ret_error);
+    mr_status status = mr_pg_setup_copy(conn, desk, options, &state, &server->slot, ret_error);
     mr_pg_close(desk);
     if (status == MR_OK && server->slot.attempt != 0 && state.gap != NULL) {
         mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
@@ -105,8 +104,8 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
         return MR_OK;
     }
     MR_TRY(open_keeper(server, stop_fd, ret_error));
-    MR_TRY(mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,
-                               ret_error));
+    MR_TRY(
+        mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, ret_error));
     struct mr_pg_catalog *catalog;
     MR_TRY(mr_pg_source_read_catalog(server->source, server->keeper, stop_fd, &catalog, ret_error));
     const struct mr_copy_moment moment = {
@@ -114,17 +113,17 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
         .attempt = server->slot.attempt,
         .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
-    MR_TRY(mr_pg_copy_new(server->keeper, stop_fd, catalog, &moment, &server->copy, ret_error));
+    MR_TRY(mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_error));
     *ret_copy = mr_pg_copy_view(server->copy);
     return MR_OK;
 }
 
 static mr_status server_look(void *context, int stop_fd, struct mr_error *ret_error)
 {
+    (void)stop_fd; /* the connection has it */
     struct mr_pg_server *server = context;
     return mr_pg_look_at_copy(mr_pg_source_conn(server->source),
-                              mr_pg_source_options(server->source), &server->slot, stop_fd,
-                              ret_error);
+                              mr_pg_source_options(server->source), &server->slot, ret_error);
 }
 
 static void server_close(void *context)
@@ -140,11 +139,10 @@ static mr_status server_end(void *context, int stop_fd, struct mr_error *ret_err
 {
     struct mr_pg_server *server = context;
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
-    mr_pg_copy_tell_attached(server->copy, server->keeper, stop_fd, options);
+    mr_pg_copy_tell_attached(server->copy, server->keeper, options);
     server_close(server);
     MR_TRY(server_look(server, stop_fd, ret_error));
-    return mr_pg_end_copy(mr_pg_source_conn(server->source), options, &server->slot, stop_fd,
-                          ret_error);
+    return mr_pg_end_copy(mr_pg_source_conn(server->source), options, &server->slot, ret_error);
 }
 
 static mr_status server_reader_new(void *context, int stop_fd, struct mr_copy_reader **ret_reader,

@@ -141,7 +141,7 @@ static mr_status check_publication(struct recorder *recorder, struct mr_error *r
     mr_text_string(&sql, "SELECT true FROM pg_publication WHERE pubname = ");
     mr_sql_add_literal(&sql, name);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(recorder->conn, recorder->stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(recorder->conn, &sql, &shape, &result, ret_error));
     bool exists = mr_pg_result_rows(result) > 0;
     mr_pg_result_free(result);
     return exists ? MR_OK
@@ -162,7 +162,7 @@ static mr_status check_slot(struct recorder *recorder, struct mr_error *ret_erro
                    " active FROM pg_replication_slots WHERE slot_name = ");
     mr_sql_add_literal(&sql, name);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(recorder->conn, recorder->stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(recorder->conn, &sql, &shape, &result, ret_error));
     mr_status status = MR_OK;
     if (mr_pg_result_rows(result) == 0) {
         status =
@@ -193,7 +193,7 @@ static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error
     snprintf(command, sizeof(command),
              "CREATE_REPLICATION_SLOT \"%s\" TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT",
              recorder->slot);
-    return mr_pg_command(recorder->conn, recorder->stop_fd, command, MR_PG_CHANGE_MS, ret_error);
+    return mr_pg_command(recorder->conn, command, MR_PG_CHANGE_MS, ret_error);
 }
 
 /* ---- the stream ---- */
@@ -315,9 +315,8 @@ static mr_status begin(struct recorder *recorder, struct mr_error *ret_error)
                          ret_error));
     MR_TRY(check_publication(recorder, ret_error));
     MR_TRY(find_slot(recorder, ret_error));
-    MR_TRY(mr_pg_start_replication(recorder->conn, recorder->stop_fd, recorder->slot,
-                                   recorder->source->publication, true, recorder->options->start,
-                                   ret_error));
+    MR_TRY(mr_pg_start_replication(recorder->conn, recorder->slot, recorder->source->publication,
+                                   true, recorder->options->start, ret_error));
     recorder->begin_ns = recorder->told_ns = mr_monotonic_ns();
     MR_TRY(open_file(recorder, ret_error));
     MR_TRY(write_header(recorder, ret_error));

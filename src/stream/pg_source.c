@@ -68,17 +68,16 @@ static struct mr_pg_stream_state state_of(const struct pg_source *source,
 
 /* All that is asked about tables before the stream, on another connection than its own. */
 static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
-                         const struct mr_pg_stream_state *state, int stop_fd,
-                         struct mr_error *ret_error)
+                         const struct mr_pg_stream_state *state, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
     bool adopted = false;
-    MR_TRY(mr_pg_setup(source->conn, desk, options, state, stop_fd, &adopted, ret_error));
+    MR_TRY(mr_pg_setup(source->conn, desk, options, state, &adopted, ret_error));
     source->slot_is_known = true;
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
     }
-    return mr_pg_catalog_read(&source->catalog, desk, stop_fd, false, ret_error);
+    return mr_pg_catalog_read(&source->catalog, desk, false, ret_error);
 }
 
 static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
@@ -86,18 +85,18 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
                              struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
-    MR_TRY(mr_pg_identify(source->conn, options, stored, start, stop_fd, ret_identity, ret_error));
-    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, stop_fd, ret_error));
+    MR_TRY(mr_pg_identify(source->conn, options, stored, start, ret_identity, ret_error));
+    MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
     struct mr_pg_stream_state state = state_of(source, stored);
     state.is_known = state.is_known || source->slot_is_known;
-    mr_status status = prepare(source, desk, &state, stop_fd, ret_error);
+    mr_status status = prepare(source, desk, &state, ret_error);
     mr_pg_close(desk);
     MR_TRY(status);
     remember_database(source);
     source->start = start;
-    return mr_pg_start_replication(source->conn, stop_fd, options->slot, options->publication,
+    return mr_pg_start_replication(source->conn, options->slot, options->publication,
                                    options->messages, start, ret_error);
 }
 
@@ -116,8 +115,7 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
     source->server_stops_ns = 0;
-    mr_status status =
-        mr_pg_claim(source->conn, &source->options, stop_fd, &base->stands_by, ret_error);
+    mr_status status = mr_pg_claim(source->conn, &source->options, &base->stands_by, ret_error);
     atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
     return close_if(source, status);
 }
@@ -198,17 +196,17 @@ static void end_asking(struct pg_source *source)
 
 /* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
  * out is read to its end. */
-static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
-                              struct mr_error *ret_error)
+static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_error)
 {
     struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
-    *ret_stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
+    int stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
     if (source->asked == NULL) {
-        MR_TRY(mr_pg_connect(&source->options.connection, false, *ret_stop_fd, &source->asked,
+        MR_TRY(
+            mr_pg_connect(&source->options.connection, false, stop_fd, &source->asked, ret_error));
+        MR_TRY(mr_pg_command(source->asked, "SET statement_timeout = 5000", MR_PG_ANSWER_MS,
                              ret_error));
-        MR_TRY(mr_pg_command(source->asked, *ret_stop_fd, "SET statement_timeout = 5000",
-                             MR_PG_ANSWER_MS, ret_error));
     }
+    mr_pg_set_stop_fd(source->asked, stop_fd);
     source->asked_ns = mr_monotonic_ns();
     return MR_OK;
 }
@@ -217,10 +215,9 @@ static mr_status begin_asking(struct pg_source *source, int *ret_stop_fd,
  * answer takes a millisecond or two, and only descriptions of tables need one; so there is no thread for it. */
 static mr_status answer_question(struct pg_source *source, struct mr_error *ret_error)
 {
-    int stop_fd;
-    mr_status status = begin_asking(source, &stop_fd, ret_error);
+    mr_status status = begin_asking(source, ret_error);
     if (status == MR_OK) {
-        status = mr_pg_catalog_ask(&source->catalog, source->asked, stop_fd, ret_error);
+        status = mr_pg_catalog_ask(&source->catalog, source->asked, ret_error);
     } else {
         status = mr_pg_catalog_drop(&source->catalog, status, ret_error);
     }
@@ -360,8 +357,7 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
                             struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the published tables", "nii", 0, UINT32_MAX};
-    int stop_fd;
-    MR_TRY(begin_asking(source, &stop_fd, ret_error));
+    MR_TRY(begin_asking(source, ret_error));
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, source->options.publication, NULL, mr_pg_server_version(source->asked));
@@ -369,7 +365,7 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
                          " JOIN pg_class c USING (oid)"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(source->asked, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(source->asked, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     tables->names = MR_NEW_ARRAY(char *, 2 * (size_t)rows);
     for (uint32_t i = 0; i < rows; i++) {
@@ -432,7 +428,7 @@ mr_status mr_pg_source_read_catalog(struct mr_source *base, struct mr_pg_conn *k
     source->stop_fd = stop_fd;
     source->slot_is_known = true;
     *ret_catalog = &source->catalog;
-    return mr_pg_catalog_read(&source->catalog, keeper, stop_fd, true, ret_error);
+    return mr_pg_catalog_read(&source->catalog, keeper, true, ret_error);
 }
 
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)

@@ -7,20 +7,19 @@
 
 #define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
 
-mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                              bool is_of_rows, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = catalog->options;
     const char *publication = options->publication;
     struct mr_pg_horizon horizon;
-    MR_TRY(mr_pg_horizon_read(conn, stop_fd, is_of_rows, &horizon, ret_error));
-    MR_TRY(mr_pg_keys_read(&catalog->keys, conn, stop_fd, publication, &horizon, ret_error));
+    MR_TRY(mr_pg_horizon_read(conn, is_of_rows, &horizon, ret_error));
+    MR_TRY(mr_pg_keys_read(&catalog->keys, conn, publication, &horizon, ret_error));
     if (options->key_order == MR_KEY_ORDER_INDEX) {
-        MR_TRY(
-            mr_pg_key_order_read(&catalog->order, conn, stop_fd, publication, &horizon, ret_error));
+        MR_TRY(mr_pg_key_order_read(&catalog->order, conn, publication, &horizon, ret_error));
     }
-    MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, stop_fd, &horizon, ret_error));
-    return mr_pg_types_read(&catalog->types, conn, stop_fd, publication, ret_error);
+    MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, &horizon, ret_error));
+    return mr_pg_types_read(&catalog->types, conn, publication, ret_error);
 }
 
 void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
@@ -63,13 +62,13 @@ static void log_unlisted(const char *table)
         MR_LOG_STR("table", table));
 }
 
-static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                             struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
     enum mr_pg_capture before = mr_pg_captured_find(&catalog->captured, question->oid);
-    MR_TRY(mr_pg_captured_ask(&catalog->captured, conn, catalog->options, stop_fd, question->oid,
-                              ret_error));
+    MR_TRY(
+        mr_pg_captured_ask(&catalog->captured, conn, catalog->options, question->oid, ret_error));
     catalog->parent_oid = question->oid;
     catalog->parent_lsn = question->transaction.commit_lsn;
     if (before != MR_PG_UNLISTED &&
@@ -80,11 +79,11 @@ static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
 }
 
 /* A type may have been dropped after the rows at hand: an enum that became text, say. */
-static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                           struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
-    MR_TRY(mr_pg_types_ask(&catalog->types, conn, stop_fd, question->type_oid, ret_error));
+    MR_TRY(mr_pg_types_ask(&catalog->types, conn, question->type_oid, ret_error));
     if (mr_pg_types_is_gone(&catalog->types, question->type_oid)) {
         char name[sizeof(question->table) + sizeof(question->column)];
         snprintf(name, sizeof(name), "%s.%s", question->table, question->column);
@@ -96,15 +95,15 @@ static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn
     return MR_OK;
 }
 
-static mr_status ask_order(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+static mr_status ask_order(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                            struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
-    return mr_pg_key_order_ask(&catalog->order, conn, stop_fd, question->oid,
-                               &question->transaction, ret_error);
+    return mr_pg_key_order_ask(&catalog->order, conn, question->oid, &question->transaction,
+                               ret_error);
 }
 
-static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                      struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
@@ -113,20 +112,20 @@ static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int
     case MR_PG_ASK_NOTHING:
         break;
     case MR_PG_ASK_PARENT:
-        return ask_parent(catalog, conn, stop_fd, ret_error);
+        return ask_parent(catalog, conn, ret_error);
     case MR_PG_ASK_KEY:
-        MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, stop_fd, question->oid, &question->transaction,
-                              ret_error));
-        return with_order ? ask_order(catalog, conn, stop_fd, ret_error) : MR_OK;
+        MR_TRY(
+            mr_pg_keys_ask(&catalog->keys, conn, question->oid, &question->transaction, ret_error));
+        return with_order ? ask_order(catalog, conn, ret_error) : MR_OK;
     case MR_PG_ASK_ORDER:
-        return ask_order(catalog, conn, stop_fd, ret_error);
+        return ask_order(catalog, conn, ret_error);
     case MR_PG_ASK_TYPE:
-        return ask_type(catalog, conn, stop_fd, ret_error);
+        return ask_type(catalog, conn, ret_error);
     }
     return MR_OK;
 }
 
-mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                             struct mr_error *ret_error)
 {
     struct mr_pg_question *question = &catalog->question;
@@ -135,10 +134,9 @@ mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
     question->deadline_ns =
         question->deadline_ns == 0 ? now_ns + ASK_LIMIT_NS : question->deadline_ns;
     bool sees_end = false;
-    mr_status status =
-        mr_pg_sees_end(conn, stop_fd, question->transaction.xid, &sees_end, ret_error);
+    mr_status status = mr_pg_sees_end(conn, question->transaction.xid, &sees_end, ret_error);
     if (status == MR_OK && sees_end) {
-        status = ask(catalog, conn, stop_fd, ret_error);
+        status = ask(catalog, conn, ret_error);
     } else if (status == MR_OK && now_ns <= question->deadline_ns) {
         return MR_FULL;
     } else if (status == MR_OK) {
@@ -334,17 +332,17 @@ mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
 }
 
 mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                                     int stop_fd, struct mr_relation_view *view, uint32_t *key,
+                                     struct mr_relation_view *view, uint32_t *key,
                                      struct mr_error *ret_error)
 {
     static const struct mr_transaction now = {.commit_lsn = UINT64_MAX - 1};
     struct mr_column_view *columns = (struct mr_column_view *)(uintptr_t)view->columns;
     mr_pg_keys_done(&catalog->keys);
     mr_pg_key_order_done(&catalog->order);
-    MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, stop_fd, view->oid, &now, ret_error));
+    MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, view->oid, &now, ret_error));
     mr_status status;
     while ((status = describe_ours(catalog, &now, view, columns, key, ret_error)) == MR_FULL) {
-        MR_TRY(ask(catalog, conn, stop_fd, ret_error));
+        MR_TRY(ask(catalog, conn, ret_error));
         catalog->question.kind = MR_PG_ASK_NOTHING;
     }
     return status;

@@ -43,7 +43,7 @@ struct mr_pg_catalog {
 };
 
 /* Reads all that is known of the published tables. `is_of_rows`: as for mr_pg_horizon_read. */
-mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                              bool is_of_rows, struct mr_error *ret_error);
 void mr_pg_catalog_done(struct mr_pg_catalog *catalog);
 
@@ -58,7 +58,7 @@ mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
 /* Describes one of our tables as the connection sees it now, and asks for all that is needed; `view`'s columns are the caller's to
  * change. Types that are known stay so. */
 mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                                     int stop_fd, struct mr_relation_view *view, uint32_t *key,
+                                     struct mr_relation_view *view, uint32_t *key,
                                      struct mr_error *ret_error);
 
 static inline bool mr_pg_catalog_asks(const struct mr_pg_catalog *catalog)
@@ -69,7 +69,7 @@ static inline bool mr_pg_catalog_asks(const struct mr_pg_catalog *catalog)
 /* Looks once for the answer to the open question. MR_FULL: the server's sessions do not see the end of the transaction yet; ask again
  * in MR_PG_ASK_AGAIN_MS. MR_ERR_TRANSIENT: they have not for ten seconds, or it could not be asked. But for MR_OK and MR_FULL the
  * connection is of no use, and the question is dropped. */
-mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                             struct mr_error *ret_error);
 enum { MR_PG_ASK_AGAIN_MS = 10 };
 

@@ -54,7 +54,7 @@ static struct mr_error error;
 
 static void run(const char *command)
 {
-    if (mr_pg_command(conn, -1, command, MR_PG_ANSWER_MS, &error) != MR_OK) {
+    if (mr_pg_command(conn, command, MR_PG_ANSWER_MS, &error) != MR_OK) {
         fail_msg("%s: %s", command, error.text);
     }
 }
@@ -63,7 +63,7 @@ static struct mr_pg_result *query(struct mr_text *sql, const char *columns)
 {
     const struct mr_pg_shape shape = {"a test", columns, 0, UINT32_MAX};
     struct mr_pg_result *result;
-    if (mr_pg_query(conn, -1, sql, &shape, &result, &error) != MR_OK) {
+    if (mr_pg_query(conn, sql, &shape, &result, &error) != MR_OK) {
         fail_msg("%s", error.text);
     }
     return result;
@@ -109,7 +109,7 @@ static void describe(struct mr_pg_catalog *catalog, const struct mr_transaction 
                 mr_pg_catalog_describe(catalog, transaction, &described->view, described->columns,
                                        described->key, &error)) == MR_FULL) {
         assert_true(described->questions++ < 4);
-        assert_int_equal(mr_pg_catalog_ask(catalog, conn, -1, &error), MR_OK);
+        assert_int_equal(mr_pg_catalog_ask(catalog, conn, &error), MR_OK);
     }
 }
 
@@ -162,7 +162,7 @@ static void test_what_was_read_answers_without_a_question(void **state)
     struct mr_transaction transaction = transaction_now();
     transaction.xid = 10; /* below what any open transaction of the server holds back */
     struct mr_pg_catalog catalog = {.options = &options};
-    assert_int_equal(mr_pg_catalog_read(&catalog, conn, -1, false, &error), MR_OK);
+    assert_int_equal(mr_pg_catalog_read(&catalog, conn, false, &error), MR_OK);
     struct described described = orders();
     describe(&catalog, &transaction, &described);
     check_orders(&described);
@@ -227,10 +227,10 @@ static void test_an_open_transaction_is_waited_for(void **state)
     assert_int_equal(mr_pg_catalog_describe(&catalog, &transaction, &described.view,
                                             described.columns, described.key, &error),
                      MR_FULL);
-    assert_int_equal(mr_pg_catalog_ask(&catalog, other, -1, &error), MR_FULL);
+    assert_int_equal(mr_pg_catalog_ask(&catalog, other, &error), MR_FULL);
     assert_true(mr_pg_catalog_asks(&catalog));
     catalog.question.deadline_ns = 1;
-    assert_int_equal(mr_pg_catalog_ask(&catalog, other, -1, &error), MR_ERR_TRANSIENT);
+    assert_int_equal(mr_pg_catalog_ask(&catalog, other, &error), MR_ERR_TRANSIENT);
     assert_non_null(strstr(error.text, "the types of table shop.orders can't be looked up"));
     assert_false(mr_pg_catalog_asks(&catalog));
     run("COMMIT");
@@ -268,7 +268,7 @@ static void test_rows_of_now(void **state)
     struct described described = orders();
     described.view.columns = described.columns;
     described.status =
-        mr_pg_catalog_describe_now(&catalog, conn, -1, &described.view, described.key, &error);
+        mr_pg_catalog_describe_now(&catalog, conn, &described.view, described.key, &error);
     check_orders(&described);
     mr_pg_catalog_done(&catalog);
 }
@@ -286,7 +286,7 @@ static void test_a_generated_column_in_the_identity_is_refused(void **state)
     described.view.columns = described.columns;
     described.columns[0].in_identity = true;
     assert_int_equal(
-        mr_pg_catalog_describe_now(&catalog, conn, -1, &described.view, described.key, &error),
+        mr_pg_catalog_describe_now(&catalog, conn, &described.view, described.key, &error),
         MR_ERR_POISON);
     assert_non_null(strstr(error.text, "is generated"));
     mr_pg_catalog_done(&catalog);
@@ -373,7 +373,7 @@ static void test_a_partition_that_was_attached(void **state)
         .schema = "shop", .table = "parts", .known = &known, .known_count = 1};
     struct mr_text names = {0};
     struct mr_text roots = {0};
-    assert_int_equal(mr_pg_attached_find(conn, &options, &wish, -1, &names, &roots, &error), MR_OK);
+    assert_int_equal(mr_pg_attached_find(conn, &options, &wish, &names, &roots, &error), MR_OK);
     assert_string_equal(names.data, "shop.parts_2");
     mr_text_done(&names);
     mr_text_done(&roots);
@@ -401,7 +401,7 @@ int main(void)
         return 0;
     }
     if (mr_pg_connect(&connection, false, -1, &conn, &error) != MR_OK ||
-        mr_pg_command(conn, -1, schema, MR_PG_ANSWER_MS, &error) != MR_OK) {
+        mr_pg_command(conn, schema, MR_PG_ANSWER_MS, &error) != MR_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }

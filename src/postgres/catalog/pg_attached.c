@@ -66,15 +66,14 @@ static void add_name(struct mr_text *names, const char *schema, const char *tabl
 }
 
 mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_attached_wish *wish, int stop_fd,
-                              struct mr_text *ret_names, struct mr_text *ret_roots,
-                              struct mr_error *ret_error)
+                              const struct mr_attached_wish *wish, struct mr_text *ret_names,
+                              struct mr_text *ret_roots, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"partitions", "ssssss", 0, UINT32_MAX};
     struct mr_text sql = {0};
     struct mr_pg_result *result;
     add_query(&sql, options, wish, mr_pg_server_version(conn));
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     uint32_t told = 0;
     for (uint32_t i = 0; i < mr_pg_result_rows(result) && told < TOLD_MAX; i++) {
         const char *names[6];

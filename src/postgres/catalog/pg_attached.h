@@ -17,9 +17,8 @@ struct mr_attached_wish {
 /* Adds their names, "schema.table, schema.table", to `ret_names`, ten at most; to `ret_roots`, whose name the publication sends them
  * by: the same, or their tables'. */
 mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_attached_wish *wish, int stop_fd,
-                              struct mr_text *ret_names, struct mr_text *ret_roots,
-                              struct mr_error *ret_error);
+                              const struct mr_attached_wish *wish, struct mr_text *ret_names,
+                              struct mr_text *ret_roots, struct mr_error *ret_error);
 
 /* Logs it. */
 void mr_pg_attached_tell(const char *names, const char *roots);

@@ -3,7 +3,7 @@
 #include "postgres/catalog/pg_sql.h"
 
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
-                              const struct mr_pg_source_options *options, int stop_fd,
+                              const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the published tables", "nn", 0, UINT32_MAX};
@@ -11,7 +11,7 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     uint32_t last = 0;
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < mr_pg_result_rows(result) && status == MR_OK; i++) {
@@ -48,7 +48,7 @@ bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid
 }
 
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options, int stop_fd, uint32_t oid,
+                             const struct mr_pg_source_options *options, uint32_t oid,
                              struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"a partition", "b", 1, 1};
@@ -56,13 +56,13 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     mr_text_format(&sql, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u AND relispartition)",
                    oid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     bool is_partition = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     if (is_partition) {
         struct mr_pg_horizon horizon;
-        MR_TRY(mr_pg_horizon_read(conn, stop_fd, false, &horizon, ret_error));
-        return mr_pg_captured_read(captured, conn, options, stop_fd, &horizon, ret_error);
+        MR_TRY(mr_pg_horizon_read(conn, false, &horizon, ret_error));
+        return mr_pg_captured_read(captured, conn, options, &horizon, ret_error);
     }
     mr_by_oid_make(&captured->tables, sizeof(struct mr_captured_table), oid); /* MR_PG_UNLISTED */
     return MR_OK;

@@ -31,7 +31,7 @@ struct mr_pg_captured {
 /* Reads them anew; the horizon was read before. What was a partition and still is published stays one: rows from before it was
  * detached may be to come. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
-                              const struct mr_pg_source_options *options, int stop_fd,
+                              const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
 void mr_pg_captured_done(struct mr_pg_captured *captured);
 
@@ -42,7 +42,7 @@ bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid
 
 /* Makes it say so, once questions see the transaction (mr_pg_sees_end). */
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options, int stop_fd, uint32_t oid,
+                             const struct mr_pg_source_options *options, uint32_t oid,
                              struct mr_error *ret_error);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);

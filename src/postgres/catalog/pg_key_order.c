@@ -128,25 +128,25 @@ static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *
     return MR_OK;
 }
 
-static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
-                     struct mr_text *sql, struct mr_error *ret_error)
+static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, struct mr_text *sql,
+                     struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, sql, &shape, &result, ret_error));
     mr_status status = take(order, result, ret_error);
     mr_pg_result_free(result);
     return status;
 }
 
-mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn,
                                const char *publication, const struct mr_pg_horizon *horizon,
                                struct mr_error *ret_error)
 {
     mr_pg_key_order_done(order);
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), 0);
-    MR_TRY(ask(order, conn, stop_fd, &sql, ret_error));
+    MR_TRY(ask(order, conn, &sql, ret_error));
     order->horizon = *horizon;
     return MR_OK;
 }
@@ -159,16 +159,15 @@ bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
            (table != NULL && mr_pg_horizon_covers(&table->horizon, transaction));
 }
 
-mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
-                              uint32_t oid, const struct mr_transaction *transaction,
-                              struct mr_error *ret_error)
+mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, uint32_t oid,
+                              const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
     struct mr_ordered_key *table = mr_by_oid_make(&order->tables, sizeof(*table), oid);
     forget(table);
     table->horizon = (struct mr_pg_horizon){0};
     struct mr_text sql = {0};
     add_query(&sql, NULL, 0, oid);
-    MR_TRY(ask(order, conn, stop_fd, &sql, ret_error));
+    MR_TRY(ask(order, conn, &sql, ret_error));
     find(order, oid)->horizon = mr_pg_horizon_of(transaction);
     return MR_OK;
 }

@@ -17,7 +17,7 @@ struct mr_pg_key_order {
 };
 
 /* Reads of all tables of the publication. The horizon was read before. */
-mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn,
                                const char *publication, const struct mr_pg_horizon *horizon,
                                struct mr_error *ret_error);
 
@@ -26,9 +26,8 @@ bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
                             const struct mr_transaction *transaction);
 
 /* Reads of one table, so that it covers the transaction, whose end the connection sees. */
-mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, int stop_fd,
-                              uint32_t oid, const struct mr_transaction *transaction,
-                              struct mr_error *ret_error);
+mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, uint32_t oid,
+                              const struct mr_transaction *transaction, struct mr_error *ret_error);
 
 /* Puts the view's key, whose columns `columns` has in the table's order, into that of its index. A key that the catalog does not
  * have any more stays as it is. */

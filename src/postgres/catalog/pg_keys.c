@@ -326,7 +326,7 @@ static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *
 static const struct mr_pg_shape facts_shape = {"the tables' keys", "lNNBNNNBSNSNNBNN", 1,
                                                UINT32_MAX};
 
-mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the end of the WAL", "ln", 1, 1};
@@ -336,27 +336,26 @@ mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_ro
                    " 4294967296)::bigint",
                    is_of_rows ? "xmax" : "xmin");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     ret_horizon->end = mr_pg_result_lsn(result, 0, 0);
     ret_horizon->next = (uint32_t)mr_pg_result_number(result, 0, 1) + is_of_rows;
     mr_pg_result_free(result);
     return MR_OK;
 }
 
-mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                          const char *publication, const struct mr_pg_horizon *horizon,
-                          struct mr_error *ret_error)
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *publication,
+                          const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
     struct mr_pg_result *result;
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), 0);
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &facts_shape, &result, ret_error));
     mr_status status = take_facts(keys, result, horizon, 0, NULL, ret_error);
     mr_pg_result_free(result);
     return status;
 }
 
-mr_status mr_pg_sees_end(struct mr_pg_conn *conn, int stop_fd, uint32_t xid, bool *ret_sees,
+mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the transaction", "b", 1, 1};
@@ -369,20 +368,19 @@ mr_status mr_pg_sees_end(struct mr_pg_conn *conn, int stop_fd, uint32_t xid, boo
                    " 4294967296) AS ago FROM pg_current_snapshot() s) q",
                    xid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_sees = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
 }
 
-mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                         uint32_t oid, const struct mr_transaction *transaction,
-                         struct mr_error *ret_error)
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint32_t oid,
+                         const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     add_query(&sql, NULL, 0, oid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &facts_shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &facts_shape, &result, ret_error));
     const struct mr_pg_horizon horizon = mr_pg_horizon_of(transaction);
     struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
     keep_as_found(facts, transaction);

@@ -37,7 +37,7 @@ struct mr_pg_horizon {
 /* The horizon of questions on that connection: the end of the WAL, and the lowest number that is still in use (manual,
  * functions-info, pg_snapshot_xmin). With `is_of_rows` the connection keeps the snapshot that the rows themselves are of, which
  * knows all that they do. */
-mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, int stop_fd, bool is_of_rows,
+mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error);
 
 bool mr_pg_horizon_covers(const struct mr_pg_horizon *horizon,
@@ -50,9 +50,8 @@ static inline struct mr_pg_horizon mr_pg_horizon_of(const struct mr_transaction 
 }
 
 /* Reads of all tables of the publication that need it. The horizon was read before. */
-mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                          const char *publication, const struct mr_pg_horizon *horizon,
-                          struct mr_error *ret_error);
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *publication,
+                          const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
 
 /* True when what was read of the table covers the transaction; else it is to be asked for. */
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
@@ -63,13 +62,12 @@ bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
 bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid);
 
 /* Reads of one table, so that it covers the transaction, whose end the connection sees. */
-mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, int stop_fd,
-                         uint32_t oid, const struct mr_transaction *transaction,
-                         struct mr_error *ret_error);
+mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint32_t oid,
+                         const struct mr_transaction *transaction, struct mr_error *ret_error);
 
 /* Whether questions see what the transaction did: it may be in the stream before that, for long where a synchronous standby is
  * away. */
-mr_status mr_pg_sees_end(struct mr_pg_conn *conn, int stop_fd, uint32_t xid, bool *ret_sees,
+mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error);
 
 /* The key of the table, covered, for rows of that transaction, into `columns` and the view's key fields. A key that the view has by the stream's

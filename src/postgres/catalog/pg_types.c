@@ -81,7 +81,7 @@ static void keep(struct mr_pg_types *types, struct mr_pg_type type)
     *(struct mr_pg_type *)mr_by_oid_make(&types->types, sizeof(type), type.oid) = type;
 }
 
-static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn,
                             const char *publication, uint32_t oid, struct mr_error *ret_error)
 {
     const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
@@ -89,7 +89,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), oid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     mr_status status = MR_OK;
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result) && status == MR_OK; row++) {
@@ -116,16 +116,16 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     return status;
 }
 
-mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
                            const char *publication, struct mr_error *ret_error)
 {
-    return read_types(types, conn, stop_fd, publication, 0, ret_error);
+    return read_types(types, conn, publication, 0, ret_error);
 }
 
-mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
-                          uint32_t oid, struct mr_error *ret_error)
+mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
+                          struct mr_error *ret_error)
 {
-    MR_TRY(read_types(types, conn, stop_fd, NULL, oid, ret_error));
+    MR_TRY(read_types(types, conn, NULL, oid, ret_error));
     struct mr_type type;
     if (!mr_pg_types_find(types, oid, -1, &type)) { /* it was dropped, or what it is made of */
         keep(types, (struct mr_pg_type){

@@ -17,12 +17,12 @@ struct mr_pg_types {
 };
 
 /* Adds the types of all columns of the publication's tables. */
-mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
+mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
                            const char *publication, struct mr_error *ret_error);
 
 /* Adds one type, and those it is made of: mr_pg_types_find finds it then. */
-mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, int stop_fd,
-                          uint32_t oid, struct mr_error *ret_error);
+mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
+                          struct mr_error *ret_error);
 
 /* False: that type was not read. One that the catalog does not have (any more) is text: what it was nobody knows, most are enums,
  * and a value that is left out would be lost. */

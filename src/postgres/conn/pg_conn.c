@@ -292,6 +292,16 @@ const char *mr_pg_without_views(const struct mr_pg_conn *conn)
     return knows ? "SET restrict_nonsystem_relation_kind = 'view'; " : "";
 }
 
+int mr_pg_stop_fd(const struct mr_pg_conn *conn)
+{
+    return conn->stop_fd;
+}
+
+void mr_pg_set_stop_fd(struct mr_pg_conn *conn, int stop_fd)
+{
+    conn->stop_fd = stop_fd;
+}
+
 const char *mr_pg_database(const struct mr_pg_conn *conn)
 {
     return PQdb(conn->libpq);

@@ -51,6 +51,10 @@ mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replicatio
                             struct mr_pg_conn **ret_conn, char *ret_sqlstate,
                             struct mr_error *ret_error);
 
+/* What ends each wait on the connection early once it is readable; -1: nothing does. At first it is what it was connected with. */
+int mr_pg_stop_fd(const struct mr_pg_conn *conn);
+void mr_pg_set_stop_fd(struct mr_pg_conn *conn, int stop_fd);
+
 /* Closes and frees; NULL is fine. */
 void mr_pg_close(struct mr_pg_conn *conn);
 
@@ -79,18 +83,18 @@ enum { MR_PG_ANSWER_MS = 30 * 1000, MR_PG_CHANGE_MS = 24 * 3600 * 1000 };
 /* Runs one SQL or replication command that answers rows of that shape, within MR_PG_ANSWER_MS. Any other answer is
  * MR_ERR_PROTOCOL; after that, and after MR_AGAIN and a time limit, the connection is of no use but to be closed. Frees the
  * command. */
-mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+mr_status mr_pg_query(struct mr_pg_conn *conn, struct mr_text *command,
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error);
 
 /* The same, within so many milliseconds. */
-mr_status mr_pg_query_within(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+mr_status mr_pg_query_within(struct mr_pg_conn *conn, struct mr_text *command,
                              const struct mr_pg_shape *shape, uint32_t limit_ms,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error);
 
 /* Runs one that changes something; what it answers is of no interest. */
-mr_status mr_pg_command(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                        uint32_t limit_ms, struct mr_error *ret_error);
+mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t limit_ms,
+                        struct mr_error *ret_error);
 
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
@@ -102,15 +106,15 @@ const char *mr_pg_without_views(const struct mr_pg_conn *conn);
 /* Before rows of a table are read: behind `before`, commands or "", all settings are what they were once connected, views are
  * forbidden, and `settings` are made. What the planner calls while rows are read may have changed them for the session. A
  * transaction keeps its isolation and goes on only to read (GUC_NO_RESET_ALL in utils/misc/guc.c). */
-mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *before,
-                             const char *settings, struct mr_error *ret_error);
+mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const char *settings,
+                             struct mr_error *ret_error);
 
 const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 
 /* Begins COPY … TO STDOUT; `command` is that, and nothing behind it. Waits for as long as the server needs. */
-mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
+mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command,
                            struct mr_error *ret_error);
 
 /* What the server said of a COPY that it refused, besides the message. A place in the command's text: it read that text and did not
@@ -127,13 +131,13 @@ const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn);
 
 /* Waits for its next row; MR_END: there is none, and the connection may be asked again. The row is the caller's, to be
  * freed by mr_pg_copy_row_free (NULL is fine). After an error the connection is of no use. */
-mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,
+mr_status mr_pg_copy_next(struct mr_pg_conn *conn, uint8_t **ret_row, size_t *ret_len,
                           struct mr_error *ret_error);
 void mr_pg_copy_row_free(uint8_t *row);
 
 /* START_REPLICATION SLOT … LOGICAL … with proto_version 1, the publication, and logical messages if wanted. From here on
  * only the functions below are of use. */
-mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
+mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,
                                   struct mr_error *ret_error);
 

@@ -27,10 +27,9 @@ const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn)
     return &conn->refusal;
 }
 
-mr_status mr_pg_copy_start(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                           struct mr_error *ret_error)
+mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command, struct mr_error *ret_error)
 {
-    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, 0);
+    struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, 0);
     PGresult *result;
     conn->refusal = (struct mr_pg_refusal){0};
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
@@ -82,10 +81,10 @@ static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *lim
     return answer;
 }
 
-mr_status mr_pg_copy_next(struct mr_pg_conn *conn, int stop_fd, uint8_t **ret_row, size_t *ret_len,
+mr_status mr_pg_copy_next(struct mr_pg_conn *conn, uint8_t **ret_row, size_t *ret_len,
                           struct mr_error *ret_error)
 {
-    struct mr_pg_limit limit = {.stop_fd = stop_fd};
+    struct mr_pg_limit limit = {.stop_fd = conn->stop_fd};
     for (;;) {
         char *row = NULL;
         int len = PQgetCopyData(conn->libpq, &row, 1);

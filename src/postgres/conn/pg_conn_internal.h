@@ -20,6 +20,7 @@ struct mr_pg_limit {
 
 struct mr_pg_conn {
     PGconn *libpq;
+    int stop_fd;
     char *received; /* the message handed out last; libpq's memory */
     bool unsent;    /* output that the socket did not take yet */
     bool broken;    /* a query was left in the middle: nothing more can be asked */

@@ -183,18 +183,18 @@ static void add_for_server(const struct mr_pg_conn *conn, struct mr_text *sql)
     }
 }
 
-static mr_status set_for_server(struct mr_pg_conn *conn, int stop_fd, struct mr_error *ret_error)
+static mr_status set_for_server(struct mr_pg_conn *conn, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     add_for_server(conn, &sql);
     mr_status status =
-        sql.len == 0 ? MR_OK : mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+        sql.len == 0 ? MR_OK : mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, ret_error);
     mr_text_done(&sql);
     return status;
 }
 
-mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *before,
-                             const char *settings, struct mr_error *ret_error)
+mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const char *settings,
+                             struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, before);
@@ -202,7 +202,7 @@ mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, int stop_fd, const char *b
     add_for_server(conn, &sql);
     mr_text_string(&sql, mr_pg_without_views(conn));
     mr_text_string(&sql, settings);
-    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_ANSWER_MS, ret_error);
+    mr_status status = mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, ret_error);
     mr_text_done(&sql);
     return status;
 }
@@ -340,8 +340,9 @@ mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replicatio
     PQsetnonblocking(libpq, 1);
     struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
     conn->libpq = libpq;
+    conn->stop_fd = stop_fd;
     PQsetNoticeReceiver(libpq, take_notice, conn);
-    status = set_for_server(conn, stop_fd, ret_error);
+    status = set_for_server(conn, ret_error);
     if (status != MR_OK) {
         mr_pg_close(conn);
         return status;

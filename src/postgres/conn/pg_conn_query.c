@@ -309,31 +309,29 @@ static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
     return answer;
 }
 
-static mr_status ask(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                     const struct mr_pg_shape *shape, uint32_t limit_ms,
-                     struct mr_pg_result *result, struct mr_error *ret_error)
+static mr_status ask(struct mr_pg_conn *conn, const char *command, const struct mr_pg_shape *shape,
+                     uint32_t limit_ms, struct mr_pg_result *result, struct mr_error *ret_error)
 {
-    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, limit_ms);
+    struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, limit_ms);
     PGresult *libpq;
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_BY_ROW, &libpq, ret_error));
     return take_answer(conn, &limit, result, libpq, shape, ret_error);
 }
 
-mr_status mr_pg_query(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+mr_status mr_pg_query(struct mr_pg_conn *conn, struct mr_text *command,
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error)
 {
-    return mr_pg_query_within(conn, stop_fd, command, shape, MR_PG_ANSWER_MS, ret_result,
-                              ret_error);
+    return mr_pg_query_within(conn, command, shape, MR_PG_ANSWER_MS, ret_result, ret_error);
 }
 
-mr_status mr_pg_query_within(struct mr_pg_conn *conn, int stop_fd, struct mr_text *command,
+mr_status mr_pg_query_within(struct mr_pg_conn *conn, struct mr_text *command,
                              const struct mr_pg_shape *shape, uint32_t limit_ms,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_pg_result *result = MR_NEW(struct mr_pg_result);
     result->columns = (uint32_t)strlen(shape->columns);
-    mr_status status = ask(conn, stop_fd, command->data, shape, limit_ms, result, ret_error);
+    mr_status status = ask(conn, command->data, shape, limit_ms, result, ret_error);
     mr_text_done(command);
     if (status != MR_OK) {
         mr_pg_result_free(result);
@@ -343,10 +341,10 @@ mr_status mr_pg_query_within(struct mr_pg_conn *conn, int stop_fd, struct mr_tex
     return MR_OK;
 }
 
-mr_status mr_pg_command(struct mr_pg_conn *conn, int stop_fd, const char *command,
-                        uint32_t limit_ms, struct mr_error *ret_error)
+mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t limit_ms,
+                        struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {.about = "a change"};
     struct mr_pg_result none = {0};
-    return ask(conn, stop_fd, command, &shape, limit_ms, &none, ret_error);
+    return ask(conn, command, &shape, limit_ms, &none, ret_error);
 }

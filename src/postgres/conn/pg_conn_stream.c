@@ -17,7 +17,7 @@ enum {
     READ_BYTES_FEW = 8192,
 };
 
-mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const char *slot,
+mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,
                                   struct mr_error *ret_error)
 {
@@ -31,7 +31,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, int stop_fd, const ch
                    MR_LSN_ARGS(start));
     mr_sql_add_literal(&command, publications.data);
     mr_text_format(&command, messages ? ", messages 'true')" : ")");
-    struct mr_pg_limit limit = mr_pg_limit_begin(stop_fd, MR_PG_ANSWER_MS);
+    struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
     mr_text_done(&command);

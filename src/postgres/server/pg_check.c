@@ -30,7 +30,7 @@ static struct mr_pg_result *ask(const struct pg_check *check, const char *subjec
 {
     struct mr_pg_result *result;
     struct mr_error error;
-    if (mr_pg_query(check->conn, -1, sql, shape, &result, &error) != MR_OK) {
+    if (mr_pg_query(check->conn, sql, shape, &result, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
         return NULL;
     }
@@ -252,7 +252,7 @@ static bool is_of_other_cluster(const struct pg_check *check, struct mr_pg_conn 
 {
     struct mr_identity now;
     return check->stored != NULL && check->options->copies == MR_COPIES_WHEN_NEEDED &&
-           mr_pg_identity(conn, check->options, -1, &now, NULL) == MR_OK &&
+           mr_pg_identity(conn, check->options, &now, NULL) == MR_OK &&
            strcmp(now.system_id, check->stored->identity.system_id) != 0;
 }
 
@@ -263,8 +263,7 @@ static void check_beginning(const struct pg_check *check, struct mr_pg_conn *con
     snprintf(subject, sizeof(subject), "slot \"%s\"", check->options->slot);
     struct mr_identity identity;
     struct mr_error error = {0};
-    mr_status status =
-        mr_pg_identify(conn, check->options, check->stored, 0, -1, &identity, &error);
+    mr_status status = mr_pg_identify(conn, check->options, check->stored, 0, &identity, &error);
     bool is_gap = status == MR_ERR_HISTORY;
     struct mr_pg_stream_state state = mr_pg_stream_state_of(check->stored, check->options);
     state.gap = is_gap ? error.text : NULL;
@@ -298,7 +297,7 @@ static void check_replication_connection(const struct pg_check *check)
 static void check_copy(const struct pg_check *check)
 {
     struct mr_error error;
-    if (mr_pg_rules_of_copy(check->conn, check->options, -1, check->to.report, check->to.context,
+    if (mr_pg_rules_of_copy(check->conn, check->options, check->to.report, check->to.context,
                             &error) != MR_OK) {
         BAD(check, error.status, "existing rows", NULL, "%s", error.text);
     }
@@ -320,7 +319,7 @@ static void check_publication(const struct pg_check *check)
     struct mr_error error;
     if (mr_pg_publication_describe(check->conn, check->facts, check->to.report, check->to.context,
                                    &error) != MR_OK ||
-        mr_pg_publication_follow(check->conn, check->facts, false, -1, check->to.report,
+        mr_pg_publication_follow(check->conn, check->facts, false, check->to.report,
                                  check->to.context, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
     }
@@ -332,7 +331,7 @@ static void check_owner(const struct pg_check *check)
     snprintf(subject, sizeof(subject), "slot \"%s\"", check->options->slot);
     struct mr_pg_owner owner;
     struct mr_error error;
-    if (mr_pg_find_owner(check->conn, check->options, -1, &owner, &error) != MR_OK) {
+    if (mr_pg_find_owner(check->conn, check->options, &owner, &error) != MR_OK) {
         BAD(check, error.status, subject, NULL, "%s", error.text);
     } else if (owner.exists && !owner.may_replicate) {
         char remedy[64];
@@ -357,7 +356,7 @@ static void check_all(struct pg_check *check)
 {
     struct mr_pg_facts facts;
     struct mr_error error;
-    if (mr_pg_facts_read(check->conn, check->options, -1, &facts, &error) != MR_OK) {
+    if (mr_pg_facts_read(check->conn, check->options, &facts, &error) != MR_OK) {
         BAD(check, error.status, "server", NULL, "%s", error.text);
         return;
     }
@@ -369,8 +368,8 @@ static void check_all(struct pg_check *check)
     check_encoding(check);
     mr_pg_rules(&facts, check->to.report, check->to.context);
     check_keys(check);
-    if (mr_pg_rules_of_patterns(check->conn, check->options, -1, check->to.report,
-                                check->to.context, &error) != MR_OK) {
+    if (mr_pg_rules_of_patterns(check->conn, check->options, check->to.report, check->to.context,
+                                &error) != MR_OK) {
         BAD(check, error.status, "patterns in \"tables\"", NULL, "%s", error.text);
     }
     check_limits(check);
@@ -398,18 +397,18 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
 }
 
 static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_table_name *added, uint32_t added_count, int stop_fd,
+                              const struct mr_table_name *added, uint32_t added_count,
                               mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     bool standby;
-    MR_TRY(mr_pg_has_standby(conn, options, stop_fd, &standby, ret_error));
+    MR_TRY(mr_pg_has_standby(conn, options, &standby, ret_error));
     if (standby) {
         return mr_fail(ret_error, MR_AGAIN,
                        "another instance stands by, and could take the stream over with the old "
                        "tables: stop that one, reload, and start it again");
     }
     struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    MR_TRY(mr_pg_facts_read(conn, options, &facts, ret_error));
     mr_pg_rules_of_change(&facts, added, added_count, report, context);
     mr_pg_facts_done(&facts);
     return MR_OK;
@@ -417,14 +416,12 @@ static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source
 
 static mr_status change_publication(struct mr_pg_conn *conn,
                                     const struct mr_pg_source_options *options, bool change,
-                                    int stop_fd, mr_finding_fn report, void *context,
-                                    struct mr_error *ret_error)
+                                    mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(conn, options, stop_fd, &facts, ret_error));
+    MR_TRY(mr_pg_facts_read(conn, options, &facts, ret_error));
     facts.is_reload = true;
-    mr_status status =
-        mr_pg_publication_follow(conn, &facts, change, stop_fd, report, context, ret_error);
+    mr_status status = mr_pg_publication_follow(conn, &facts, change, report, context, ret_error);
     mr_pg_facts_done(&facts);
     return status;
 }
@@ -435,8 +432,7 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
 {
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
-    mr_status status =
-        change_publication(conn, options, change, stop_fd, report, context, ret_error);
+    mr_status status = change_publication(conn, options, change, report, context, ret_error);
     mr_pg_close(conn);
     return status;
 }
@@ -447,8 +443,7 @@ mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
 {
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
-    mr_status status =
-        check_change(conn, options, added, added_count, stop_fd, report, context, ret_error);
+    mr_status status = check_change(conn, options, added, added_count, report, context, ret_error);
     mr_pg_close(conn);
     return status;
 }

@@ -99,7 +99,7 @@ mr_status mr_pg_check_keys(struct mr_pg_conn *conn, const struct mr_pg_source_op
     struct mr_text sql = {0};
     add_query(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, -1, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     for (uint32_t row = 0; row < rows && row < TABLES_MAX; row++) {
         tell(&to, options, result, row);

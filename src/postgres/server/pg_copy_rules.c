@@ -11,7 +11,6 @@ struct copy_rules {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
     struct mr_pg_reporter to;
-    int stop_fd;
     uint64_t where_fits; /* a bit each, of the first 64 */
     uint32_t tables;
     uint32_t errors;
@@ -107,11 +106,11 @@ static bool ends_another(const struct copy_rules *rules, const char *command)
     struct mr_error error = {0};
     mr_status status =
         mr_pg_connect(mr_pg_copies_apart(options) ? &options->copying : &options->connection, false,
-                      rules->stop_fd, &other, &error);
+                      mr_pg_stop_fd(rules->conn), &other, &error);
     if (status != MR_OK) {
         return false;
     }
-    status = mr_pg_command(other, rules->stop_fd, command, MR_PG_ANSWER_MS, &error);
+    status = mr_pg_command(other, command, MR_PG_ANSWER_MS, &error);
     mr_pg_close(other);
     return is_ended(status, &error);
 }
@@ -125,8 +124,7 @@ static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where
     struct mr_error error = {0};
     mr_text_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)",
                    mr_pg_without_views(rules->conn), name, where->condition);
-    mr_status status =
-        mr_pg_command(rules->conn, rules->stop_fd, sql.data, MR_PG_ANSWER_MS, &error);
+    mr_status status = mr_pg_command(rules->conn, sql.data, MR_PG_ANSWER_MS, &error);
     bool ends = is_ended(status, &error) && ends_another(rules, sql.data);
     mr_text_done(&sql);
     if (ends) {
@@ -136,7 +134,7 @@ static mr_status rule_where(struct copy_rules *rules, const struct mr_copy_where
                        subject, where->condition);
     }
     if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
-        MR_TRY(mr_pg_command(rules->conn, rules->stop_fd, "ROLLBACK", MR_PG_ANSWER_MS, ret_error));
+        MR_TRY(mr_pg_command(rules->conn, "ROLLBACK", MR_PG_ANSWER_MS, ret_error));
     }
     if (status == MR_AGAIN || status == MR_ERR_TRANSIENT) {
         *ret_error = error;
@@ -204,18 +202,15 @@ static void rule_unused(struct copy_rules *rules)
 }
 
 static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                          int stop_fd, mr_finding_fn report, void *context,
-                          struct mr_error *ret_error)
+                          mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
-    struct copy_rules rules = {.conn = conn,
-                               .options = options,
-                               .to = {.report = report, .context = context},
-                               .stop_fd = stop_fd};
+    struct copy_rules rules = {
+        .conn = conn, .options = options, .to = {.report = report, .context = context}};
     struct mr_text sql = {0};
     struct mr_pg_result *tables;
     mr_sql_add_copied(&sql, options, mr_pg_server_version(conn));
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &tables, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &tables, ret_error));
     mr_status status = MR_OK;
     for (uint32_t row = 0; status == MR_OK && row < mr_pg_result_rows(tables); row++) {
         status = rule_table(&rules, tables, row, ret_error);
@@ -234,7 +229,7 @@ static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_source_opt
 }
 
 /* What has a connection of its own is to have a role that may do less. */
-static mr_status rule_role(struct mr_pg_conn *conn, int stop_fd, const struct mr_pg_reporter *to,
+static mr_status rule_role(struct mr_pg_conn *conn, const struct mr_pg_reporter *to,
                            struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the role that copies", "b", 1, 1};
@@ -243,7 +238,7 @@ static mr_status rule_role(struct mr_pg_conn *conn, int stop_fd, const struct mr
     struct mr_pg_result *result;
     mr_text_string(&sql, "SELECT ");
     mr_sql_add_may_more(&sql);
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     if (mr_pg_result_true(result, 0, 0)) {
         char remedy[TEXT_MAX];
         snprintf(remedy, sizeof(remedy),
@@ -260,20 +255,19 @@ static mr_status rule_role(struct mr_pg_conn *conn, int stop_fd, const struct mr
 }
 
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              int stop_fd, mr_finding_fn report, void *context,
-                              struct mr_error *ret_error)
+                              mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
     if (!mr_pg_copies_apart(options)) {
-        return rules_of(conn, options, stop_fd, report, context, ret_error);
+        return rules_of(conn, options, report, context, ret_error);
     }
     struct mr_pg_place place;
     struct mr_pg_conn *copying;
-    MR_TRY(mr_pg_place_read(conn, stop_fd, &place, ret_error));
-    MR_TRY(mr_pg_copying_connect(options, &place, stop_fd, &copying, ret_error));
+    MR_TRY(mr_pg_place_read(conn, &place, ret_error));
+    MR_TRY(mr_pg_copying_connect(options, &place, mr_pg_stop_fd(conn), &copying, ret_error));
     struct mr_pg_reporter to = {.report = report, .context = context};
-    mr_status status = rule_role(copying, stop_fd, &to, ret_error);
+    mr_status status = rule_role(copying, &to, ret_error);
     if (status == MR_OK) {
-        status = rules_of(copying, options, stop_fd, report, context, ret_error);
+        status = rules_of(copying, options, report, context, ret_error);
     }
     mr_pg_close(copying);
     return status;

@@ -8,7 +8,7 @@ static const char option[] = "the connection for existing rows (snapshot.connect
 
 /* The timeline that WAL is written on now: pg_control_checkpoint() tells that of the last checkpoint, which a promotion does
  * not wait for (manual, "Recovery Control Functions" and "Backup Control Functions": pg_walfile_name). */
-mr_status mr_pg_place_read(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_place *ret_place,
+mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_place,
                            struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its identity", "bsin", 1, 1};
@@ -18,7 +18,7 @@ mr_status mr_pg_place_read(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_pl
                          "pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END"
                          " FROM pg_control_system()");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     struct mr_pg_place place = {.is_standby = mr_pg_result_true(result, 0, 0),
                                 .timeline = (uint32_t)mr_pg_result_number(result, 0, 3)};
     snprintf(place.system_id, sizeof(place.system_id), "%s", mr_pg_result_value(result, 0, 1));
@@ -40,12 +40,11 @@ void mr_pg_home_done(struct mr_pg_home *home)
 }
 
 mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
-                          const struct mr_pg_source_options *options, int stop_fd,
-                          struct mr_error *ret_error)
+                          const struct mr_pg_source_options *options, struct mr_error *ret_error)
 {
     struct mr_pg_place place = {0};
     if (mr_pg_copies_apart(options)) {
-        MR_TRY(mr_pg_place_read(conn, stop_fd, &place, ret_error));
+        MR_TRY(mr_pg_place_read(conn, &place, ret_error));
         place.may_move = true;
     }
     pthread_mutex_lock(&home->lock);
@@ -108,7 +107,7 @@ mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
         return mr_fail(ret_error, status, "%s can't be made: %s", option, reason.text);
     }
     struct mr_pg_place place;
-    status = mr_pg_place_read(conn, stop_fd, &place, ret_error);
+    status = mr_pg_place_read(conn, &place, ret_error);
     if (status == MR_OK) {
         status = verify(&place, beside, ret_error);
     }
@@ -131,12 +130,12 @@ mr_status mr_pg_copying_connect_home(const struct mr_pg_source_options *options,
 }
 
 bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct mr_pg_home *home,
-                            const struct mr_pg_conn *conn, uint32_t table, int stop_fd)
+                            const struct mr_pg_conn *conn, uint32_t table)
 {
     /* A server that shuts down ends all with that code, and takes nobody (57P03). */
     struct mr_pg_conn *other;
     if (strcmp(mr_pg_copy_refusal(conn)->sqlstate, "57P01") != 0 ||
-        mr_pg_copying_connect_home(options, home, stop_fd, &other, NULL) != MR_OK) {
+        mr_pg_copying_connect_home(options, home, mr_pg_stop_fd(conn), &other, NULL) != MR_OK) {
         return false;
     }
     mr_pg_close(other);

@@ -17,7 +17,7 @@ struct mr_pg_place {
     bool may_move; /* it is the stream's, which may be about to follow another server */
 };
 
-mr_status mr_pg_place_read(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_place *ret_place,
+mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_place,
                            struct mr_error *ret_error);
 
 /* The stream's, for whoever reads rows beside it. Any thread. */
@@ -33,8 +33,7 @@ void mr_pg_home_done(struct mr_pg_home *home);
 
 /* Notes where `conn`, the stream's, has come to. Asks nothing where copies use the same connection string, but counts. */
 mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
-                          const struct mr_pg_source_options *options, int stop_fd,
-                          struct mr_error *ret_error);
+                          const struct mr_pg_source_options *options, struct mr_error *ret_error);
 
 /* How often the stream has begun: a connection that was made before the last time may be one to a server that it has left. */
 uint64_t mr_pg_home_streams(struct mr_pg_home *home);
@@ -45,7 +44,7 @@ enum { MR_PG_ENDED_MAX = 3 };
 /* The connection has failed while it read rows of the table by a condition. True: the server has ended it (57P01), though it takes
  * others, and that MR_PG_ENDED_MAX times in a row: so the condition does it. Any thread. */
 bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct mr_pg_home *home,
-                            const struct mr_pg_conn *conn, uint32_t table, int stop_fd);
+                            const struct mr_pg_conn *conn, uint32_t table);
 
 /* Rows of the table have come. Any thread. */
 void mr_pg_home_came(struct mr_pg_home *home, uint32_t table);

@@ -34,11 +34,10 @@ static mr_status run_query(const struct mr_pg_heartbeat *heartbeat, struct mr_pg
     struct mr_text set = {0};
     mr_text_format(&set, "SET statement_timeout = %d; SET search_path = \"$user\", public",
                    QUERY_MS);
-    mr_status status = mr_pg_command(conn, heartbeat->stop_fd, set.data, ANSWER_MS, ret_error);
+    mr_status status = mr_pg_command(conn, set.data, ANSWER_MS, ret_error);
     mr_text_done(&set);
     MR_TRY(status);
-    return mr_pg_command(conn, heartbeat->stop_fd, heartbeat->options.query, QUERY_MS + ANSWER_MS,
-                         ret_error);
+    return mr_pg_command(conn, heartbeat->options.query, QUERY_MS + ANSWER_MS, ret_error);
 }
 
 static mr_status query(const struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)

@@ -51,7 +51,7 @@ void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
  * for: the manual, "Conflicting Lock Modes". A prepared transaction's locks are of no process, and all of one
  * virtual transaction, that of its number too (MarkAsPreparingGuts in access/transam/twophase.c). */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
-                                 const struct mr_pg_source_options *options, int stop_fd,
+                                 const struct mr_pg_source_options *options,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
                                  struct mr_error *ret_error)
 {
@@ -84,7 +84,7 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
         " LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid"
         " ORDER BY l.granted DESC, a.xact_start LIMIT 1");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_holder = (struct mr_pg_holder){0};
     if (mr_pg_result_rows(result) == 1) {
         mr_pg_holder_take(result, 0, ret_holder);
@@ -95,7 +95,7 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
 }
 
 /* The number is everybody's to see, other than the rest of pg_stat_activity (pg_stat_get_activity in utils/adt/pgstatfuncs.c). */
-mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop_fd,
+mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error)
 {
@@ -109,7 +109,7 @@ mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop
                    " LEFT JOIN pg_prepared_xacts p ON p.transaction = '%u'::xid LIMIT 1",
                    xid, xid);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     mr_pg_holder_take(result, 0, ret_holder);
     *ret_snapshot = MR_STRDUP(mr_pg_result_value(result, 0, HOLDER_END));
     mr_pg_result_free(result);

@@ -26,12 +26,12 @@ void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
 /* Who has one of the configured tables, or what inherits from one, so locked that it can't be added to a publication, or waits
  * for such a lock; its name is added to `ret_table`. */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
-                                 const struct mr_pg_source_options *options, int stop_fd,
+                                 const struct mr_pg_source_options *options,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
                                  struct mr_error *ret_error);
 
 /* Whose transaction has that number, in whatever database, and a snapshot's text of that moment, the caller's. */
-mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid, int stop_fd,
+mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error);
 

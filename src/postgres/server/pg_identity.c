@@ -32,7 +32,7 @@ static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options 
 }
 
 static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                          bool of_pipeline, int stop_fd, bool *ret_ours, struct mr_error *ret_error)
+                          bool of_pipeline, bool *ret_ours, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "SELECT pg_try_advisory_lock%s(", of_pipeline ? "_shared" : "");
@@ -40,7 +40,7 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     mr_text_string(&sql, ")");
     static const struct mr_pg_shape shape = {"the lock", "b", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_ours = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
@@ -58,7 +58,7 @@ static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsu
                              " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
 
 mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                            int stop_fd, bool *ret_standby, struct mr_error *ret_error)
+                            bool *ret_standby, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a LEFT JOIN pg_stat_activity s"
@@ -68,14 +68,14 @@ mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_o
     add_lock_key(&sql, options, true);
     static const struct mr_pg_shape shape = {"the lock's holders", "b", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_standby = mr_pg_result_true(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
 }
 
 mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
+                           struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
@@ -90,7 +90,7 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     add_lock_key(&sql, options, false);
     static const struct mr_pg_shape shape = {"the lock's owner", "nsSbbs", 0, 1};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
         const char *address = mr_pg_result_value(result, 0, 2);
@@ -125,13 +125,13 @@ static void tell_intruder(const struct mr_pg_source_options *options,
 /* A session of our own that just ended under another configuration may be there for a moment. */
 static mr_status refuse_stranger(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options, uint32_t tries,
-                                 int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
+                                 _Atomic bool *stands_by, struct mr_error *ret_error)
 {
     if (tries % STRANGER_TRIES != STRANGER_TRIES - 1) {
         return MR_OK;
     }
     struct mr_pg_owner owner;
-    MR_TRY(mr_pg_find_owner(conn, options, stop_fd, &owner, ret_error));
+    MR_TRY(mr_pg_find_owner(conn, options, &owner, ret_error));
     bool is_intruder = owner.exists && !owner.may_replicate;
     atomic_store_explicit(stands_by, !is_intruder, memory_order_relaxed);
     if (is_intruder) {
@@ -160,13 +160,13 @@ static void tell_standby(const struct mr_pg_source_options *options, _Atomic boo
 }
 
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error)
+                      _Atomic bool *stands_by, struct mr_error *ret_error)
 {
     bool ours;
     /* First what we are, then the stream: nobody sees an owner that has not said it. */
-    MR_TRY(try_lock(conn, options, true, stop_fd, &ours, ret_error));
+    MR_TRY(try_lock(conn, options, true, &ours, ret_error));
     for (uint32_t tries = 0;; tries++) {
-        MR_TRY(try_lock(conn, options, false, stop_fd, &ours, ret_error));
+        MR_TRY(try_lock(conn, options, false, &ours, ret_error));
         if (ours && tries > 0) {
             mr_log(MR_LOG_INFO, "takeover", "the stream is free; taking it over",
                    MR_LOG_STR("slot", options->slot));
@@ -177,8 +177,8 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
         if (tries == 0) {
             tell_standby(options, stands_by);
         }
-        MR_TRY(refuse_stranger(conn, options, tries, stop_fd, stands_by, ret_error));
-        struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+        MR_TRY(refuse_stranger(conn, options, tries, stands_by, ret_error));
+        struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
         if (poll(&stop, 1, CLAIM_RETRY_MS) == 1) {
             return MR_AGAIN;
         }
@@ -203,26 +203,26 @@ mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
 
 /* Where the server left `timeline`; 0 when it never was on it. */
 static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t timeline,
-                             int stop_fd, mr_lsn *ret_lsn, struct mr_error *ret_error)
+                             mr_lsn *ret_lsn, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
     static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
     mr_pg_result_free(result);
     return MR_OK;
 }
 
-static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
-                             struct mr_server_position *server, struct mr_error *ret_error)
+static mr_status read_system(struct mr_pg_conn *conn, struct mr_server_position *server,
+                             struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its identity", "snlS", 1, 1};
     struct mr_text sql = {0};
     mr_text_string(&sql, "IDENTIFY_SYSTEM");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     struct mr_identity *identity = &server->identity;
     snprintf(identity->system_id, sizeof(identity->system_id), "%s",
              mr_pg_result_value(result, 0, 0));
@@ -233,7 +233,7 @@ static mr_status read_system(struct mr_pg_conn *conn, int stop_fd,
 }
 
 /* The slot, and that of a copy which was broken off. */
-static mr_status read_slots(struct mr_pg_conn *conn, const char *slot, int stop_fd,
+static mr_status read_slots(struct mr_pg_conn *conn, const char *slot,
                             struct mr_server_position *server, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the slot", "SLS", 1, 1};
@@ -246,7 +246,7 @@ static mr_status read_slots(struct mr_pg_conn *conn, const char *slot, int stop_
                    slot);
     mr_sql_add_literal(&sql, slot);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     const char *copy = mr_pg_result_value(result, 0, 2);
     server->slot_exists = mr_pg_result_value(result, 0, 0) != NULL;
     server->slot_confirmed = mr_pg_result_lsn(result, 0, 1);
@@ -256,11 +256,10 @@ static mr_status read_slots(struct mr_pg_conn *conn, const char *slot, int stop_
 }
 
 static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                               int stop_fd, struct mr_server_position *server,
-                               struct mr_error *ret_error)
+                               struct mr_server_position *server, struct mr_error *ret_error)
 {
     struct mr_identity *identity = &server->identity;
-    MR_TRY(read_system(conn, stop_fd, server, ret_error));
+    MR_TRY(read_system(conn, server, ret_error));
     snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
     snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
     identity->tables = mr_pg_tables_mark(options);
@@ -268,25 +267,25 @@ static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_sourc
 }
 
 mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error)
+                         struct mr_identity *ret_identity, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
-    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
+    MR_TRY(read_identity(conn, options, &server, ret_error));
     *ret_identity = server.identity;
     return MR_OK;
 }
 
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
+                         const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_identity *ret_identity, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
-    MR_TRY(read_identity(conn, options, stop_fd, &server, ret_error));
-    MR_TRY(read_slots(conn, options->slot, stop_fd, &server, ret_error));
+    MR_TRY(read_identity(conn, options, &server, ret_error));
+    MR_TRY(read_slots(conn, options->slot, &server, ret_error));
     uint32_t timeline = server.identity.timeline;
     if (stored != NULL && stored->identity.timeline < timeline) {
-        MR_TRY(read_switch(conn, timeline, stored->identity.timeline, stop_fd, &server.switched_at,
-                           ret_error));
+        MR_TRY(
+            read_switch(conn, timeline, stored->identity.timeline, &server.switched_at, ret_error));
     }
     /* Where nothing is stored, the slot itself says how far we are, behind the offset or not. */
     bool goes_by_slot = !options->position_is_stored && server.slot_exists;

@@ -16,27 +16,27 @@ struct mr_pg_owner {
 };
 
 mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           int stop_fd, struct mr_pg_owner *ret_owner, struct mr_error *ret_error);
+                           struct mr_pg_owner *ret_owner, struct mr_error *ret_error);
 
 /* Whether more than one instance of the pipeline is there. */
 mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                            int stop_fd, bool *ret_standby, struct mr_error *ret_error);
+                            bool *ret_standby, struct mr_error *ret_error);
 
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
  * with it. So a standby takes over within a tenth of a second of the first one's end. A second lock, shared, says which
  * pipeline it is: one that finds another pipeline's instance at work is refused (MR_ERR_CONFIG) after two seconds. MR_AGAIN once
  * `stop_fd` is readable. Whoever waits says so in `stands_by`. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                      int stop_fd, _Atomic bool *stands_by, struct mr_error *ret_error);
+                      _Atomic bool *stands_by, struct mr_error *ret_error);
 
 /* Reads the server's identity. */
 mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error);
+                         struct mr_identity *ret_identity, struct mr_error *ret_error);
 
 /* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored), or begin, at `start` where another
  * program's ends. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_checkpoint *stored, mr_lsn start, int stop_fd,
+                         const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_identity *ret_identity, struct mr_error *ret_error);
 
 /* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it

@@ -101,11 +101,11 @@ static bool is_locked(mr_status status, const struct mr_error *error)
 
 /* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has it. */
 static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                       int stop_fd, struct mr_error *error)
+                       struct mr_error *error)
 {
     struct mr_pg_holder holder;
     struct mr_text table = {0};
-    if (mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, NULL) == MR_OK &&
+    if (mr_pg_holder_of_tables(conn, options, &holder, &table, NULL) == MR_OK &&
         holder.who[0] != '\0') {
         struct mr_error reason = *error;
         mr_error_set(error, reason.status, "%s; table %s is locked by %s, since %s: %s",
@@ -117,12 +117,11 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
 
 /* Once for each holder, and every few tries. `told`: what was logged last. */
 static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              uint32_t tries, struct mr_pg_holder *told, int stop_fd,
-                              struct mr_error *ret_error)
+                              uint32_t tries, struct mr_pg_holder *told, struct mr_error *ret_error)
 {
     struct mr_pg_holder holder;
     struct mr_text table = {0};
-    MR_TRY(mr_pg_holder_of_tables(conn, options, stop_fd, &holder, &table, ret_error));
+    MR_TRY(mr_pg_holder_of_tables(conn, options, &holder, &table, ret_error));
     if (tries % HELD_TOLD_TRIES == 0 || strcmp(holder.who, told->who) != 0) {
         mr_log(MR_LOG_WARN, "publication_held_up",
                "the publication can't be made while one of its tables is locked; it is tried "
@@ -138,15 +137,14 @@ static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source
 
 /* Milliseconds that a try may wait for a lock. Whoever waits for an autovacuum ends it once deadlock_timeout is over, unless its own
  * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
-static mr_status read_patience(struct mr_pg_conn *conn, int stop_fd, int64_t *ret_ms,
-                               struct mr_error *ret_error)
+static mr_status read_patience(struct mr_pg_conn *conn, int64_t *ret_ms, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"deadlock_timeout", "n", 1, 1};
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
                          " WHERE name = 'deadlock_timeout'"); /* in ms there */
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     *ret_ms = mr_pg_result_number(result, 0, 0);
     mr_pg_result_free(result);
     return MR_OK;
@@ -155,28 +153,27 @@ static mr_status read_patience(struct mr_pg_conn *conn, int stop_fd, int64_t *re
 /* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
  * the tables before the locked one for that long. */
 static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
-                             int stop_fd, struct mr_error *ret_error)
+                             struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "SET LOCAL lock_timeout = %lld; %s", (long long)patience_ms, command);
-    mr_status status = mr_pg_command(conn, stop_fd, sql.data, MR_PG_CHANGE_MS, ret_error);
+    mr_status status = mr_pg_command(conn, sql.data, MR_PG_CHANGE_MS, ret_error);
     mr_text_done(&sql);
     return status;
 }
 
 static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                        const char *command, int stop_fd, struct mr_error *ret_error)
+                        const char *command, struct mr_error *ret_error)
 {
     struct mr_error error = {0};
-    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
     struct mr_pg_holder told = {0};
     int64_t patience_ms;
-    MR_TRY(read_patience(conn, stop_fd, &patience_ms, ret_error));
+    MR_TRY(read_patience(conn, &patience_ms, ret_error));
     mr_status status;
     for (uint32_t tries = 0;
-         is_locked(status = create_once(conn, command, patience_ms, stop_fd, &error), &error);
-         tries++) {
-        MR_TRY(tell_held_up(conn, options, tries, &told, stop_fd, ret_error));
+         is_locked(status = create_once(conn, command, patience_ms, &error), &error); tries++) {
+        MR_TRY(tell_held_up(conn, options, tries, &told, ret_error));
         if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
             return MR_AGAIN;
         }
@@ -189,7 +186,7 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
 
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
-                                   int stop_fd, struct mr_error *ret_error)
+                                   struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "CREATE PUBLICATION ");
@@ -198,7 +195,7 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
     if (options->via_root) {
         mr_text_format(&sql, " WITH (%s)", via_root);
     }
-    mr_status status = create(conn, options, sql.data, stop_fd, ret_error);
+    mr_status status = create(conn, options, sql.data, ret_error);
     mr_text_done(&sql);
     MR_TRY(status);
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
@@ -214,7 +211,6 @@ struct follow {
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
     struct mr_pg_reporter to;
-    int stop_fd;
     char subject[300];
     bool exists;
     bool goes_on;
@@ -232,15 +228,14 @@ static void add_draft(struct mr_text *sql, const struct follow *follow)
 
 static mr_status run(struct follow *follow, struct mr_text *sql, struct mr_error *ret_error)
 {
-    mr_status status =
-        mr_pg_command(follow->conn, follow->stop_fd, sql->data, MR_PG_ANSWER_MS, ret_error);
+    mr_status status = mr_pg_command(follow->conn, sql->data, MR_PG_ANSWER_MS, ret_error);
     mr_text_done(sql);
     return status;
 }
 
 static mr_status run_text(struct follow *follow, const char *text, struct mr_error *ret_error)
 {
-    return mr_pg_command(follow->conn, follow->stop_fd, text, MR_PG_ANSWER_MS, ret_error);
+    return mr_pg_command(follow->conn, text, MR_PG_ANSWER_MS, ret_error);
 }
 
 static void found_error(struct follow *follow, mr_status status, const char *subject,
@@ -593,8 +588,7 @@ static mr_status compare(struct follow *follow)
     struct mr_text sql = {0};
     struct mr_pg_result *rows;
     add_comparison(&sql, follow);
-    MR_TRY(
-        mr_pg_query(follow->conn, follow->stop_fd, &sql, &draft_shape, &rows, follow->ret_error));
+    MR_TRY(mr_pg_query(follow->conn, &sql, &draft_shape, &rows, follow->ret_error));
     compare_tables(follow, rows);
     mr_pg_result_free(rows);
     return MR_OK;
@@ -607,7 +601,7 @@ static mr_status in_draft(struct follow *follow)
     bool good = status == MR_OK || status == MR_END;
     mr_status ended = run_text(follow, "ROLLBACK", good ? follow->ret_error : NULL);
     if (ended == MR_OK && !good && is_locked(status, follow->ret_error)) {
-        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
+        add_holder(follow->conn, follow->options, follow->ret_error);
     }
     return good ? ended : status;
 }
@@ -618,8 +612,7 @@ static mr_status alter(struct follow *follow)
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
-    mr_status status =
-        mr_pg_command(follow->conn, follow->stop_fd, sql.data, MR_PG_CHANGE_MS, follow->ret_error);
+    mr_status status = mr_pg_command(follow->conn, sql.data, MR_PG_CHANGE_MS, follow->ret_error);
     mr_text_done(&sql);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "publication_altered", "the publication was altered as configured",
@@ -627,7 +620,7 @@ static mr_status alter(struct follow *follow)
                MR_LOG_STR("tables", follow->altered.data == NULL ? "" : follow->altered.data));
     } else if (is_locked(status, follow->ret_error)) {
         (void)run_text(follow, "ROLLBACK", NULL);
-        add_holder(follow->conn, follow->options, follow->stop_fd, follow->ret_error);
+        add_holder(follow->conn, follow->options, follow->ret_error);
     } else if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
         (void)run_text(follow, "ROLLBACK", NULL);
     }
@@ -635,7 +628,7 @@ static mr_status alter(struct follow *follow)
 }
 
 mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                   bool change, int stop_fd, mr_finding_fn report, void *context,
+                                   bool change, mr_finding_fn report, void *context,
                                    struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = facts->options;
@@ -643,7 +636,6 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
                             .options = options,
                             .facts = facts,
                             .to = {.report = report, .context = context},
-                            .stop_fd = stop_fd,
                             .exists = mr_pg_publication_exists(facts),
                             .goes_on = mr_pg_slot_exists(facts),
                             .ret_error = ret_error};
@@ -686,7 +678,7 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
                          " JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid ="
                          " c.relnamespace WHERE rel.filter IS NOT NULL OR rel.attrs IS NOT NULL"
                          " ORDER BY 1, 2");
-    MR_TRY(mr_pg_query(conn, -1, &sql, &shape, &rows, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &rows, ret_error));
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
         char subject[SUBJECT_MAX];
         struct mr_text form = {0};

@@ -12,13 +12,13 @@
 /* Makes it for the configured tables, with their filters and lists. */
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
-                                   int stop_fd, struct mr_error *ret_error);
+                                   struct mr_error *ret_error);
 
 /* Reports what is wrong with the configured filters and lists, and how an existing publication differs. With `change` one
  * that may be altered (options->alter_publication) is altered, in one transaction, unless something is wrong. An error is
  * one of the asking, or of the altering. */
 mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                   bool change, int stop_fd, mr_finding_fn report, void *context,
+                                   bool change, mr_finding_fn report, void *context,
                                    struct mr_error *ret_error);
 
 /* Reports as good which filters and lists the existing publication has. */

@@ -25,7 +25,7 @@ struct rules {
 
 /* ---- facts ---- */
 
-static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_facts *facts,
+static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
                           struct mr_error *ret_error)
 {
     uint32_t tables = facts->options->captured.table_count;
@@ -34,30 +34,30 @@ static mr_status read_all(struct mr_pg_conn *conn, int stop_fd, struct mr_pg_fac
     const struct mr_pg_shape unlisted = {"what is published", MR_UNLISTED_SHAPE, 1, 1};
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, facts->options);
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &server, &facts->server, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &server, &facts->server, ret_error));
     mr_sql_add_table_states(&sql, facts->options, facts->version);
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &table, &facts->tables, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &table, &facts->tables, ret_error));
     if (facts->options->key_count + facts->options->checked.held_count +
             facts->options->checked.named_count >
         0) {
         const struct mr_pg_shape key = {"the columns that options name", MR_KEY_SHAPE, 1,
                                         UINT32_MAX};
         mr_sql_add_key_columns(&sql, facts->options);
-        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &key, &facts->keys, ret_error));
+        MR_TRY(mr_pg_query(conn, &sql, &key, &facts->keys, ret_error));
     }
     if (facts->options->checked.rule_count > 0) {
         const struct mr_pg_shape rule = {"what rules mean", MR_RULE_SHAPE,
                                          facts->options->checked.rule_count,
                                          facts->options->checked.rule_count};
         mr_sql_add_rules(&sql, facts->options, facts->version);
-        MR_TRY(mr_pg_query(conn, stop_fd, &sql, &rule, &facts->rules, ret_error));
+        MR_TRY(mr_pg_query(conn, &sql, &rule, &facts->rules, ret_error));
     }
     mr_sql_add_unlisted(&sql, facts->options, facts->version);
-    return mr_pg_query(conn, stop_fd, &sql, &unlisted, &facts->unlisted, ret_error);
+    return mr_pg_query(conn, &sql, &unlisted, &facts->unlisted, ret_error);
 }
 
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           int stop_fd, struct mr_pg_facts *ret_facts, struct mr_error *ret_error)
+                           struct mr_pg_facts *ret_facts, struct mr_error *ret_error)
 {
     struct mr_pg_facts facts = {.options = options, .version = mr_pg_server_version(conn)};
     if (facts.version < SERVER_VERSION_MIN) {
@@ -65,7 +65,7 @@ mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_op
                        "PostgreSQL %d is too old: millrace needs 14 or later; upgrade the server",
                        facts.version / 10000);
     }
-    mr_status status = read_all(conn, stop_fd, &facts, ret_error);
+    mr_status status = read_all(conn, &facts, ret_error);
     if (status != MR_OK) {
         mr_pg_facts_done(&facts);
         return status;
@@ -581,8 +581,8 @@ static void rule_tables(const struct rules *rules)
 
 /* What patterns mean can't be wrong; whoever wrote them wants to see it. */
 mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
-                                  const struct mr_pg_source_options *options, int stop_fd,
-                                  mr_finding_fn report, void *context, struct mr_error *ret_error)
+                                  const struct mr_pg_source_options *options, mr_finding_fn report,
+                                  void *context, struct mr_error *ret_error)
 {
     const struct mr_pg_reporter to = {.report = report, .context = context};
     static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
@@ -593,7 +593,7 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
     struct mr_text sql = {0};
     mr_sql_add_pattern_tables(&sql, options, mr_pg_server_version(conn));
     struct mr_pg_result *meant;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &meant, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &meant, ret_error));
     int64_t count = mr_pg_result_number(meant, 0, MR_MEANT_COUNT);
     int64_t unheld = mr_pg_result_number(meant, 0, MR_MEANT_UNHELD_COUNT);
     const char *names = mr_pg_result_value(meant, 0, MR_MEANT_NAMES);

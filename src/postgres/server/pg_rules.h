@@ -27,7 +27,7 @@ struct mr_pg_facts {
 };
 
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           int stop_fd, struct mr_pg_facts *ret_facts, struct mr_error *ret_error);
+                           struct mr_pg_facts *ret_facts, struct mr_error *ret_error);
 void mr_pg_facts_done(struct mr_pg_facts *facts);
 
 static inline const char *mr_pg_fact(const struct mr_pg_facts *facts, enum mr_server_column column)
@@ -58,14 +58,13 @@ void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_tabl
 
 /* What patterns in "tables" mean now. An error is one of the asking. */
 mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
-                                  const struct mr_pg_source_options *options, int stop_fd,
-                                  mr_finding_fn report, void *context, struct mr_error *ret_error);
+                                  const struct mr_pg_source_options *options, mr_finding_fn report,
+                                  void *context, struct mr_error *ret_error);
 
 /* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
  * `conn` is one of the stream's role. An error is one of the asking. */
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              int stop_fd, mr_finding_fn report, void *context,
-                              struct mr_error *ret_error);
+                              mr_finding_fn report, void *context, struct mr_error *ret_error);
 
 /* Whoever reports. `remedy` may be NULL. */
 struct mr_pg_reporter {

@@ -22,7 +22,6 @@ struct setup {
     struct mr_pg_stream_state stream;
     bool adopted;
     struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
-    int stop_fd;
     uint32_t warnings;
     mr_status status; /* of the first rule that is broken */
     struct mr_error *ret_error;
@@ -30,8 +29,7 @@ struct setup {
 
 static mr_status setup_run(struct setup *setup, struct mr_text *sql)
 {
-    mr_status status =
-        mr_pg_command(setup->conn, setup->stop_fd, sql->data, MR_PG_CHANGE_MS, setup->ret_error);
+    mr_status status = mr_pg_command(setup->conn, sql->data, MR_PG_CHANGE_MS, setup->ret_error);
     mr_text_done(sql);
     return status;
 }
@@ -198,7 +196,7 @@ static mr_status find_copy_slots(struct setup *setup, struct mr_pg_result **ret_
                    " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
                    " ORDER BY 4 DESC, length(slot_name) DESC, slot_name DESC",
                    setup->options->slot);
-    return mr_pg_query(setup->conn, setup->stop_fd, &sql, &shape, ret_result, setup->ret_error);
+    return mr_pg_query(setup->conn, &sql, &shape, ret_result, setup->ret_error);
 }
 
 /* The attempt that a copy's slot is of; 0: the server was not asked for a slot of that name. */
@@ -225,8 +223,7 @@ static void name_copy_slot(const struct setup *setup, uint32_t attempt)
 /* Before a slot is made for it. */
 static mr_status check_copy(struct setup *setup)
 {
-    MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->options, setup->stop_fd, take_finding, setup,
-                               setup->ret_error));
+    MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->options, take_finding, setup, setup->ret_error));
     return setup->status;
 }
 
@@ -247,8 +244,8 @@ static mr_status create_copy_slot(struct setup *setup)
         mr_text_string(&sql, version >= 150000 ? " (SNAPSHOT 'export')" : " EXPORT_SNAPSHOT");
     }
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query_within(setup->conn, setup->stop_fd, &sql, &shape, MR_PG_CHANGE_MS, &result,
-                              setup->ret_error));
+    MR_TRY(
+        mr_pg_query_within(setup->conn, &sql, &shape, MR_PG_CHANGE_MS, &result, setup->ret_error));
     slot->lsn = mr_pg_result_lsn(result, 0, 1);
     snprintf(slot->snapshot, sizeof(slot->snapshot), "%s", mr_pg_result_value(result, 0, 2));
     mr_pg_result_free(result);
@@ -403,18 +400,18 @@ static mr_status setup_all(struct setup *setup)
 {
     mr_pg_rules(setup->facts, take_finding, setup);
     MR_TRY(setup->status);
-    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->options, setup->stop_fd, take_finding, setup,
+    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->options, take_finding, setup,
                                    setup->ret_error));
     if (setup->warnings > WARNINGS_MAX) {
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
     }
-    MR_TRY(mr_pg_publication_follow(setup->desk, setup->facts, true, setup->stop_fd, take_finding,
-                                    setup, setup->ret_error));
+    MR_TRY(mr_pg_publication_follow(setup->desk, setup->facts, true, take_finding, setup,
+                                    setup->ret_error));
     MR_TRY(setup->status);
     if (!mr_pg_publication_exists(setup->facts)) {
         MR_TRY(mr_pg_publication_create(setup->desk, setup->options, setup->facts->version,
-                                        setup->stop_fd, setup->ret_error));
+                                        setup->ret_error));
     }
     if (setup->copy != NULL) {
         return make_copy_slot(setup);
@@ -426,7 +423,7 @@ static mr_status setup_all(struct setup *setup)
 static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
-    MR_TRY(mr_pg_facts_read(setup->desk, setup->options, setup->stop_fd, &facts, setup->ret_error));
+    MR_TRY(mr_pg_facts_read(setup->desk, setup->options, &facts, setup->ret_error));
     facts.tables_are_known = setup->stream.tables_are_known;
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
     setup->facts = &facts;
@@ -438,8 +435,8 @@ static mr_status set_up(struct setup *setup)
 
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_source_options *options,
-                           const struct mr_pg_stream_state *state, int stop_fd,
-                           struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error)
+                           const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
+                           struct mr_error *ret_error)
 {
     struct mr_pg_copy_slot slot = {.attempt = 0};
     struct setup setup = {.conn = conn,
@@ -447,7 +444,6 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                           .options = options,
                           .stream = *state,
                           .copy = &slot,
-                          .stop_fd = stop_fd,
                           .ret_error = ret_error};
     mr_status status = set_up(&setup);
     if (status == MR_OK) {
@@ -457,17 +453,14 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
 }
 
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_pg_copy_slot *slot, int stop_fd,
-                              struct mr_error *ret_error)
+                              const struct mr_pg_copy_slot *slot, struct mr_error *ret_error)
 {
-    struct setup setup = {
-        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    struct setup setup = {.conn = conn, .options = options, .ret_error = ret_error};
     return slot->replaces ? drop_slot(&setup, options->slot) : MR_OK;
 }
 
 mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                             const struct mr_pg_copy_slot *slot, int stop_fd,
-                             struct mr_error *ret_error)
+                             const struct mr_pg_copy_slot *slot, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the slot of the copy", "n", 1, 1};
     struct mr_text sql = {0};
@@ -478,7 +471,7 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
     mr_sql_add_literal(&sql, slot->name);
     mr_text_string(&sql, MR_SQL_SLOT_IS_USABLE);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     bool is_usable = mr_pg_result_number(result, 0, 0) == 1;
     mr_pg_result_free(result);
     if (is_usable) {
@@ -495,11 +488,9 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
 }
 
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_pg_copy_slot *slot, int stop_fd,
-                         struct mr_error *ret_error)
+                         const struct mr_pg_copy_slot *slot, struct mr_error *ret_error)
 {
-    struct setup setup = {
-        .conn = conn, .options = options, .stop_fd = stop_fd, .ret_error = ret_error};
+    struct setup setup = {.conn = conn, .options = options, .ret_error = ret_error};
     if (options->copies != MR_COPIES_ONLY) {
         return rename_slot(&setup, slot->name, options->slot);
     }
@@ -512,15 +503,11 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       const struct mr_pg_source_options *options,
-                      const struct mr_pg_stream_state *state, int stop_fd, bool *ret_adopted,
+                      const struct mr_pg_stream_state *state, bool *ret_adopted,
                       struct mr_error *ret_error)
 {
-    struct setup setup = {.conn = conn,
-                          .desk = desk,
-                          .options = options,
-                          .stream = *state,
-                          .stop_fd = stop_fd,
-                          .ret_error = ret_error};
+    struct setup setup = {
+        .conn = conn, .desk = desk, .options = options, .stream = *state, .ret_error = ret_error};
     mr_status status = set_up(&setup);
     if (status == MR_OK) {
         *ret_adopted = setup.adopted;

@@ -29,7 +29,7 @@ struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stor
  * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       const struct mr_pg_source_options *options,
-                      const struct mr_pg_stream_state *state, int stop_fd, bool *ret_adopted,
+                      const struct mr_pg_stream_state *state, bool *ret_adopted,
                       struct mr_error *ret_error);
 
 /* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
@@ -61,25 +61,22 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
  * what is delivered. */
 mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_source_options *options,
-                           const struct mr_pg_stream_state *state, int stop_fd,
-                           struct mr_pg_copy_slot *ret_slot, struct mr_error *ret_error);
+                           const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
+                           struct mr_error *ret_error);
 
 /* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, whoever comes
  * next does it. */
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_pg_copy_slot *slot, int stop_fd,
-                              struct mr_error *ret_error);
+                              const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
 /* Whether the copy's slot still has what has changed since. MR_ERR_HISTORY: not, or MR_ERR_TRANSIENT where the copy is to begin
  * again by itself. */
 mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                             const struct mr_pg_copy_slot *slot, int stop_fd,
-                             struct mr_error *ret_error);
+                             const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
 /* All is copied and safe: the slot gets its name, or, with MR_COPIES_ONLY, goes. */
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_pg_copy_slot *slot, int stop_fd,
-                         struct mr_error *ret_error);
+                         const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
 /* Asks PostgreSQL, by a connection of its own, whether a stream may go on as `options` say, which have tables that it does not have
  * yet, `added`. Reports what the rules find of those, as for a new stream, and what would end the stream when it goes on. MR_AGAIN:

@@ -201,7 +201,7 @@ static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                    "WHERE " IS_THE_SLOT " "
                    "ORDER BY length(slot_name), slot_name LIMIT 1)",
                    slot->options.slot);
-    return mr_pg_query(conn, slot->stop_fd, &sql, &shape, ret_result, ret_error);
+    return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
 }
 
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
@@ -292,7 +292,7 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                    " WHERE s." IS_THE_SLOT " LIMIT 1",
                    slot->options.slot);
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, slot->stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     if (mr_pg_result_rows(result) == 1) {
         tell_holder(slot, result);
     } else {

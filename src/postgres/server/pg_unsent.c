@@ -33,15 +33,14 @@ static mr_status pause_for(const struct search *search, int fd, int ms, struct m
 }
 
 /* The end of the last record is told as the end of its page, or as where the next begins behind the page's header. */
-static mr_status read_end(const struct search *search, struct mr_pg_conn *conn, mr_lsn *ret_end,
-                          struct mr_error *ret_error)
+static mr_status read_end(struct mr_pg_conn *conn, mr_lsn *ret_end, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the end of the WAL", "l", 1, 1};
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
                          " ELSE pg_current_wal_flush_lsn() END");
     struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, search->stop_fd, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
     mr_lsn end = mr_pg_result_lsn(result, 0, 0);
     mr_pg_result_free(result);
     *ret_end = end % PAGE <= PAGE_HEADER_MAX ? end - end % PAGE : end;
@@ -56,10 +55,10 @@ static mr_status begin_stream(const struct search *search, mr_lsn start, mr_lsn 
     for (;;) {
         struct mr_pg_conn *conn;
         MR_TRY(mr_pg_connect(&options->connection, true, search->stop_fd, &conn, ret_error));
-        mr_status status = read_end(search, conn, ret_end, ret_error);
+        mr_status status = read_end(conn, ret_end, ret_error);
         if (status == MR_OK) {
-            status = mr_pg_start_replication(conn, search->stop_fd, options->slot,
-                                             options->publication, false, start, ret_error);
+            status = mr_pg_start_replication(conn, options->slot, options->publication, false,
+                                             start, ret_error);
         }
         if (status == MR_OK) {
             *ret_conn = conn;
