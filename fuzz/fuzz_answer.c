@@ -377,7 +377,7 @@ static mr_status ask_types(struct asked *asked)
         status = mr_pg_types_ask(&types, asked->conn, 50000, &asked->error);
     }
     struct mr_type type;
-    for (uint32_t i = 0; i < types.count; i++) {
+    for (uint32_t i = 0; i < types.types.count; i++) {
         mr_pg_types_find(&types, 49998 + i, -1, &type);
     }
     mr_pg_types_done(&types);

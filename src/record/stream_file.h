@@ -36,7 +36,7 @@ uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes);
 mr_status mr_stream_file_begin(FILE *to);
 mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame);
 
-/* The frame at `*at` (0: the first) of a file's bytes; `*at` moves behind it. MR_END at the end; MR_ERR_PROTOCOL: it is
+/* The frame at `*at` (0: the first) of a file's bytes; `*at` moves past it. MR_END at the end; MR_ERR_PROTOCOL: it is
  * cut off, or is not what was written. */
 mr_status mr_stream_file_next(mr_slice file, size_t *at, struct mr_stream_frame *ret_frame,
                               struct mr_error *ret_error);

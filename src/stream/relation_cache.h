@@ -1,7 +1,7 @@
-/* The decoder's relations by OID: the version that the stream announced last. Inside source/ only.
+/* The decoder's relations by OID: the version that the stream announced last.
  *
  * A relation is one block of memory (description, columns and names together), so a new version costs
- * one allocation, and the same version announced anew costs none: it is compared while it is still
+ * one allocation, and the same version announced again costs none: it is compared while it is still
  * slices of its message.
  */
 #ifndef MR_SOURCE_RELATION_CACHE_H

@@ -1,5 +1,5 @@
 /* Partitions that were attached to a table while its existing rows were copied: what they had before is neither copied nor in the
- * stream. Inside source/ only; whoever's the connection is.
+ * stream. The connection is the caller's.
  */
 #ifndef MR_SOURCE_PG_ATTACHED_H
 #define MR_SOURCE_PG_ATTACHED_H

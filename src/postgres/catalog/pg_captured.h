@@ -2,7 +2,7 @@
  *
  * A publication may send more than `tables` says. A name is known from the stream itself; that a table is a partition only the
  * catalog knows, so the OIDs are read when the stream is opened. When one comes that is not among them, or that may have become
- * a partition since, the catalog is asked for that one, and only if it is a partition they are read anew.
+ * a partition since, the catalog is asked for that one, and all are read again only if it is a partition.
  * Source thread.
  */
 #ifndef MR_SOURCE_PG_CAPTURED_H
@@ -28,7 +28,7 @@ struct mr_pg_captured {
     struct mr_pg_horizon horizon; /* before they were read */
 };
 
-/* Reads them anew; the horizon was read before. What was a partition and still is published stays one: rows from before it was
+/* Reads all of them; the horizon was read before. What was a partition and still is published stays one: rows from before it was
  * detached may be to come. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,

@@ -2,7 +2,7 @@
  *
  * Debezium's keys have that order, as the catalog has it when a table is described in the stream (its
  * PgOutputMessageDecoder.handleRelationMessage; the driver's getPrimaryKeys orders by the place in pg_constraint.conkey). So it
- * is here, and a key that was turned behind rows of a backlog turns theirs, too. Columns that were renamed keep their places.
+ * is here, and a key that was turned after rows of a backlog turns theirs, too. Columns that were renamed keep their places.
  * Source thread.
  */
 #ifndef MR_SOURCE_PG_KEY_ORDER_H

@@ -8,7 +8,7 @@
  *   a column of it was changed since (perhaps renamed)     the column at the same place, if none was dropped since
  *   it is younger, or gone, or the table is                what this process knew of it before; else nobody can know
  *
- * Whoever alters a table locks out who writes to it until the end of either, so their commits are in order; but a transaction has its
+ * An ALTER TABLE and the writers of the table lock each other out until they end, so their commits are in order; but a transaction has its
  * number from its first change of any table. A transaction that altered this table late, or wrote to it late, is the case in which
  * that order and the numbers' differ. The times of commits tell it, where the server keeps them, and so does a look at the catalog
  * that came before the row's commit. Source thread.

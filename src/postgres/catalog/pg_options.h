@@ -51,7 +51,7 @@ struct mr_published {
 enum mr_pg_copies {
     MR_COPIES_NOTHING,
     MR_COPIES_INITIALLY, /* when the slot is made */
-    MR_COPIES_ONLY,      /* and no stream behind them */
+    MR_COPIES_ONLY,      /* and no stream after them */
     MR_COPIES_ALWAYS,    /* at each start */
     /* When the slot is made, and when the stream can't go on where it has come to. */
     MR_COPIES_WHEN_NEEDED,

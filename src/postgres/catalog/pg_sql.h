@@ -23,7 +23,7 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     " ELSE a.attnum = ANY (s.attrs) END"
 
 /* One row about server, slot and publication; columns as enum mr_server_column. */
-/* Of a row of pg_replication_slots, behind another condition. The second column only PostgreSQL 17 and later have. */
+/* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17 and later have. */
 #define MR_SQL_SLOT_IS_USABLE                                                                      \
     " AND wal_status IS DISTINCT FROM 'lost'"                                                      \
     " AND to_jsonb(pg_replication_slots)->>'invalidation_reason' IS NULL"

@@ -1,7 +1,7 @@
 /* Types that are not built in, as the catalog has them: what a column of such a type is in the end.
  *
  * The types of all published columns are read once a connection; one that is not among them is asked for when a relation
- * with it is announced. What is read of a type holds for good: its OID is never given to another that is alive, and what a
+ * with it is described. What is read of a type holds for good: its OID is never given to another that is alive, and what a
  * domain is over or an array is of never changes (ALTER TYPE and ALTER DOMAIN have no form that would). Source thread.
  */
 #ifndef MR_SOURCE_PG_TYPES_H

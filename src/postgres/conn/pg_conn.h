@@ -1,9 +1,9 @@
-/* The libpq edge: connections, queries, and the copy-both stream. Only pg_conn* include libpq-fe.h.
+/* Connections to PostgreSQL: queries, COPY, and the replication stream. Only pg_conn* include libpq-fe.h.
  *
- * Every wait ends early with MR_AGAIN once `stop_fd` is readable (-1: never). A connection attempt and a query have a
- * time limit and a limit of bytes; two things are outside of both, because libpq does them in one call: asking the
- * resolver for a host's address, and the iterations of SCRAM, whose number the server names. Messages that nobody asked
- * for (notifications, notices) are dropped as they come.
+ * A connection knows a descriptor, its stop_fd, and every wait ends early with MR_AGAIN once that is readable (-1: never). A
+ * connection attempt and a query have a time limit, and libpq may hold 8 MiB for them; libpq does two things in one call that no
+ * limit ends: it asks the resolver for a host's address, and it iterates SCRAM as often as the server says. Messages that nobody
+ * asked for (notifications, notices) are dropped as they come.
  * Every libpq and server error is sorted here, once, into transient, authentication, configuration or history, and gets
  * a text that names thing, reason and remedy; DETAIL, HINT and CONTEXT of the server are left out because they quote row
  * values. A connection belongs to one thread.
@@ -100,10 +100,10 @@ mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t l
 int mr_pg_server_version(const struct mr_pg_conn *conn);
 
 /* What goes before a command so that from then on the session reads no view but the system's; "" where the server can't. A view
- * calls its functions with the rights of whoever reads it, and may come to stand where a table was. */
+ * calls its functions with the rights of the role that reads it, and may come to stand where a table was. */
 const char *mr_pg_without_views(const struct mr_pg_conn *conn);
 
-/* Before rows of a table are read: behind `before`, commands or "", all settings are what they were once connected, views are
+/* Before rows of a table are read: after `before`, commands or "", all settings are what they were once connected, views are
  * forbidden, and `settings` are made. What the planner calls while rows are read may have changed them for the session. A
  * transaction keeps its isolation and goes on only to read (GUC_NO_RESET_ALL in utils/misc/guc.c). */
 mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const char *settings,
@@ -113,7 +113,7 @@ const char *mr_pg_database(const struct mr_pg_conn *conn);
 const char *mr_pg_user(const struct mr_pg_conn *conn);
 bool mr_pg_uses_tls(const struct mr_pg_conn *conn);
 
-/* Begins COPY … TO STDOUT; `command` is that, and nothing behind it. Waits for as long as the server needs. */
+/* Begins COPY … TO STDOUT; `command` is that, and nothing after it. Waits for as long as the server needs. */
 mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command,
                            struct mr_error *ret_error);
 

@@ -20,7 +20,7 @@ struct mr_pg_place {
 mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_place,
                            struct mr_error *ret_error);
 
-/* The stream's, for whoever reads rows beside it. Any thread. */
+/* The stream's, for readers of rows beside it. Any thread. */
 struct mr_pg_home {
     pthread_mutex_t lock;
     struct mr_pg_place place;

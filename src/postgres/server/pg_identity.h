@@ -25,7 +25,7 @@ mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_o
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
  * with it. So a standby takes over within a tenth of a second of the first one's end. A second lock, shared, says which
  * pipeline it is: one that finds another pipeline's instance at work is refused (MR_ERR_CONFIG) after two seconds. MR_AGAIN once
- * `stop_fd` is readable. Whoever waits says so in `stands_by`. */
+ * the connection's stop_fd is readable. `stands_by` is true while it waits. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       _Atomic bool *stands_by, struct mr_error *ret_error);
 

@@ -1,7 +1,7 @@
 /* What must be true of server, publication, tables and slot before the stream starts: each rule once.
  *
  * `millrace check` prints every finding; the start stops at the first error and logs the warnings. A finding begins with
- * a verb, so that it reads as a sentence behind its subject. Inside postgres/ only.
+ * a verb, so that it reads as a sentence after its subject. Inside postgres/ only.
  */
 #ifndef MR_POSTGRES_PG_RULES_H
 #define MR_POSTGRES_PG_RULES_H
@@ -15,7 +15,7 @@ struct mr_pg_facts {
     const struct mr_pg_source_options *options;
     int version;
     bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
-    bool is_reload;        /* whoever asks can ask again */
+    bool is_reload;        /* the user can ask again */
     bool tables_are_known; /* an earlier start had these names, and found them */
     bool slot_is_judged;   /* whether one is made where none is, somebody else says */
     char *database;
@@ -66,7 +66,7 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               mr_finding_fn report, void *context, struct mr_error *ret_error);
 
-/* Whoever reports. `remedy` may be NULL. */
+/* Who reports. `remedy` may be NULL. */
 struct mr_pg_reporter {
     mr_finding_fn report;
     void *context;

@@ -33,7 +33,7 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       struct mr_error *ret_error);
 
 /* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
- * that whoever starts next sees whether they are, and no two attempts have one number. */
+ * that the next start sees whether they are, and no two attempts have one number. */
 struct mr_pg_copy_slot {
     char name[96];
     uint32_t attempt; /* 1, 2, 3 …; 0: nothing is to be copied */
@@ -64,8 +64,8 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
                            struct mr_error *ret_error);
 
-/* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, whoever comes
- * next does it. */
+/* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, the next
+ * start does it. */
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 

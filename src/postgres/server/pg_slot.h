@@ -1,7 +1,7 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
  * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
- * Where the reason is that the server shuts down, whoever wants to know is told: a stream with a backlog does not say so.
+ * Where the reason is that the server shuts down, server_stops is called: a stream with a backlog does not say so.
  */
 #ifndef MR_POSTGRES_PG_SLOT_H
 #define MR_POSTGRES_PG_SLOT_H
@@ -79,7 +79,7 @@ enum { MR_FORECAST_SAMPLES = 64 };
 struct mr_forecast_sample {
     int64_t time_ns;
     int64_t safe_bytes;
-    int64_t retained_bytes; /* behind the server's position, back to restart_lsn */
+    int64_t retained_bytes; /* from the server's position back to restart_lsn */
     mr_lsn server_lsn;
     mr_lsn confirmed_lsn;
 };

@@ -2,7 +2,7 @@
  *
  * From 15 on pgoutput sends Begin right before the first change that it has made ready (pgoutput.c, pgoutput_change): one that
  * fails before, in a row filter, ends the stream without it. The error's context tells where that change begins, not where its
- * transaction commits, which is what --skip-commit-lsn wants. A stream that begins behind that commit does not fail any more,
+ * transaction commits, which is what --skip-commit-lsn wants. A stream that begins after that commit does not fail any more,
  * because what commits before the start is left out (snapbuild.c, SnapBuildXactNeedsSkip); so the place is found by streams that
  * begin here and there, on connections of their own. They confirm nothing. Source thread.
  */
