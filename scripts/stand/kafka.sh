@@ -102,8 +102,6 @@ group.initial.rebalance.delay.ms=0
 # lets the broker in again: with the default, 9 s, that start takes 11 s.
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=500
-# By default it writes a record of metadata every 500 ms, so that a quiet broker is never idle.
-metadata.max.idle.interval.ms=5000
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=5
 transaction.state.log.replication.factor=1

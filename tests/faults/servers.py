@@ -125,7 +125,6 @@ class Broker:
             "default.replication.factor": copies, "min.insync.replicas": enough,
             # After a kill the controller holds the old registration this long.
             "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 250,
-            "metadata.max.idle.interval.ms": 5000,
             "offsets.topic.replication.factor": copies, "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": enough,
             "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": copies,
