@@ -18,6 +18,10 @@ struct mr_buffer {
     bool splits_astral;   /* what is above U+FFFF in two halves, \uD83D\uDC0E */
     bool bytes_as_base64; /* what is no UTF-8: all of the text in base64 */
     bool met_bytes;       /* there was such a text */
+    /* How encode/values/put.h writes values. */
+    bool is_avro;  /* not in JSON */
+    bool nullable; /* the Avro type of the value at hand has a null, so that a mark comes before the value */
+    bool misfit;   /* a value did not fit its Avro type */
 };
 
 static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
@@ -27,7 +31,10 @@ static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
                               .full = false,
                               .splits_astral = false,
                               .bytes_as_base64 = false,
-                              .met_bytes = false};
+                              .met_bytes = false,
+                              .is_avro = false,
+                              .nullable = false,
+                              .misfit = false};
 }
 
 /* Room for `len` bytes that the caller fills, or NULL when they don't fit. */

@@ -41,6 +41,40 @@ uint32_t mr_index_add(struct mr_index *index, uint64_t hash)
     return index->count++;
 }
 
+/* Where the slot of an item is. */
+static uint32_t slot_of(const struct mr_index *index, uint32_t number, uint64_t hash)
+{
+    uint32_t at = mr_index_fold(hash);
+    while (index->slots[at & (index->size - 1)].item != number + 1) {
+        MR_ASSERT(index->slots[at & (index->size - 1)].item != 0);
+        at++;
+    }
+    return at & (index->size - 1);
+}
+
+/* Moves into the freed slot what it had pushed aside, and so on: a search ends at the first free slot. */
+static void close_gap(struct mr_index *index, uint32_t gap)
+{
+    uint32_t mask = index->size - 1;
+    for (uint32_t i = (gap + 1) & mask; index->slots[i].item != 0; i = (i + 1) & mask) {
+        if (((i - index->slots[i].hash) & mask) >= ((i - gap) & mask)) {
+            index->slots[gap] = index->slots[i];
+            gap = i;
+        }
+    }
+    index->slots[gap].item = 0;
+}
+
+void mr_index_remove(struct mr_index *index, uint32_t number, uint64_t hash, uint64_t last_hash)
+{
+    MR_ASSERT(number < index->count);
+    uint32_t last = slot_of(index, index->count - 1, last_hash);
+    uint32_t removed = slot_of(index, number, hash);
+    index->slots[last].item = number + 1;
+    index->count--;
+    close_gap(index, removed);
+}
+
 void mr_index_clear(struct mr_index *index)
 {
     if (index->count > 0) {

@@ -1,8 +1,8 @@
-/* Finds items by their hash. The items are their owner's, in an array that only grows: the first item that is added has number 0,
+/* Finds items by their hash. The items are their owner's, in an array: the first item that is added has number 0,
  * the next one 1, and the index knows of each its number and hash alone. So one index serves every kind of key, whoever keeps it.
  *
- * Open addressing, at most half full: a search always meets a free slot, and looks at two slots on average. Nothing is removed but
- * everything at once. Memory is asked for by mr_index_add when the index grows, and never within what was reserved. One thread.
+ * Open addressing, at most half full: a search always meets a free slot, and looks at two slots on average. An item that is
+ * removed leaves no hole: the last one gets its number. Memory is asked for by mr_index_add when the index grows, and never within what was reserved. One thread.
  *
  *     uint32_t at = 0;
  *     uint32_t number;
@@ -34,6 +34,10 @@ void mr_index_reserve(struct mr_index *index, uint32_t count);
 
 /* Adds the next item, and answers its number, which was index->count. Whether it is there already is for the caller to know. */
 uint32_t mr_index_add(struct mr_index *index, uint64_t hash);
+
+/* Removes an item by its number and hash. The last item, whose hash is `last_hash`, has its number from then on, and its owner
+ * moves it there. */
+void mr_index_remove(struct mr_index *index, uint32_t number, uint64_t hash, uint64_t last_hash);
 
 /* Forgets all items and keeps the memory. */
 void mr_index_clear(struct mr_index *index);

@@ -3,30 +3,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/log.h"
-#include "encode/forms/avro.h"
-#include "encode/values/row.h"
+#include "encode/forms/form.h"
+#include "encode/values/put.h"
 
-enum { PLANS_MIN = 64 };
-
-/* Messages that are dropped are told of once a second. */
-#define DROPPED_TELL_NS INT64_C(1000000000)
-
-static void text_set_escaped(struct mr_encoder *encoder, struct mr_text *text, const char *value)
+const struct mr_form_ops *mr_form_of(enum mr_format format)
 {
-    size_t len = strlen(value);
-    struct mr_buffer out = mr_text_begin(text, 6 * len + 2);
-    out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
-    mr_json_escaped(&out, (const uint8_t *)value, len);
-    MR_ASSERT(!out.full);
-    text->len = (size_t)(out.at - text->data);
+    static const struct mr_form_ops *const forms[] = {
+        [MR_FORMAT_DEBEZIUM] = &mr_form_debezium, [MR_FORMAT_AVRO] = &mr_form_avro,
+        [MR_FORMAT_FLAT] = &mr_form_flat,         [MR_FORMAT_CLOUDEVENTS] = &mr_form_cloudevents,
+        [MR_FORMAT_ROW] = &mr_form_row,
+    };
+    return forms[format];
+}
+
+bool mr_tally(struct mr_tally *tally, int64_t now_ns)
+{
+    tally->count++;
+    if (tally->logged_ns != 0 && now_ns - tally->logged_ns < INT64_C(1000000000)) {
+        return false;
+    }
+    tally->logged_ns = now_ns;
+    return true;
+}
+
+/* NULL: it is not wanted. */
+static const struct mr_topic *intern(struct mr_topics *topics, const char *name)
+{
+    return name == NULL ? NULL : mr_topics_intern(topics, name);
 }
 
 static void name_dead_letter(struct mr_encoder *encoder)
 {
     const struct mr_encode_options *options = &encoder->options;
-    encoder->dead_letter_topic = options->oversize == MR_OVERSIZE_DEAD_LETTER
+    encoder->names.dead_letter = options->oversize == MR_OVERSIZE_DEAD_LETTER
                                      ? mr_topics_intern(encoder->topics, options->dead_letter_topic)
                                      : NULL;
 }
@@ -36,31 +46,21 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
     encoder->options = *options;
     encoder->topics = topics;
+    encoder->form = mr_form_of(options->format);
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
     }
-    encoder->plan_capacity = PLANS_MIN;
-    encoder->plans = MR_NEW_ARRAY(struct mr_plan *, encoder->plan_capacity);
-    text_set_escaped(encoder, &encoder->prefix, options->topic_prefix);
-    encoder->missing = MR_NEW_ARRAY(uint32_t, MR_COLUMNS_MAX);
+    encoder->missing.columns = MR_NEW_ARRAY(uint32_t, MR_COLUMNS_MAX);
     char *message_topic = mr_topic_name(options->topic_prefix, NULL, "", "message");
-    encoder->message_topic = mr_topics_intern(topics, message_topic);
+    encoder->names.message = mr_topics_intern(topics, message_topic);
     free(message_topic);
-    encoder->schema_topic =
-        options->schema_topic == NULL ? NULL : mr_topics_intern(topics, options->schema_topic);
-    encoder->heartbeat_topic = options->heartbeat_topic == NULL
-                                   ? NULL
-                                   : mr_topics_intern(topics, options->heartbeat_topic);
-    mr_transaction_init(&encoder->transaction,
-                        options->transaction_topic == NULL
-                            ? NULL
-                            : mr_topics_intern(topics, options->transaction_topic));
+    encoder->names.schema = intern(topics, options->schema_topic);
+    encoder->names.heartbeat = intern(topics, options->heartbeat_topic);
+    mr_transaction_init(&encoder->transaction, intern(topics, options->transaction_topic));
     if (options->outbox != NULL && options->outbox->messages != NULL) {
         encoder->outbox_message = mr_outbox_message_new(options->outbox);
     }
-    if (options->kept_topic != NULL) {
-        mr_topics_intern(topics, options->kept_topic);
-    }
+    intern(topics, options->kept_topic);
     name_dead_letter(encoder);
     mr_encoder_set_database(encoder, "");
     mr_encoder_set_clock(encoder, 0);
@@ -69,11 +69,10 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
 
 static void forget_plans(struct mr_encoder *encoder)
 {
-    for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
-        mr_plan_free(encoder->plans[i]);
-        encoder->plans[i] = NULL;
+    for (uint32_t i = 0; i < encoder->plans.index.count; i++) {
+        mr_plan_free(encoder->plans.items[i]);
     }
-    encoder->plan_count = 0;
+    mr_index_clear(&encoder->plans.index);
     encoder->last_plan = NULL;
 }
 
@@ -83,17 +82,16 @@ void mr_encoder_free(struct mr_encoder *encoder)
         return;
     }
     forget_plans(encoder);
-    free(encoder->plans);
+    free(encoder->plans.items);
+    mr_index_done(&encoder->plans.index);
     mr_avro_pair_done(&encoder->message_avro);
-    free(encoder->database_name);
-    free(encoder->database.data);
-    free(encoder->prefix.data);
-    free(encoder->missing);
+    free(encoder->database);
+    free(encoder->missing.columns);
     mr_value_topics_done(&encoder->value_topics);
     mr_transaction_done(&encoder->transaction);
     mr_outbox_message_free(encoder->outbox_message);
     mr_scratch_done(&encoder->scratch);
-    free(encoder->clock.data);
+    free(encoder->stamp.clock.data);
     free(encoder);
 }
 
@@ -135,97 +133,93 @@ const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *enco
 
 void mr_encoder_set_database(struct mr_encoder *encoder, const char *database)
 {
-    free(encoder->database_name);
-    encoder->database_name = MR_STRDUP(database);
-    text_set_escaped(encoder, &encoder->database, database);
-    for (uint32_t i = 0; i < encoder->plan_capacity; i++) {
-        for (struct mr_plan *plan = encoder->plans[i]; plan != NULL; plan = plan->next) {
-            plan->rendered_commit_lsn = 0; /* it holds the old name */
+    free(encoder->database);
+    encoder->database = MR_STRDUP(database);
+    for (uint32_t i = 0; i < encoder->plans.index.count; i++) {
+        for (struct mr_plan *plan = encoder->plans.items[i]; plan != NULL; plan = plan->next) {
+            plan->rendered.commit_lsn = 0; /* it holds the old name */
         }
     }
 }
 
 static void render_clock(struct mr_encoder *encoder)
 {
-    int64_t time_ns = encoder->now_ns > encoder->commit_ns ? encoder->now_ns : encoder->commit_ns;
-    struct mr_buffer out = mr_text_begin(&encoder->clock, 128);
-    MR_BUFFER_LITERAL(&out, "\"ts_ms\":");
-    mr_json_i64(&out, time_ns / 1000000);
-    MR_BUFFER_LITERAL(&out, ",\"ts_us\":");
-    mr_json_i64(&out, time_ns / 1000);
-    MR_BUFFER_LITERAL(&out, ",\"ts_ns\":");
-    mr_json_i64(&out, time_ns);
-    MR_BUFFER_LITERAL(&out, "}");
+    struct mr_stamp *stamp = &encoder->stamp;
+    int64_t time_ns = stamp->now_ns > stamp->commit_ns ? stamp->now_ns : stamp->commit_ns;
+    struct mr_buffer out = mr_text_begin(&stamp->clock, 128);
+    out.is_avro = encoder->options.format == MR_FORMAT_AVRO;
+    mr_put_field(&out, MR_SLICE("\"ts_ms\":"), true);
+    mr_put_long(&out, time_ns / 1000000);
+    mr_put_field(&out, MR_SLICE(",\"ts_us\":"), true);
+    mr_put_long(&out, time_ns / 1000);
+    mr_put_field(&out, MR_SLICE(",\"ts_ns\":"), true);
+    mr_put_long(&out, time_ns);
+    mr_put_json(&out, MR_SLICE("}"));
     MR_ASSERT(!out.full);
-    encoder->clock.len = (size_t)(out.at - encoder->clock.data);
+    stamp->clock.len = (size_t)(out.at - stamp->clock.data);
 }
 
 void mr_encoder_set_clock(struct mr_encoder *encoder, int64_t now_ns)
 {
-    encoder->now_ns = now_ns;
+    encoder->stamp.now_ns = now_ns;
     render_clock(encoder);
 }
 
 void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_us)
 {
-    bool was_ahead = encoder->commit_ns > encoder->now_ns;
-    encoder->commit_ns = commit_time_us * 1000;
-    if (MR_UNLIKELY(was_ahead || encoder->commit_ns > encoder->now_ns)) {
+    bool was_ahead = encoder->stamp.commit_ns > encoder->stamp.now_ns;
+    encoder->stamp.commit_ns = commit_time_us * 1000;
+    if (MR_UNLIKELY(was_ahead || encoder->stamp.commit_ns > encoder->stamp.now_ns)) {
         render_clock(encoder);
     }
 }
 
-/* Where a search for the relation's plan begins. */
-static uint32_t plan_home(const struct mr_encoder *encoder, const struct mr_relation *relation)
+/* ---- plans ---- */
+
+static uint64_t plan_hash(const struct mr_relation *relation)
 {
-    return (uint32_t)(((uintptr_t)relation >> 4) * 2654435761u) & (encoder->plan_capacity - 1);
+    return (uint64_t)(uintptr_t)relation;
 }
 
-/* Where the relation's plan is, or would go. */
-static struct mr_plan **plan_slot(const struct mr_encoder *encoder,
+/* The number of the relation's plan, or MR_INDEX_NONE. */
+static uint32_t find_plan(const struct mr_encoder *encoder, const struct mr_relation *relation)
+{
+    uint32_t at = 0;
+    uint32_t number;
+    do {
+        number = mr_index_next(&encoder->plans.index, plan_hash(relation), &at);
+    } while (number != MR_INDEX_NONE && encoder->plans.items[number]->relation != relation);
+    return number;
+}
+
+static struct mr_plan *known_plan(const struct mr_encoder *encoder,
                                   const struct mr_relation *relation)
 {
-    uint32_t mask = encoder->plan_capacity - 1;
-    uint32_t i = plan_home(encoder, relation);
-    while (encoder->plans[i] != NULL && encoder->plans[i]->relation != relation) {
-        i = (i + 1) & mask;
+    struct mr_plan *last = encoder->last_plan;
+    if (MR_LIKELY(last != NULL && last->relation == relation)) {
+        return last;
     }
-    return &encoder->plans[i];
+    uint32_t number = find_plan(encoder, relation);
+    return number == MR_INDEX_NONE ? NULL : encoder->plans.items[number];
 }
 
-static void plans_rehash(struct mr_encoder *encoder, uint32_t capacity)
-{
-    struct mr_plan **old = encoder->plans;
-    uint32_t old_capacity = encoder->plan_capacity;
-    encoder->plans = MR_NEW_ARRAY(struct mr_plan *, capacity);
-    encoder->plan_capacity = capacity;
-    for (uint32_t i = 0; i < old_capacity; i++) {
-        if (old[i] != NULL) {
-            *plan_slot(encoder, old[i]->relation) = old[i];
-        }
-    }
-    free(old);
-}
-
-static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation *relation,
+static mr_status make_plan(struct mr_encoder *encoder, const struct mr_relation *relation,
                            struct mr_plan **ret_plan, struct mr_error *ret_error)
 {
-    struct mr_plan *plan = mr_plan_new(&encoder->options, encoder->topics, relation, ret_error);
+    struct mr_plans *plans = &encoder->plans;
+    struct mr_plan *plan = mr_plan_new(encoder, relation, ret_error);
     if (plan == NULL) {
         return ret_error->status;
-    }
-    if (2 * (encoder->plan_count + 1) > encoder->plan_capacity) {
-        plans_rehash(encoder, 2 * encoder->plan_capacity);
     }
     if (encoder->options.counts != NULL && plan->topic != NULL && !mr_is_message(relation)) {
         plan->line =
             mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
     }
-    if (plan->place != NULL) {
+    if (plan->mover.place != NULL) {
         mr_value_topics_forget(&encoder->value_topics); /* of an older plan at the same address */
     }
-    *plan_slot(encoder, relation) = plan;
-    encoder->plan_count++;
+    MR_GROW(plans->items, plans->capacity, plans->index.count + 1);
+    plans->items[mr_index_add(&plans->index, plan_hash(relation))] = plan;
     *ret_plan = plan;
     return MR_OK;
 }
@@ -233,44 +227,31 @@ static mr_status plan_make(struct mr_encoder *encoder, const struct mr_relation 
 mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
                       struct mr_plan **ret_plan, struct mr_error *ret_error)
 {
-    struct mr_plan *plan = encoder->last_plan;
-    if (MR_UNLIKELY(plan == NULL || plan->relation != relation)) {
-        plan = *plan_slot(encoder, relation);
-        if (plan == NULL) {
-            MR_TRY(plan_make(encoder, relation, &plan, ret_error));
-        }
-        encoder->last_plan = plan;
+    struct mr_plan *plan = known_plan(encoder, relation);
+    if (MR_UNLIKELY(plan == NULL)) {
+        MR_TRY(make_plan(encoder, relation, &plan, ret_error));
     }
+    encoder->last_plan = plan;
     *ret_plan = plan;
     return MR_OK;
 }
 
-/* Moves into the freed place what was pushed aside by it, and so on: a search ends at the first free place. */
-static void plans_close_gap(struct mr_encoder *encoder, uint32_t gap)
-{
-    uint32_t mask = encoder->plan_capacity - 1;
-    for (uint32_t i = (gap + 1) & mask; encoder->plans[i] != NULL; i = (i + 1) & mask) {
-        uint32_t home = plan_home(encoder, encoder->plans[i]->relation);
-        if (((i - home) & mask) >= ((i - gap) & mask)) {
-            encoder->plans[gap] = encoder->plans[i];
-            gap = i;
-        }
-    }
-    encoder->plans[gap] = NULL;
-}
-
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation)
 {
-    struct mr_plan **slot = plan_slot(encoder, relation);
-    if (*slot == NULL) {
+    struct mr_plans *plans = &encoder->plans;
+    uint32_t number = find_plan(encoder, relation);
+    if (number == MR_INDEX_NONE) {
         return;
     }
-    if (encoder->last_plan == *slot) {
+    if (encoder->last_plan == plans->items[number]) {
         encoder->last_plan = NULL;
     }
-    mr_plan_free(*slot);
-    encoder->plan_count--;
-    plans_close_gap(encoder, (uint32_t)(slot - encoder->plans));
+    mr_plan_free(plans->items[number]);
+    struct mr_plan *last = plans->items[plans->index.count - 1];
+    uint64_t last_hash =
+        number + 1 == plans->index.count ? plan_hash(relation) : plan_hash(last->relation);
+    mr_index_remove(&plans->index, number, plan_hash(relation), last_hash);
+    plans->items[number] = last;
 }
 
 /* Of several records the last that has a value: not the tombstone. */
@@ -282,7 +263,8 @@ __attribute__((cold)) static void keep_last(const struct mr_encoder *encoder,
         count--;
     }
     const struct mr_record *last = &records[count - 1];
-    mr_table_line_keep(line, encoder->now_ns, (mr_slice){.data = last->key, .len = last->key_len},
+    mr_table_line_keep(line, encoder->stamp.now_ns,
+                       (mr_slice){.data = last->key, .len = last->key_len},
                        (mr_slice){.data = last->value, .len = last->value_len});
 }
 
@@ -313,9 +295,7 @@ void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
     }
     struct mr_table_line *line = encoder->messages;
     if (is_change) {
-        struct mr_plan *last = encoder->last_plan;
-        bool is_last = last != NULL && last->relation == item->change->relation;
-        struct mr_plan *plan = is_last ? last : *plan_slot(encoder, item->change->relation);
+        struct mr_plan *plan = known_plan(encoder, item->change->relation);
         line = plan->line;
         if (MR_UNLIKELY(plan->is_unusual)) {
             note_told(encoder, plan, records, count);
@@ -335,8 +315,8 @@ __attribute__((cold)) static mr_status fail_change(const struct mr_encoder *enco
                                                    struct mr_error *ret_error)
 {
     return mr_fail(ret_error, MR_ERR_POISON, "column \"%s\" of table %s.%s: %s",
-                   relation->columns[encoder->wrong_column].name, relation->schema, relation->table,
-                   encoder->wrong);
+                   relation->columns[encoder->fault.column].name, relation->schema, relation->table,
+                   encoder->fault.what);
 }
 
 /* The first column of a row whose text is not UTF-8; false: none is, so that it was a name. */
@@ -358,38 +338,15 @@ __attribute__((cold)) static mr_status check_bytes(struct mr_encoder *encoder,
                                                    const struct mr_change *change,
                                                    struct mr_error *ret_error)
 {
-    uint32_t *column = &encoder->wrong_column;
+    uint32_t *column = &encoder->fault.column;
     if (encoder->options.invalid_utf8 != MR_INVALID_REFUSED ||
         !(find_bytes(plan, &change->after, column) || find_bytes(plan, &change->before, column))) {
         return MR_OK;
     }
-    encoder->wrong = "its text is not UTF-8, which only a SQL_ASCII database allows; correct the "
-                     "row, or set invalid_utf8 to base64 or replace";
+    encoder->fault.what =
+        "its text is not UTF-8, which only a SQL_ASCII database allows; correct the "
+        "row, or set invalid_utf8 to base64 or replace";
     return fail_change(encoder, change->relation, ret_error);
-}
-
-/* The key of a dead letter stays JSON. The error's text holds names, nothing of the row. */
-static mr_status encode_avro(struct mr_encoder *encoder, struct mr_plan *plan,
-                             const struct mr_change *change, struct mr_buffer *buffer,
-                             struct mr_record *ret_records, uint32_t *ret_count,
-                             struct mr_error *ret_error)
-{
-    uint8_t *begin = buffer->at;
-    mr_slice wrong = {0};
-    *ret_count = mr_debezium_change(encoder, plan, change, buffer, ret_records);
-    if (encoder->writes_letter || encoder->wrong != NULL || buffer->full ||
-        mr_avro_records(&plan->avro, encoder->options.unavailable_value, begin, buffer, ret_records,
-                        *ret_count, &wrong)) {
-        return MR_OK;
-    }
-    return mr_fail(
-        ret_error, MR_ERR_POISON,
-        "column \"%.*s\" of table %s.%s has a value that does not fit its Avro schema (a "
-        "key that is not UTF-8, or is NaN or infinite, has none); leave the column out with "
-        "columns.exclude, or "
-        "out of the key with key_columns",
-        (int)wrong.len, (const char *)wrong.data, change->relation->schema,
-        change->relation->table);
 }
 
 /* Whether an update has the row as it was, in all columns that are passed on. Without the whole old row nobody can tell. */
@@ -416,7 +373,7 @@ static bool moves_row(struct mr_encoder *encoder, const struct mr_plan *plan,
 {
     const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
     return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
-           (encoder->options.format != MR_FORMAT_FLAT || plan->place != NULL) &&
+           (plan->form->ends_rows || plan->mover.place != NULL) &&
            mr_key_changed(encoder, plan, change);
 }
 
@@ -438,21 +395,12 @@ static bool passes_by(struct mr_encoder *encoder, const struct mr_plan *plan,
 
 bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change)
 {
-    const struct mr_plan *plan = *plan_slot(encoder, change->relation);
+    const struct mr_plan *plan = known_plan(encoder, change->relation);
     while (plan != NULL &&
            ((plan->operations & (1u << MR_OP_READ)) == 0 || !passes_by(encoder, plan, change))) {
         plan = plan->next;
     }
     return plan != NULL;
-}
-
-static uint32_t encode_json(struct mr_encoder *encoder, struct mr_plan *plan,
-                            const struct mr_change *change, struct mr_buffer *buffer,
-                            struct mr_record *ret_records)
-{
-    return encoder->options.format == MR_FORMAT_FLAT
-               ? mr_flat_change(encoder, plan, change, buffer, ret_records)
-               : mr_debezium_change(encoder, plan, change, buffer, ret_records);
 }
 
 /* What comes before a change's first record: `first` is the plan of its table's first stream. */
@@ -493,20 +441,13 @@ static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
                                struct mr_record *ret_records, uint32_t *ret_count,
                                struct mr_error *ret_error)
 {
-    encoder->missing_count = 0;
-    if (plan->outbox != NULL) {
-        return mr_outbox_change(encoder, plan, change, buffer, ret_records, ret_count, ret_error);
-    }
-    if (MR_UNLIKELY(plan->key_is_unheld) && change->op == MR_OP_UPDATE &&
+    encoder->missing.count = 0;
+    if (MR_UNLIKELY(plan->key.is_unheld) && change->op == MR_OP_UPDATE &&
         change->before.kind == MR_TUPLE_NONE) {
         return fail_unheld_key(change->relation, ret_error);
     }
-    if (plan->avro.value != NULL) {
-        MR_TRY(encode_avro(encoder, plan, change, buffer, ret_records, ret_count, ret_error));
-    } else {
-        *ret_count = encode_json(encoder, plan, change, buffer, ret_records);
-    }
-    return plan->place == NULL
+    MR_TRY(plan->form->change(encoder, plan, change, buffer, ret_records, ret_count, ret_error));
+    return plan->mover.place == NULL
                ? MR_OK
                : mr_place_records(encoder, plan, change, ret_records, *ret_count, ret_error);
 }
@@ -519,10 +460,11 @@ static mr_status encode_unusual(struct mr_encoder *encoder, struct mr_plan *firs
 {
     uint32_t total = 0;
     for (struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
-        if ((encoder->only != NULL && encoder->only != plan) || passes_by(encoder, plan, change)) {
+        if ((encoder->placing.only != NULL && encoder->placing.only != plan) ||
+            passes_by(encoder, plan, change)) {
             continue;
         }
-        bool tells = total == 0 && !encoder->has_told;
+        bool tells = total == 0 && !encoder->placing.has_told;
         uint32_t told = tells ? tell_before(encoder, first, change, buffer, ret_records) : 0;
         uint32_t count;
         MR_TRY(encode_stream(encoder, plan, change, buffer, ret_records + total + told, &count,
@@ -539,8 +481,8 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
 {
     struct mr_plan *plan;
     MR_TRY(mr_plan_for(encoder, change->relation, &plan, ret_error));
-    encoder->wrong = NULL;
-    encoder->missing_count = 0;
+    encoder->fault.what = NULL;
+    encoder->missing.count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     buffer->bytes_as_base64 = encoder->options.invalid_utf8 == MR_INVALID_BASE64;
     buffer->met_bytes = false;
@@ -548,9 +490,9 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     if (MR_UNLIKELY(plan->is_unusual)) {
         MR_TRY(encode_unusual(encoder, plan, change, buffer, ret_records, &count, ret_error));
     } else if (!is_left_out(encoder, plan, change)) {
-        count = encode_json(encoder, plan, change, buffer, ret_records);
+        MR_TRY(plan->form->change(encoder, plan, change, buffer, ret_records, &count, ret_error));
     }
-    if (MR_UNLIKELY(encoder->wrong != NULL)) {
+    if (MR_UNLIKELY(encoder->fault.what != NULL)) {
         return fail_change(encoder, change->relation, ret_error);
     }
     if (MR_UNLIKELY(buffer->met_bytes)) {
@@ -573,13 +515,13 @@ static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice 
     return false;
 }
 
-static bool message_wanted(const struct mr_encode_options *options,
-                           const struct mr_message_event *message)
+static bool message_wanted(const struct mr_encoder *encoder, const struct mr_message_event *message)
 {
+    const struct mr_encode_options *options = &encoder->options;
     if (mr_is_outbox_message(options, message)) {
         return true;
     }
-    if (options->format == MR_FORMAT_FLAT ||
+    if (encoder->form->message == NULL ||
         (options->skipped_operations & (1u << MR_OP_MESSAGE)) != 0) {
         return false;
     }
@@ -602,15 +544,13 @@ static bool message_too_large(struct mr_encoder *encoder, const struct mr_messag
     if (message_sized(&encoder->options, message)) {
         return false;
     }
-    encoder->messages_dropped++;
-    if (encoder->now_ns - encoder->dropped_told_ns >= DROPPED_TELL_NS) {
-        encoder->dropped_told_ns = encoder->now_ns;
+    if (mr_tally(&encoder->dropped, encoder->stamp.now_ns)) {
         mr_log(MR_LOG_WARN, "message_dropped",
                "a logical message is larger than messages.max_size, or its prefix than 255 bytes, "
                "and is not passed on",
                MR_LOG_LSN("lsn", message->lsn),
                MR_LOG_INT("bytes", message->prefix.len + message->content.len),
-               MR_LOG_INT("count", encoder->messages_dropped));
+               MR_LOG_INT("count", encoder->dropped.count));
     }
     return true;
 }
@@ -619,7 +559,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error)
 {
-    if (!message_wanted(&encoder->options, message) || message_too_large(encoder, message)) {
+    if (!message_wanted(encoder, message) || message_too_large(encoder, message)) {
         *ret_count = 0;
         return MR_OK;
     }
@@ -633,25 +573,14 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         mr_transaction_begin(buffer, &encoder->transaction, message->transaction, message->position,
                              &ret_records[told++]);
     }
-    uint8_t *begin = buffer->at;
-    uint32_t count = mr_debezium_message(encoder, message, buffer, ret_records + told);
-    if (MR_UNLIKELY(encoder->options.format == MR_FORMAT_AVRO) && !encoder->writes_letter &&
-        !buffer->full) {
-        if (encoder->message_avro.value == NULL) {
-            encoder->message_avro = mr_avro_messages(&encoder->options, encoder->message_topic);
-        }
-        mr_slice wrong = {0};
-        bool good = mr_avro_records(&encoder->message_avro, encoder->options.unavailable_value,
-                                    begin, buffer, ret_records + told, count, &wrong);
-        if (!good) { /* no text makes it so */
-            return mr_fail(ret_error, MR_ERR_POISON,
-                           "a logical message does not fit its Avro schema");
-        }
+    if (!encoder->form->message(encoder, message, buffer, &ret_records[told])) {
+        return mr_fail(ret_error, MR_ERR_POISON, /* no text makes it so */
+                       "a logical message does not fit its Avro schema");
     }
     if (buffer->full) {
         return MR_FULL;
     }
-    *ret_count = told + count;
+    *ret_count = told + 1;
     return MR_OK;
 }
 
@@ -698,8 +627,7 @@ mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item
             mr_transaction_add(counts, &plan->slot, change->relation->schema,
                                change->relation->table, events);
         }
-    } else if (item->message->transaction != NULL &&
-               message_wanted(&encoder->options, item->message) &&
+    } else if (item->message->transaction != NULL && message_wanted(encoder, item->message) &&
                message_sized(&encoder->options, item->message)) {
         mr_transaction_add(counts, &counts->messages, NULL, NULL, 1);
     }
@@ -746,7 +674,7 @@ static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_he
                                   uint32_t *ret_count)
 {
     struct mr_record record = {
-        .topic = encoder->heartbeat_topic,
+        .topic = encoder->names.heartbeat,
         .key = buffer->at,
         .position = heartbeat->position,
         .commit_time_us = heartbeat->wall_ns / 1000,

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "encode/forms/form.h"
 #include "encode/oversize.h"
-#include "encode/values/row.h"
 
 enum {
     CUT_FACTOR = 4,    /* from one try at how long values may be to the next */
@@ -74,8 +74,8 @@ struct cut {
 static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
 {
     return !mr_plan_is_key(plan, column) &&
-           (plan->place == NULL || plan->place->column != column) &&
-           (plan->outbox == NULL || mr_outbox_may_cut(encoder->options.outbox, plan, column));
+           (plan->mover.place == NULL || plan->mover.place->column != column) &&
+           (!mr_plan_is_outbox(plan) || mr_outbox_may_cut(encoder->options.outbox, plan, column));
 }
 
 static struct mr_tuple cut_tuple(const struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -117,7 +117,7 @@ static mr_status encode_cut(struct placing *placing, struct cut *cut, size_t lon
     const struct mr_change *change = placing->item->change;
     struct mr_plan *first;
     MR_TRY(mr_plan_for(placing->encoder, change->relation, &first, placing->error));
-    const struct mr_plan *plan = encoder->only != NULL ? encoder->only : first;
+    const struct mr_plan *plan = encoder->placing.only != NULL ? encoder->placing.only : first;
     cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->before);
     cut->change.after = cut_tuple(encoder, plan, &change->after, longest, cut->after);
     return encode_into(placing, &(struct mr_item){.change = &cut->change}, out);
@@ -370,9 +370,9 @@ static mr_status write_letter(struct placing *placing)
 {
     struct mr_buffer small = *placing->out;
     struct mr_buffer *out = placing->out;
-    placing->encoder->writes_letter = true;
+    placing->encoder->placing.writes_letter = true;
     mr_status status = encode_small(placing, &small);
-    placing->encoder->writes_letter = false;
+    placing->encoder->placing.writes_letter = false;
     if (status != MR_OK || placing->count == 0) {
         return status; /* 0: it is filtered */
     }
@@ -387,7 +387,7 @@ static mr_status write_letter(struct placing *placing)
     append_letter(placing, &letter, key);
     letter.key = key.data;
     letter.value_len = (uint32_t)(out->at - letter.value);
-    letter.topic = placing->encoder->dead_letter_topic;
+    letter.topic = placing->encoder->names.dead_letter;
     letter.part = 0;
     letter.kind = MR_RECORD_LETTER;
     letter.value_content = MR_CONTENT_JSON;
@@ -441,8 +441,8 @@ static mr_status place_streams(struct placing *placing, const struct mr_plan *fi
     for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
         each.records = placing->records + total;
         each.count = 0;
-        encoder->only = plan;
-        encoder->has_told = own_records(placing->records, total) > 0;
+        encoder->placing.only = plan;
+        encoder->placing.has_told = own_records(placing->records, total) > 0;
         status = place_stream(&each);
         if (each.count > 0 && each.records[0].kind == MR_RECORD_LETTER) {
             each.records[0].part = number; /* all letters have one topic */
@@ -450,8 +450,8 @@ static mr_status place_streams(struct placing *placing, const struct mr_plan *fi
         total += each.count;
         number++;
     }
-    encoder->only = NULL;
-    encoder->has_told = false;
+    encoder->placing.only = NULL;
+    encoder->placing.has_told = false;
     placing->count = total;
     return status;
 }

@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "encode/values/row.h"
 
-#define TELL_NS INT64_C(1000000000)
-
 /* Operations whose events go where the row was. */
 #define NEEDS_OLD (1u << MR_OP_UPDATE | 1u << MR_OP_DELETE)
 
@@ -103,7 +101,7 @@ mr_status mr_place_plan(const struct mr_encode_options *options, struct mr_plan 
     uint32_t column;
     MR_TRY(find_column(options, plan, rule, &column, ret_error));
     struct mr_place *place =
-        MR_ALLOC(sizeof(*place) + (plan->key_count + 1) * sizeof(place->columns[0]));
+        MR_ALLOC(sizeof(*place) + (plan->key.count + 1) * sizeof(place->columns[0]));
     *place = (struct mr_place){
         .column = column,
         .is_held = plan->relation->columns[column].in_identity,
@@ -115,15 +113,15 @@ mr_status mr_place_plan(const struct mr_encode_options *options, struct mr_plan 
                   .topics_max = options->routing->topics_max},
     };
     make_names(place, rule, plan->topic->name);
-    plan->place = place;
+    plan->mover.place = place;
     /* In the flat form a changed key is an update all the same. */
-    uint32_t count = options->format == MR_FORMAT_FLAT ? 0 : plan->key_count;
+    uint32_t count = options->format == MR_FORMAT_FLAT ? 0 : plan->key.count;
     for (uint32_t i = 0; i < count; i++) {
-        place->columns[i] = plan->key_columns[i];
+        place->columns[i] = plan->key.columns[i];
     }
     place->columns[count] = column;
-    plan->place_columns = place->columns;
-    plan->place_count = count + place->is_held;
+    plan->mover.columns = place->columns;
+    plan->mover.count = count + place->is_held;
     if (!place->is_held && (plan->operations & NEEDS_OLD) != 0 &&
         plan->relation->identity != MR_IDENTITY_NOTHING) {
         warn_of_identity(plan->relation, rule);
@@ -141,18 +139,16 @@ void mr_place_free(struct mr_place *place)
 
 /* ---- changes ---- */
 
-__attribute__((cold)) static void tell_fallback(struct mr_encoder *encoder,
-                                                const struct mr_relation *relation)
+__attribute__((cold)) static void log_fallback(struct mr_encoder *encoder,
+                                               const struct mr_relation *relation)
 {
-    encoder->placed_back++;
-    if (encoder->now_ns - encoder->placed_back_told_ns < TELL_NS) {
+    if (!mr_tally(&encoder->placed_back, encoder->stamp.now_ns)) {
         return;
     }
-    encoder->placed_back_told_ns = encoder->now_ns;
     mr_log(MR_LOG_WARN, "route_fallback",
            "a value can't be part of a topic's name; its rows go to the table's own topic",
            MR_LOG_STR("schema", relation->schema), MR_LOG_STR("table", relation->table),
-           MR_LOG_INT("count", encoder->placed_back));
+           MR_LOG_INT("count", encoder->placed_back.count));
 }
 
 static mr_status topic_of(struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -160,7 +156,7 @@ static mr_status topic_of(struct mr_encoder *encoder, const struct mr_plan *plan
                           struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    const struct mr_place *place = plan->place;
+    const struct mr_place *place = plan->mover.place;
     const struct mr_topic *topic = NULL;
     const char *fault = NULL;
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
@@ -181,7 +177,7 @@ static mr_status topic_of(struct mr_encoder *encoder, const struct mr_plan *plan
                        fault);
     }
     if (MR_UNLIKELY(fault != NULL && value->kind == MR_DATUM_TEXT)) {
-        tell_fallback(encoder, relation);
+        log_fallback(encoder, relation);
     }
     *ret_topic = topic;
     return MR_OK;
@@ -198,7 +194,7 @@ static mr_status fail_unheld(const struct mr_plan *plan, const struct mr_change 
         "IDENTITY FULL%s. What was written before that lacks these values: it takes a new "
         "slot and a copy of the rows (snapshot.mode)",
         change->op == MR_OP_UPDATE ? "an update" : "a delete", relation->schema, relation->table,
-        relation->columns[plan->place->column].name, relation->schema, relation->table,
+        relation->columns[plan->mover.place->column].name, relation->schema, relation->table,
         relation->is_narrowed ? ", and the same of each partition" : "");
 }
 
@@ -206,7 +202,7 @@ mr_status mr_place_records(struct mr_encoder *encoder, const struct mr_plan *pla
                            const struct mr_change *change, struct mr_record *records,
                            uint32_t count, struct mr_error *ret_error)
 {
-    const struct mr_place *place = plan->place;
+    const struct mr_place *place = plan->mover.place;
     if (change->op == MR_OP_TRUNCATE || count == 0) {
         return MR_OK; /* a truncate tells of all its rows, wherever they are: in the table's own topic */
     }

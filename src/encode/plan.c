@@ -3,9 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
-#include "encode/forms/avro.h"
-#include "encode/values/row.h"
+#include "encode/forms/form.h"
+#include "encode/values/put.h"
 
 /* An escaped byte takes six at the most (\u00XX). */
 enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
@@ -107,23 +106,23 @@ static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options 
                            struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    plan->key_columns = relation->key_columns;
-    plan->key_count = relation->key_count;
-    plan->key_may_be_null = relation->key_is_chosen;
+    plan->key.columns = relation->key_columns;
+    plan->key.count = relation->key_count;
+    plan->key.may_be_null = relation->key_is_chosen;
     if (plan->route != NULL && plan->route->key_column != NULL) {
-        if (!find_column(relation, plan->route->key_column, &plan->routing_column)) {
+        if (!find_column(relation, plan->route->key_column, &plan->key.routing_column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "routing key \"%s\" is not a published column of table %s.%s; set "
                            "streams.sink.routing_key to one that is",
                            plan->route->key_column, relation->schema, relation->table);
         }
-        plan->key_columns = &plan->routing_column;
-        plan->key_count = 1;
-        plan->key_may_be_null = true;
+        plan->key.columns = &plan->key.routing_column;
+        plan->key.count = 1;
+        plan->key.may_be_null = true;
     }
-    plan->place_columns = plan->key_columns;
-    plan->place_count = plan->key_count;
-    plan->key_is_text = options->format == MR_FORMAT_FLAT && plan->key_count == 1;
+    plan->mover.columns = plan->key.columns;
+    plan->mover.count = plan->key.count;
+    plan->key.is_text = options->format == MR_FORMAT_FLAT && plan->key.count == 1;
     return MR_OK;
 }
 
@@ -160,10 +159,11 @@ static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options
         forms[i] = mr_type_form(options, &relation->columns[i]);
         status = mr_shape_column(options, plan, i, &forms[i], ret_error);
         plan->columns[i].writer = forms[i].writer;
+        plan->columns[i].is_int = forms[i].conversion.detail == MR_INT_BYTES;
         count += forms[i].writer == MR_WRITE_CONVERT;
     }
-    plan->forms = MR_NEW_ARRAY(struct mr_type_form, count);
-    struct mr_type_form *form = plan->forms;
+    plan->type_forms = MR_NEW_ARRAY(struct mr_type_form, count);
+    struct mr_type_form *form = plan->type_forms;
     for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
         if (plan->columns[i].writer == MR_WRITE_CONVERT) {
             *form = forms[i];
@@ -179,7 +179,7 @@ static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options
 static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *options)
 {
     const struct mr_routing *routing = options->routing;
-    plan->key_end = MR_SLICE("}");
+    plan->key.end = MR_SLICE("}");
     if (routing == NULL || routing->sharing != MR_SHARING_IN_KEY) {
         return;
     }
@@ -188,18 +188,22 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
     if (mr_regex_match(routing->topic.regex, mr_slice_of(topic), NULL) == MR_REGEX_YES) {
         char *value =
             routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
-        size_t size = 6 * (strlen(routing->key_field) + strlen(value)) + sizeof(",\"\":\"\"}");
-        plan->key_tail = MR_ALLOC(size);
-        struct mr_buffer out = mr_buffer_init(plan->key_tail, size);
+        enum { AROUND = 32 };
+        size_t size = 6 * (strlen(routing->key_field) + strlen(value)) + strlen(value) + AROUND;
+        plan->key.tail = MR_ALLOC(size);
+        struct mr_buffer out = mr_buffer_init(plan->key.tail, size);
         out.splits_astral = options->types == MR_TYPES_DEBEZIUM;
         MR_BUFFER_LITERAL(&out, ",");
         mr_json_string(&out, (const uint8_t *)routing->key_field, strlen(routing->key_field));
         MR_BUFFER_LITERAL(&out, ":");
         mr_json_string(&out, (const uint8_t *)value, strlen(value));
         MR_BUFFER_LITERAL(&out, "}");
+        plan->key.end =
+            (mr_slice){.data = plan->key.tail, .len = (size_t)(out.at - plan->key.tail)};
+        plan->key.avro_end.data = out.at;
+        mr_avro_string(&out, (const uint8_t *)value, strlen(value));
+        plan->key.avro_end.len = (size_t)(out.at - plan->key.avro_end.data);
         MR_ASSERT(!out.full);
-        plan->key_end =
-            (mr_slice){.data = plan->key_tail, .len = (size_t)(out.at - plan->key_tail)};
         free(value);
     }
     free(topic);
@@ -214,8 +218,8 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
     for (uint32_t i = 0; i < relation->column_count; i++) {
         size += prefix_size(relation->columns[i].name, splits_astral);
     }
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        size += prefix_size(relation->columns[plan->key_columns[i]].name, splits_astral);
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        size += prefix_size(relation->columns[plan->key.columns[i]].name, splits_astral);
     }
     MR_TRY(plan_forms(plan, options, ret_error));
     plan->names = MR_ALLOC(size);
@@ -226,25 +230,12 @@ static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_optio
                                       ? MR_SLICE("") /* not NULL, which memcpy may not be given */
                                       : render_prefix(&names, relation->columns[i].name, i == 0);
     }
-    plan->key_prefixes = MR_NEW_ARRAY(mr_slice, plan->key_count);
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        const char *name = relation->columns[plan->key_columns[i]].name;
-        plan->key_prefixes[i] = render_prefix(&names, name, i == 0);
+    plan->key.prefixes = MR_NEW_ARRAY(mr_slice, plan->key.count);
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        const char *name = relation->columns[plan->key.columns[i]].name;
+        plan->key.prefixes[i] = render_prefix(&names, name, i == 0);
     }
     plan_key_end(plan, options);
-    return MR_OK;
-}
-
-/* The columns of an outbox are looked for when they have their forms. Its rows have topics of their own; the plan's stands for
- * them. */
-static mr_status plan_outbox(struct mr_plan *plan, const struct mr_encode_options *options,
-                             struct mr_topics *topics, struct mr_error *ret_error)
-{
-    plan->outbox = mr_outbox_columns_new(options, plan, ret_error);
-    if (plan->outbox == NULL) {
-        return ret_error->status;
-    }
-    plan->topic = mr_topics_intern(topics, "(outbox)"); /* no name of Kafka's */
     return MR_OK;
 }
 
@@ -266,8 +257,8 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
                             struct mr_topics *topics, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    if (mr_is_message(relation) || mr_is_outbox(options, relation->schema, relation->table)) {
-        return plan_outbox(plan, options, topics, ret_error);
+    if (mr_plan_is_outbox(plan)) {
+        return MR_OK;
     }
     if (plan->route != NULL && plan->route->topic != NULL) {
         return plan_shared_topic(plan, topics, plan->route->topic, ret_error);
@@ -306,60 +297,65 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
 
 static bool holds_key(const struct mr_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        if (!plan->relation->columns[plan->key_columns[i]].in_identity) {
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        if (!plan->relation->columns[plan->key.columns[i]].in_identity) {
             return false;
         }
     }
     return true;
 }
 
-static struct mr_plan *stream_plan_new(const struct mr_encode_options *options,
-                                       struct mr_topics *topics, const struct mr_relation *relation,
+static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
+                           struct mr_error *ret_error)
+{
+    const struct mr_encode_options *options = &encoder->options;
+    MR_TRY(plan_keys(plan, options, ret_error));
+    MR_TRY(plan_columns(plan, options, ret_error));
+    MR_TRY(plan_topic(plan, options, encoder->topics, ret_error));
+    if (!mr_plan_is_outbox(plan)) {
+        MR_TRY(mr_place_plan(options, plan, ret_error));
+        plan->key.is_unheld = options->format != MR_FORMAT_FLAT && !holds_key(plan);
+    }
+    return plan->form->plan == NULL ? MR_OK : plan->form->plan(encoder, plan, ret_error);
+}
+
+static struct mr_plan *stream_plan_new(struct mr_encoder *encoder,
+                                       const struct mr_relation *relation,
                                        const struct mr_route *route, struct mr_error *ret_error)
 {
+    const struct mr_encode_options *options = &encoder->options;
     struct mr_plan *plan = MR_NEW(struct mr_plan);
+    bool is_message = mr_is_message(relation);
+    bool is_outbox = is_message || mr_is_outbox(options, relation->schema, relation->table);
     plan->relation = relation;
     plan->route = route;
-    bool is_message = mr_is_message(relation);
+    plan->form = is_outbox ? &mr_form_outbox : encoder->form;
     if (relation->is_unlisted || (plan->route == NULL && options->routes_only && !is_message)) {
         return plan; /* no topic: nothing is passed on */
     }
     plan->operations = plan->route == NULL ? MR_OPERATIONS_ALL : plan->route->operations;
     plan->operations &= ~(is_message ? 0 : options->skipped_operations);
-    if (options->format == MR_FORMAT_ROW) {
-        plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
-    }
     plan->skips_unchanged = options->skip_unchanged;
     plan->tells_schema = options->schema_topic != NULL && !is_message;
     plan->tells_transaction = options->transaction_topic != NULL;
-    if (plan_keys(plan, options, ret_error) != MR_OK ||
-        plan_columns(plan, options, ret_error) != MR_OK ||
-        plan_topic(plan, options, topics, ret_error) != MR_OK ||
-        (plan->outbox == NULL && mr_place_plan(options, plan, ret_error) != MR_OK) ||
-        mr_bare_check(options, plan, ret_error) != MR_OK) {
+    if (fill_plan(encoder, plan, ret_error) != MR_OK) {
         mr_plan_free(plan);
         return NULL;
     }
-    if (options->format == MR_FORMAT_AVRO && plan->topic != NULL && plan->outbox == NULL &&
-        mr_avro_plan(options, plan, ret_error) != MR_OK) {
-        mr_plan_free(plan);
-        return NULL;
-    }
-    plan->key_is_unheld = options->format != MR_FORMAT_FLAT && !holds_key(plan);
     plan->is_unusual = mr_plan_is_unusual(plan);
     return plan;
 }
 
-struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                            const struct mr_relation *relation, struct mr_error *ret_error)
+struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
+                            struct mr_error *ret_error)
 {
+    const struct mr_encode_options *options = &encoder->options;
     const struct mr_route *route = find_route(options, relation, NULL);
-    struct mr_plan *first = stream_plan_new(options, topics, relation, route, ret_error);
+    struct mr_plan *first = stream_plan_new(encoder, relation, route, ret_error);
     struct mr_plan *last = first;
     while (last != NULL && route != NULL &&
            (route = find_route(options, relation, route)) != NULL) {
-        last->next = stream_plan_new(options, topics, relation, route, ret_error);
+        last->next = stream_plan_new(encoder, relation, route, ret_error);
         last = last->next;
         if (last == NULL) {
             mr_plan_free(first);
@@ -377,15 +373,16 @@ void mr_plan_free(struct mr_plan *plan)
     if (plan == NULL) {
         return;
     }
+    if (plan->form->forget != NULL) {
+        plan->form->forget(plan);
+    }
     free(plan->columns);
-    free(plan->forms);
-    free(plan->outbox);
-    mr_place_free(plan->place);
-    free(plan->key_tail);
-    free(plan->key_prefixes);
+    free(plan->type_forms);
+    mr_place_free(plan->mover.place);
+    free(plan->key.tail);
+    free(plan->key.prefixes);
     free(plan->names);
-    free(plan->rendered.data);
-    mr_avro_pair_done(&plan->avro);
+    free(plan->rendered.text.data);
     mr_plan_free(plan->next);
     free(plan);
 }

@@ -1,5 +1,6 @@
-/* What a relation version needs, worked out once: topic, key columns, column names already escaped, and
- * how each type is written. Inside encode/ only. */
+/* What a relation version needs, worked out once: its form, its topic, key columns, names already escaped, and how each type is
+ * written. Plans belong to their encoder, and live until their relation ends. Inside encode/ only; the encoder's thread.
+ */
 #ifndef MR_ENCODE_PLAN_H
 #define MR_ENCODE_PLAN_H
 
@@ -12,7 +13,10 @@ struct mr_text {
     size_t capacity;
 };
 
-/* How a value's text becomes JSON. */
+/* An empty buffer over `text` with at least `size` bytes, and its end. */
+struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
+
+/* How a value's text is written. */
 enum mr_writer {
     MR_WRITE_STRING,  /* quoted and escaped */
     MR_WRITE_PLAIN,   /* quoted; no text of the type has anything to escape, unless a server lies */
@@ -25,19 +29,25 @@ enum mr_writer {
 
 struct mr_type_form;
 
-/* The columns of an outbox, by their index; MR_NO_COLUMN: there is none. */
-enum { MR_NO_COLUMN = MR_COLUMNS_MAX };
-
-struct mr_outbox_columns {
-    uint32_t id, key, payload, route_by, timestamp;
-    bool has_envelope;
-    uint32_t fields[]; /* as the options have them */
+struct mr_plan_column {
+    mr_slice
+        prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
+    enum mr_writer writer;
+    bool is_int;                     /* of MR_WRITE_NUMBER: of 32 bits */
+    const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
 };
 
-/* Where the events of a table are counted in one transaction. */
-struct mr_transaction_slot {
-    uint64_t number; /* of the transaction; 0: none */
-    uint32_t table;
+struct mr_plan_key {
+    const uint32_t *columns; /* the relation's, or routing_column */
+    mr_slice *prefixes;
+    mr_slice end; /* of an object: with a field for the table, where topics are shared */
+    mr_slice avro_end;
+    uint8_t *tail; /* memory of both, where they are its own */
+    uint32_t count;
+    uint32_t routing_column;
+    bool may_be_null; /* its values: chosen by the configuration */
+    bool is_unheld;   /* by the identity, so that an update of it may not say what it was */
+    bool is_text;     /* flat format: the first key column's bare text */
 };
 
 /* Where the rows of a table go that a column's value names the topic of. */
@@ -49,23 +59,34 @@ struct mr_place {
     uint32_t columns[]; /* those of the key, and that one */
 };
 
-struct mr_plan_column {
-    mr_slice
-        prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
-    enum mr_writer writer;
-    const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
+/* What tells where a row is: an update that changes one of these columns moves it. The key's columns, and the one that names
+ * its topic. */
+struct mr_plan_mover {
+    const uint32_t *columns;
+    uint32_t count;
+    struct mr_place *place; /* NULL: all events of the table have one topic */
 };
 
-struct mr_avro_schema;
-
-/* A table's schemas in Avro, or those of messages, and what they are known by. */
-struct mr_avro_pair {
-    struct mr_avro_schema *key; /* NULL: there is no key */
-    struct mr_avro_schema *value;
-    uint32_t key_index;
-    uint32_t value_index;
-    bool hex_is_text; /* what is told as {"hex":…} in JSON: the same in a string */
+/* Where the events of a table are counted in one transaction. */
+struct mr_transaction_slot {
+    uint64_t number; /* of the transaction; 0: none */
+    uint32_t table;
 };
+
+/* The parts of an event that are the same for all changes of a relation in one transaction, around the places where the
+ * change's own LSN stands. */
+struct mr_rendered {
+    mr_lsn commit_lsn; /* 0: nothing is rendered */
+    enum mr_copy_mark mark;
+    bool ends_open; /* the tail, before the transaction's block */
+    mr_slice head, middle, tail;
+    mr_slice sequence; /* Avro: the beginning of the source block's `sequence` */
+    struct mr_text text;
+};
+
+struct mr_form_ops;
+struct mr_outbox_columns;
+struct mr_avro_pair;
 
 struct mr_plan {
     const struct mr_relation *relation;
@@ -73,55 +94,37 @@ struct mr_plan {
     const struct mr_route *route; /* NULL: none configured */
     uint32_t operations;          /* bits that are passed on */
     struct mr_table_line *line;   /* where its events are counted; NULL: nowhere */
-    struct mr_plan_column *columns;
-    struct mr_type_form *forms;  /* of the columns that have one */
-    const uint32_t *key_columns; /* the relation's, or routing_column */
-    mr_slice *key_prefixes;
-    mr_slice
-        key_end; /* of a key that is an object: with a field for the table, where topics are shared */
-    uint32_t key_count;
-    uint32_t routing_column;
-    /* What tells where a row is: an update that changes one of these moves it. The key's columns, and the one that names its
-     * topic. */
-    const uint32_t *place_columns;
-    uint32_t place_count;
-    bool is_unusual;        /* mr_plan_is_unusual */
-    struct mr_place *place; /* NULL: all its events have one topic */
     struct mr_plan
         *next; /* of the table's next stream; what comes once a change is the first one's */
-    bool skips_unchanged;             /* updates that leave all columns as they were */
-    bool tells_schema;                /* before the next row: the form is new */
-    struct mr_outbox_columns *outbox; /* NULL: it is none */
-    bool tells_transaction;           /* each event's place in it */
+    const struct mr_form_ops *form;
+    union { /* what the form needs */
+        struct mr_outbox_columns *outbox;
+        struct mr_avro_pair *avro;
+    };
+    struct mr_plan_column *columns;
+    struct mr_type_form *type_forms; /* of the columns that have one */
+    uint8_t *names;                  /* memory of all prefixes */
+    struct mr_plan_key key;
+    struct mr_plan_mover mover;
     struct mr_transaction_slot slot;
-    bool key_may_be_null; /* its values: chosen by the configuration */
-    bool key_is_unheld;   /* by the identity, so that an update of it may not tell what it was */
-    bool key_is_text;     /* flat format: the key is the first key column's bare text */
-    uint8_t *names;       /* memory of all prefixes */
-    uint8_t *key_tail;    /* and of key_end, where that is its own */
-    struct mr_avro_pair avro;
-
-    /* The parts of an event that stay the same for all changes of a relation in one transaction, around
-     * the two places where the change's own LSN stands. */
-    mr_lsn rendered_commit_lsn;
-    enum mr_copy_mark rendered_mark;
-    bool ends_open; /* the tail, in the transaction's block */
-    mr_slice head, middle, tail;
-    struct mr_text rendered;
+    bool is_unusual;        /* mr_plan_is_unusual */
+    bool skips_unchanged;   /* updates that leave all columns as they were */
+    bool tells_schema;      /* before the next row: its columns are new */
+    bool tells_transaction; /* each event's place in it */
+    struct mr_rendered rendered;
 };
 
 /* Whether more than to write its events is to be done for a change. */
 static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
 {
-    return plan->skips_unchanged || plan->key_is_unheld || plan->tells_schema ||
-           plan->tells_transaction || plan->outbox != NULL || plan->place != NULL ||
-           plan->next != NULL || plan->avro.value != NULL;
+    return plan->skips_unchanged || plan->key.is_unheld || plan->tells_schema ||
+           plan->tells_transaction || plan->mover.place != NULL || plan->next != NULL;
 }
 
 static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
 {
-    for (uint32_t i = 0; i < plan->key_count; i++) {
-        if (plan->key_columns[i] == column) {
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        if (plan->key.columns[i] == column) {
             return true;
         }
     }
@@ -129,11 +132,8 @@ static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
 }
 
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */
-struct mr_plan *mr_plan_new(const struct mr_encode_options *options, struct mr_topics *topics,
-                            const struct mr_relation *relation, struct mr_error *ret_error);
+struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
+                            struct mr_error *ret_error);
 void mr_plan_free(struct mr_plan *plan);
-
-/* An empty buffer over `text` with at least `size` bytes, and its end. */
-struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
 
 #endif

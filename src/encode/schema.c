@@ -1,6 +1,7 @@
 /* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
 #include "base/json.h"
 #include "encode/values/row.h"
+#include "encode/values/types.h"
 
 static void write_name(struct mr_buffer *out, const char *name)
 {
@@ -82,15 +83,15 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
     MR_BUFFER_LITERAL(out, ",\"identity\":");
     write_name(out, identity_name(relation->identity));
     MR_BUFFER_LITERAL(out, ",\"key\":[");
-    for (uint32_t i = 0; i < plan->key_count; i++) {
+    for (uint32_t i = 0; i < plan->key.count; i++) {
         mr_buffer_append(out, ",", i > 0);
-        write_name(out, relation->columns[plan->key_columns[i]].name);
+        write_name(out, relation->columns[plan->key.columns[i]].name);
     }
     MR_BUFFER_LITERAL(out, "],\"columns\":[");
     write_columns(out, plan);
     write_source(out, change);
     *ret_record = mr_record_of(plan, change, MR_PART_SCHEMA);
-    ret_record->topic = encoder->schema_topic;
+    ret_record->topic = encoder->names.schema;
     ret_record->key = key;
     ret_record->key_len = (uint32_t)(value - key);
     ret_record->value = value;

@@ -1,8 +1,8 @@
 /* What the configuration makes of columns: left out, masked, cut, hashed. Compiled into the plan of a relation version, so that
  * a table that no rule names pays nothing. */
-#include "base/json.h"
 #include "base/sha256.h"
 #include "encode/plan.h"
+#include "encode/values/put.h"
 #include "encode/values/types.h"
 
 /* ---- rules ---- */
@@ -107,7 +107,7 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
     if (is_key && rule->action == MR_COLUMN_TRUNCATE) {
         return refuse(relation, column, "cut", ret_error);
     }
-    if (is_key && plan->key_is_text) {
+    if (is_key && plan->key.is_text) {
         return refuse(relation, column, "hashed, which a key of bare text can't be", ret_error);
     }
     shape(form, options, rule);
@@ -120,11 +120,16 @@ MR_CONVERT(mask)
 {
     (void)text;
     (void)scratch;
-    uint8_t *room = mr_buffer_reserve(out, (size_t)how->detail + 2);
+    size_t len = (size_t)how->detail;
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    mr_put_json(out, MR_SLICE("\""));
+    uint8_t *room = mr_buffer_reserve(out, len);
     if (room != NULL) {
-        room[0] = '"';
-        memset(room + 1, '*', (size_t)how->detail);
-        room[how->detail + 1] = '"';
+        memset(room, '*', len);
+    }
+    mr_put_json(out, MR_SLICE("\""));
+    if (gap != NULL) {
+        mr_avro_close(out, gap, how->detail);
     }
     return true;
 }
@@ -137,7 +142,7 @@ MR_CONVERT(truncated)
         size_t sequence = mr_utf8_sequence(text.data + len, text.len - len);
         len += sequence == 0 ? 1 : sequence;
     }
-    mr_json_string(out, text.data, len);
+    mr_put_string(out, text.data, len);
     return true;
 }
 

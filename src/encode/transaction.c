@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "encode/forms/form.h"
 #include "encode/values/convert.h"
-#include "encode/values/row.h"
+#include "encode/values/put.h"
 
 /* Of positions: several records may have one. Those of the topic of transactions grow there too. */
 enum { PART_BEGIN = 8, PART_END = 9 };
@@ -138,32 +138,30 @@ void mr_transaction_add(struct mr_transaction_counts *counts, struct mr_transact
 
 /* ---- what is told ---- */
 
-static void append_id(struct mr_buffer *out, uint32_t xid, mr_lsn lsn)
+/* `733:22305072` as a string. */
+static void put_id(struct mr_buffer *out, uint32_t xid, mr_lsn lsn)
 {
-    MR_BUFFER_LITERAL(out, "\"id\":\"");
-    mr_json_u64(out, xid);
-    MR_BUFFER_LITERAL(out, ":");
-    mr_json_u64(out, lsn);
-    MR_BUFFER_LITERAL(out, "\"");
-}
-
-void mr_transaction_head(struct mr_buffer *out, uint32_t xid)
-{
-    MR_BUFFER_LITERAL(out, ",\"transaction\":{\"id\":\"");
-    mr_json_u64(out, xid);
-    MR_BUFFER_LITERAL(out, ":");
+    uint8_t room[40];
+    struct mr_buffer id = mr_buffer_init(room, sizeof(room));
+    mr_json_u64(&id, xid);
+    MR_BUFFER_LITERAL(&id, ":");
+    mr_json_u64(&id, lsn);
+    mr_put_string(out, room, (size_t)(id.at - room));
 }
 
 void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_counts *counts,
-                          const struct mr_transaction_slot *slot, mr_lsn lsn, uint32_t ahead)
+                          const struct mr_transaction_slot *slot, uint32_t xid, mr_lsn lsn,
+                          uint32_t ahead)
 {
     MR_ASSERT(slot->number == counts->number);
-    mr_json_u64(out, lsn);
-    MR_BUFFER_LITERAL(out, "\",\"total_order\":");
-    mr_json_u64(out, counts->total + 1 + ahead);
-    MR_BUFFER_LITERAL(out, ",\"data_collection_order\":");
-    mr_json_u64(out, counts->tables[slot->table].events + 1 + ahead);
-    MR_BUFFER_LITERAL(out, "}");
+    mr_put_field(out, MR_SLICE(",\"transaction\":"), true);
+    mr_put_record(out, MR_SLICE("{\"id\":"), false);
+    put_id(out, xid, lsn);
+    mr_put_field(out, MR_SLICE(",\"total_order\":"), false);
+    mr_put_long(out, (int64_t)counts->total + 1 + ahead);
+    mr_put_field(out, MR_SLICE(",\"data_collection_order\":"), false);
+    mr_put_long(out, (int64_t)counts->tables[slot->table].events + 1 + ahead);
+    mr_put_json(out, MR_SLICE("}"));
 }
 
 /* Key and beginning of the value, up to what BEGIN does not have. */
@@ -182,14 +180,14 @@ static struct mr_record begin_record(struct mr_buffer *out,
         .part = ends ? PART_END : PART_BEGIN,
         .kind = MR_RECORD_TRANSACTION,
     };
-    MR_BUFFER_LITERAL(out, "{");
-    append_id(out, transaction->xid, lsn);
+    MR_BUFFER_LITERAL(out, "{\"id\":");
+    put_id(out, transaction->xid, lsn);
     MR_BUFFER_LITERAL(out, "}");
     record.value = out->at;
     record.key_len = (uint32_t)(record.value - record.key);
-    mr_buffer_slice(out,
-                    ends ? MR_SLICE("{\"status\":\"END\",") : MR_SLICE("{\"status\":\"BEGIN\","));
-    append_id(out, transaction->xid, lsn);
+    mr_buffer_slice(out, ends ? MR_SLICE("{\"status\":\"END\",\"id\":")
+                              : MR_SLICE("{\"status\":\"BEGIN\",\"id\":"));
+    put_id(out, transaction->xid, lsn);
     return record;
 }
 

@@ -37,12 +37,10 @@ void mr_transaction_reset(struct mr_transaction_counts *counts,
 void mr_transaction_add(struct mr_transaction_counts *counts, struct mr_transaction_slot *slot,
                         const char *schema, const char *table, uint32_t events);
 
-/* `,"transaction":{"id":"733:`, for the block that mr_transaction_block ends. */
-void mr_transaction_head(struct mr_buffer *out, uint32_t xid);
-
-/* The LSN of the id and the place of an event, `ahead` behind the one that is counted next. The slot is found. */
+/* `,"transaction":{…}`: the place of an event, `ahead` after the one that is counted next. The slot is found. */
 void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_counts *counts,
-                          const struct mr_transaction_slot *slot, mr_lsn lsn, uint32_t ahead);
+                          const struct mr_transaction_slot *slot, uint32_t xid, mr_lsn lsn,
+                          uint32_t ahead);
 
 /* BEGIN, with the position of the first record of the transaction, which follows it. */
 void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_counts *counts,

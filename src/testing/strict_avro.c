@@ -443,3 +443,19 @@ bool mr_strict_avro(mr_slice schema, mr_slice avro, mr_slice json, const char *u
     struct judge judge = {.avro = avro, .unavailable = unavailable};
     return collect(&judge, schema) && same(&judge, schema, json) && judge.avro.len == 0;
 }
+
+mr_slice mr_schema_member(mr_slice object, const char *quoted)
+{
+    return member(object, quoted);
+}
+
+bool mr_schema_next(mr_slice all, size_t *at, mr_slice *ret_name, mr_slice *ret_value)
+{
+    return next_part(all, at, ret_name, ret_value);
+}
+
+mr_slice mr_schema_named(mr_slice schema, mr_slice quoted)
+{
+    struct judge judge = {.count = 0};
+    return collect(&judge, schema) ? named(&judge, quoted) : (mr_slice){0};
+}

@@ -1,413 +1,249 @@
+/* Debezium's events in Avro. Their schemas are avro_schema.c's. */
 #include "encode/forms/avro.h"
 
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "encode/forms/skeleton.h"
+#include "encode/values/put.h"
 
-enum { LONG_MAX_BYTES = 10 };
+static const char misfit[] =
+    "it has a value that does not fit its Avro schema (a key that is not UTF-8, or is NaN or "
+    "infinite, has none); leave the column out with columns.exclude, or out of the key with "
+    "key_columns";
 
-/* A place in JSON of our own making: objects have their fields in the schema's order, and no white space. */
-struct reader {
-    struct mr_cursor at;
-    struct mr_buffer *out;
-    const struct mr_avro_schema *schema;
-    mr_slice unavailable;
-    bool hex_is_text;
-    mr_slice
-        wrong; /* the innermost field that does not fit; empty: none, or what is wrong is no field */
-};
-
-static bool write_node(struct reader *in, uint32_t node);
-
-static void put_long(struct mr_buffer *out, int64_t value)
+static void latch_misfit(struct mr_buffer *out, struct mr_encoder *encoder, uint32_t column)
 {
-    uint64_t left = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
-    uint8_t bytes[LONG_MAX_BYTES];
-    size_t len = 0;
-    do {
-        bytes[len++] = (uint8_t)((left & 0x7F) | (left > 0x7F ? 0x80 : 0));
-        left >>= 7;
-    } while (left != 0);
-    mr_buffer_append(out, bytes, len);
+    if (MR_UNLIKELY(out->misfit)) {
+        out->misfit = false;
+        mr_encoder_latch(encoder, column, misfit);
+    }
 }
 
-static bool take_word(struct mr_cursor *at, const char *word)
+static void put_number(struct mr_buffer *out, struct mr_encoder *encoder,
+                       const struct mr_plan *plan, uint32_t column, mr_slice text)
 {
-    size_t len = strlen(word);
-    if ((size_t)(at->end - at->at) < len || memcmp(at->at, word, len) != 0) {
-        return false;
+    bool good = text.len > 0;
+    for (size_t i = text.len > 1 && text.data[0] == '-'; i < text.len; i++) {
+        good &= (uint8_t)(text.data[i] - '0') <= 9;
     }
-    at->at += len;
-    return true;
-}
-
-/* What stands between two quotes, as it is escaped. */
-static bool take_string(struct mr_cursor *at, mr_slice *ret)
-{
-    if (!mr_cursor_take(at, '"')) {
-        return false;
-    }
-    const uint8_t *begin = at->at;
-    while (at->at < at->end && *at->at != '"') {
-        at->at += *at->at == '\\' && at->end - at->at > 1 ? 2 : 1;
-    }
-    *ret = (mr_slice){.data = begin, .len = (size_t)(at->at - begin)};
-    return mr_cursor_take(at, '"');
-}
-
-static bool put_integer(struct reader *in, uint64_t most)
-{
-    bool negative = mr_cursor_take(&in->at, '-');
-    uint64_t value = 0;
-    unsigned count = 0;
-    for (; count < 19 && mr_cursor_digit(&in->at); count++) {
-        value = 10 * value + (uint64_t)(*in->at.at++ - '0');
-    }
-    if (count == 0 || mr_cursor_digit(&in->at) || value > most + negative) {
-        return false;
-    }
-    put_long(in->out, negative ? (int64_t)(0 - value) : (int64_t)value);
-    return true;
-}
-
-/* A number, or in quotes one of the three that are not. strtod knows all of them. */
-static bool take_double(struct mr_cursor *at, double *ret)
-{
-    char text[64];
-    size_t len = 0;
-    bool quoted = mr_cursor_take(at, '"');
-    while (at->at < at->end && len < sizeof(text) - 1 && *at->at != '"' && *at->at != ',' &&
-           *at->at != '}' && *at->at != ']') {
-        text[len++] = (char)*at->at++;
-    }
-    text[len] = '\0';
-    char *end = text;
-    *ret = strtod(text, &end);
-    return len > 0 && *end == '\0' && (!quoted || mr_cursor_take(at, '"'));
-}
-
-static bool put_real(struct reader *in, bool is_double)
-{
-    double value;
-    if (!take_double(&in->at, &value)) {
-        return false;
-    }
-    float narrow = (float)value;
-    mr_buffer_append(in->out, is_double ? (const void *)&value : (const void *)&narrow,
-                     is_double ? sizeof(value) : sizeof(narrow));
-    return true;
-}
-
-/* Room for a length or a count that is known once what it is of stands behind it; closing puts it there and moves the rest up. */
-static const uint8_t *open_gap(struct mr_buffer *out)
-{
-    const uint8_t *gap = out->at;
-    mr_buffer_reserve(out, LONG_MAX_BYTES);
-    return gap;
-}
-
-static void close_gap(struct mr_buffer *out, const uint8_t *gap, int64_t value)
-{
-    if (out->full) {
+    if (MR_UNLIKELY(!good)) {
+        mr_encoder_latch(encoder, column, MR_FAULT_NUMBER);
         return;
     }
-    const uint8_t *from = gap + LONG_MAX_BYTES;
-    size_t len = (size_t)(out->at - from);
-    out->at -= LONG_MAX_BYTES + len;
-    put_long(out, value);
-    memmove(mr_buffer_reserve(out, len), from, len);
+    mr_avro_digits(out, text, plan->columns[column].is_int);
 }
 
-static void put_string(struct mr_buffer *out, mr_slice escaped)
+static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                     uint32_t column, const struct mr_datum *value)
 {
-    if (escaped.len == 0 || memchr(escaped.data, '\\', escaped.len) == NULL) {
-        put_long(out, (int64_t)escaped.len);
-        mr_buffer_slice(out, escaped);
-        return;
-    }
-    const uint8_t *gap = open_gap(out);
-    uint8_t *text = mr_buffer_reserve(out, escaped.len);
-    if (text != NULL) {
-        size_t len = mr_json_unescape(text, escaped.data, escaped.len);
-        out->at = text + len;
-        close_gap(out, gap, (int64_t)len);
-    }
-}
-
-static int digit64(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* Base64 as base/json writes it. */
-static bool put_bytes(struct mr_buffer *out, mr_slice text)
-{
-    size_t padding = 0;
-    while (padding < 2 && padding < text.len && text.data[text.len - 1 - padding] == '=') {
-        padding++;
-    }
-    if (text.len % 4 != 0) {
-        return false;
-    }
-    size_t len = text.len / 4 * 3 - padding;
-    put_long(out, (int64_t)len);
-    uint32_t bits = 0;
-    for (size_t i = 0, done = 0; i < text.len; i++) {
-        int digit = i < text.len - padding ? digit64(text.data[i]) : 0;
-        if (digit < 0) {
-            return false;
+    const struct mr_plan_column *planned = &plan->columns[column];
+    mr_slice text = {.data = value->data, .len = value->len};
+    if (planned->writer == MR_WRITE_CONVERT) {
+        const struct mr_conversion *how = &planned->form->conversion;
+        if (MR_UNLIKELY(!how->write(out, how, text, &encoder->scratch))) {
+            mr_encoder_latch(encoder, column, MR_FAULT_TEXT);
         }
-        bits = bits << 6 | (uint32_t)digit;
-        if (i % 4 == 3) {
-            const uint8_t three[] = {(uint8_t)(bits >> 16), (uint8_t)(bits >> 8), (uint8_t)bits};
-            size_t part = len - done < 3 ? len - done : 3;
-            mr_buffer_append(out, three, part);
-            done += part;
-            bits = 0;
+    } else if (planned->writer == MR_WRITE_NUMBER) {
+        put_number(out, encoder, plan, column, text);
+    } else if (planned->writer == MR_WRITE_BOOL) {
+        bool is_true = text.len == 1 && text.data[0] == 't';
+        if (MR_UNLIKELY(!is_true && (text.len != 1 || text.data[0] != 'f'))) {
+            mr_encoder_latch(encoder, column, MR_FAULT_BOOL);
         }
-    }
-    return true;
-}
-
-/* These two answer how many parts there are; -1: one does not fit. */
-static int64_t put_entries(struct reader *in, const struct mr_avro_node *node)
-{
-    mr_slice key;
-    int64_t count = 0;
-    for (; !mr_cursor_take(&in->at, '}'); count++) {
-        if ((count > 0 && !mr_cursor_take(&in->at, ',')) || !take_string(&in->at, &key) ||
-            !mr_cursor_take(&in->at, ':')) {
-            return -1;
-        }
-        put_string(in->out, key);
-        if (!write_node(in, node->first)) {
-            return -1;
-        }
-    }
-    return count;
-}
-
-/* Whether the list at hand is an element, which has numbers in it, and no dimension. */
-static bool is_element(const struct reader *in, const struct mr_avro_node *node)
-{
-    return in->schema->nodes[node->first].kind == MR_AVRO_ARRAY && in->at.end - in->at.at > 1 &&
-           in->at.at[1] != '[' && in->at.at[1] != 'n';
-}
-
-/* A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a type of Avro does. So all elements
- * come in one list, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
-static int64_t put_elements(struct reader *in, const struct mr_avro_node *node)
-{
-    unsigned depth = 0;
-    int64_t count = 0;
-    for (;;) {
-        if (mr_cursor_take(&in->at, ']')) {
-            if (depth-- == 0) {
-                return count;
-            }
-            continue;
-        }
-        if (count > 0 && !mr_cursor_take(&in->at, ',')) {
-            return -1;
-        }
-        while (mr_cursor_is_at(&in->at, '[') && !is_element(in, node)) {
-            in->at.at++;
-            depth++;
-        }
-        if (!write_node(in, node->first)) {
-            return -1;
-        }
-        count++;
-    }
-}
-
-static int64_t put_pairs(struct reader *in, const struct mr_avro_node *node)
-{
-    int64_t count = 0;
-    for (; !mr_cursor_take(&in->at, ']'); count++) {
-        if ((count > 0 && !mr_cursor_take(&in->at, ',')) || !mr_cursor_take(&in->at, '[') ||
-            !write_node(in, node->first) || !mr_cursor_take(&in->at, ',') ||
-            !write_node(in, node->first + 1) || !mr_cursor_take(&in->at, ']')) {
-            return -1;
-        }
-    }
-    return count;
-}
-
-/* A list, or an object whose keys are strings: one block, and the end, which is a block of none. */
-static bool put_parts(struct reader *in, const struct mr_avro_node *node)
-{
-    bool is_map = node->kind == MR_AVRO_MAP;
-    if (!mr_cursor_take(&in->at, is_map ? '{' : '[')) {
-        return false;
-    }
-    const uint8_t *gap = open_gap(in->out);
-    int64_t count = is_map                        ? put_entries(in, node)
-                    : node->kind == MR_AVRO_PAIRS ? put_pairs(in, node)
-                                                  : put_elements(in, node);
-    if (count > 0) {
-        close_gap(in->out, gap, count);
-        put_long(in->out, 0);
+        mr_put_bool(out, is_true);
     } else {
-        close_gap(in->out, gap, 0);
+        MR_ASSERT(planned->writer != MR_WRITE_FLOAT); /* is none of Debezium's types */
+        mr_avro_string(out, text.data, text.len);
     }
-    return count >= 0;
 }
 
-static bool put_record(struct reader *in, const struct mr_avro_node *node)
+/* ---- rows and keys ---- */
+
+/* Each column may be null, for the stream does not say which may not. */
+static void put_column(struct mr_buffer *out, struct mr_encoder *encoder,
+                       const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
 {
-    mr_slice name;
-    for (uint32_t i = 0; i < node->count; i++) {
-        if (!mr_cursor_take(&in->at, i == 0 ? '{' : ',') || !take_string(&in->at, &name) ||
-            !mr_cursor_take(&in->at, ':')) {
-            return false;
-        }
-        if (!write_node(in, node->first + i)) {
-            in->wrong = in->wrong.len == 0 ? name : in->wrong;
-            return false;
-        }
+    out->nullable = true;
+    switch (value->kind) {
+    case MR_DATUM_TEXT:
+        put_text(out, encoder, plan, column, value);
+        break;
+    case MR_DATUM_UNCHANGED:
+    case MR_DATUM_CUT:
+        mr_type_unavailable(out, &plan->columns[column], encoder->options.unavailable_value);
+        break;
+    case MR_DATUM_BINARY:
+        mr_encoder_latch(encoder, column, MR_FAULT_BINARY);
+        break;
+    case MR_DATUM_NULL:
+        mr_avro_null(out);
+        break;
     }
-    return mr_cursor_take(&in->at, '}');
+    latch_misfit(out, encoder, column);
 }
 
-/* An object of one string, as it stands, in a string. */
-static bool put_object(struct reader *in)
+static void put_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old)
 {
-    const uint8_t *begin = in->at.at;
-    mr_slice part;
-    if (!mr_cursor_take(&in->at, '{') || !take_string(&in->at, &part) ||
-        !mr_cursor_take(&in->at, ':') || !take_string(&in->at, &part) ||
-        !mr_cursor_take(&in->at, '}')) {
-        return false;
+    out->nullable = true;
+    if (row->kind == MR_TUPLE_NONE) {
+        mr_avro_null(out);
+        return;
     }
-    mr_slice whole = {.data = begin, .len = (size_t)(in->at.at - begin)};
-    put_long(in->out, (int64_t)whole.len);
-    mr_buffer_slice(in->out, whole);
-    return true;
-}
-
-static bool put_value(struct reader *in, const struct mr_avro_node *node)
-{
-    mr_slice text;
-    switch ((enum mr_avro_kind)node->kind) {
-    case MR_AVRO_BOOL: {
-        bool is_true = take_word(&in->at, "true");
-        mr_buffer_append(in->out, is_true ? "\1" : "\0", 1);
-        return is_true || take_word(&in->at, "false");
-    }
-    case MR_AVRO_INT:
-        return put_integer(in, INT32_MAX);
-    case MR_AVRO_LONG:
-        return put_integer(in, INT64_MAX);
-    case MR_AVRO_FLOAT:
-    case MR_AVRO_DOUBLE:
-        return put_real(in, node->kind == MR_AVRO_DOUBLE);
-    case MR_AVRO_STRING:
-        if (in->hex_is_text && mr_cursor_is_at(&in->at, '{')) {
-            return put_object(in);
-        }
-        if (!take_string(&in->at, &text)) {
-            return false;
-        }
-        put_string(in->out, text);
-        return true;
-    case MR_AVRO_BYTES:
-        return take_string(&in->at, &text) && put_bytes(in->out, text);
-    case MR_AVRO_RECORD:
-        return put_record(in, node);
-    case MR_AVRO_ARRAY:
-    case MR_AVRO_MAP:
-    case MR_AVRO_PAIRS:
-        return put_parts(in, node);
-    }
-    return false;
-}
-
-/* The placeholder where the type is no text. */
-static bool take_unavailable(struct reader *in, const struct mr_avro_node *node)
-{
-    struct mr_cursor at = in->at;
-    mr_slice text;
-    if (node->kind == MR_AVRO_STRING || !take_string(&at, &text) ||
-        !mr_slice_equal(text, in->unavailable)) {
-        return false;
-    }
-    in->at = at;
-    return true;
-}
-
-static bool write_node(struct reader *in, uint32_t index)
-{
-    const struct mr_avro_node *node = &in->schema->nodes[index];
-    if (node->nullable) {
-        bool is_null = take_word(&in->at, "null") || take_unavailable(in, node);
-        put_long(in->out, is_null ? 0 : 1);
-        if (is_null) {
-            return true;
+    mr_avro_mark(out);
+    for (uint32_t i = 0; i < plan->relation->column_count; i++) {
+        if (plan->columns[i].writer != MR_WRITE_ABSENT) {
+            put_column(out, encoder, plan, i, mr_row_datum(plan, i, row, old));
         }
     }
-    return put_value(in, node);
 }
 
-/* Puts a frame and Avro behind what is there, of the JSON at `bytes`, and has that point to it. */
-static bool put_framed(struct reader *in, const struct mr_avro_schema *schema, uint32_t index,
-                       const uint8_t **bytes, uint32_t *len)
+/* A value that its conversion has null for would be the key of many rows. */
+static void put_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                         const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
 {
-    if (*bytes == NULL) {
-        return true;
+    enum mr_writer writer = plan->columns[column].writer;
+    out->nullable = plan->key.may_be_null;
+    mr_avro_mark(out);
+    out->nullable = false;
+    if ((writer == MR_WRITE_STRING || writer == MR_WRITE_ABSENT) &&
+        !mr_is_utf8(value->data, value->len)) {
+        out->misfit = true;
+    } else {
+        put_text(out, encoder, plan, column, value);
     }
-    const uint8_t *begin = in->out->at;
-    in->at = mr_cursor_of((mr_slice){.data = *bytes, .len = *len});
-    in->schema = schema;
-    mr_schema_frame(in->out, index);
-    bool good = schema != NULL && write_node(in, 0) && mr_cursor_ended(&in->at);
-    *bytes = begin;
-    *len = (uint32_t)(in->out->at - begin);
+}
+
+static void put_key(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    if (MR_UNLIKELY(encoder->placing.writes_letter)) {
+        out->is_avro = false;
+        mr_row_key_object(out, encoder, plan, row, old);
+        out->is_avro = true;
+        return;
+    }
+    mr_schema_frame(out, plan->avro->key->index);
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        uint32_t column = plan->key.columns[i];
+        const struct mr_datum *value = mr_row_key_datum(encoder, plan, i, row, old);
+        if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
+            put_key_text(out, encoder, plan, column, value);
+        } else {
+            out->nullable = plan->key.may_be_null;
+            mr_avro_null(out);
+        }
+        latch_misfit(out, encoder, column);
+    }
+    mr_buffer_slice(out, plan->key.avro_end);
+}
+
+/* ---- events ---- */
+
+static void put_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                         const struct mr_change *change, const struct mr_event *event)
+{
+    const struct mr_rendered *rendered = &plan->rendered;
+    uint8_t digits[32];
+    struct mr_buffer lsn = mr_buffer_init(digits, sizeof(digits));
+    mr_json_u64(&lsn, change->lsn);
+    MR_BUFFER_LITERAL(&lsn, "\"]");
+    size_t lsn_len = (size_t)(lsn.at - digits);
+    mr_schema_frame(out, plan->avro->value->index);
+    put_row(out, encoder, plan, event->before, NULL);
+    put_row(out, encoder, plan, event->after, &change->before);
+    mr_buffer_slice(out, rendered->head);
+    out->nullable = true;
+    mr_avro_long(out, (int64_t)(rendered->sequence.len + lsn_len));
+    mr_buffer_slice(out, rendered->sequence);
+    mr_buffer_append(out, digits, lsn_len);
+    mr_buffer_slice(out, rendered->middle);
+    mr_avro_long(out, (int64_t)change->lsn);
+    mr_buffer_slice(out, rendered->tail);
+    if (MR_UNLIKELY(rendered->ends_open)) {
+        mr_event_transaction(out, encoder, plan, change, event->op);
+    }
+    mr_buffer_append(out, (const char[]){2, mr_op_letter(event->op)}, 2); /* of one byte */
+    mr_buffer_append(out, encoder->stamp.clock.data, encoder->stamp.clock.len);
+}
+
+static mr_status avro_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_skeleton form = {
+        .key = put_key, .value = put_envelope, .content = MR_CONTENT_FRAMED};
+    (void)ret_error;
+    out->is_avro = true;
+    uint32_t count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
+    out->is_avro = false;
+    for (uint32_t i = 0; MR_UNLIKELY(encoder->placing.writes_letter) && i < count; i++) {
+        ret_records[i].key_content = MR_CONTENT_JSON;
+    }
+    *ret_count = count;
+    return MR_OK;
+}
+
+/* In a string what is not UTF-8 stands as in JSON. */
+static void put_prefix(struct mr_buffer *out, mr_slice prefix)
+{
+    out->nullable = true;
+    if (mr_is_utf8(prefix.data, prefix.len)) {
+        mr_avro_string(out, prefix.data, prefix.len);
+        return;
+    }
+    uint8_t *gap = mr_avro_open(out);
+    mr_row_key_text(out, prefix.data, prefix.len);
+    mr_avro_close(out, gap, out->at - gap - 1);
+}
+
+static bool avro_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                         struct mr_buffer *out, struct mr_record *ret_record)
+{
+    struct mr_avro_pair *pair = &encoder->message_avro;
+    if (encoder->placing.writes_letter) {
+        return mr_debezium_message(encoder, message, out, ret_record);
+    }
+    if (pair->value == NULL) {
+        *pair = mr_avro_messages(&encoder->options, encoder->names.message);
+    }
+    struct mr_record record = mr_message_record(encoder, message);
+    record.key_content = record.value_content = MR_CONTENT_FRAMED;
+    record.key = out->at;
+    out->is_avro = true;
+    mr_schema_frame(out, pair->key->index);
+    put_prefix(out, message->prefix);
+    record.value = out->at;
+    record.key_len = (uint32_t)(record.value - record.key);
+    mr_schema_frame(out, pair->value->index);
+    out->nullable = false;
+    mr_message_envelope(out, encoder, message);
+    record.value_len = (uint32_t)(out->at - record.value);
+    out->is_avro = false;
+    bool good = !out->misfit;
+    out->misfit = false;
+    *ret_record = record;
     return good;
 }
 
-static bool put_record_framed(struct reader *in, const struct mr_avro_pair *pair,
-                              struct mr_record *record)
+static mr_status avro_plan(struct mr_encoder *encoder, struct mr_plan *plan,
+                           struct mr_error *ret_error)
 {
-    const uint8_t *headers = mr_record_headers(record);
-    if (!put_framed(in, pair->key, pair->key_index, &record->key, &record->key_len) ||
-        !put_framed(in, pair->value, pair->value_index, &record->value, &record->value_len)) {
-        return false;
-    }
-    record->key_content = record->value_content = MR_CONTENT_FRAMED;
-    if (headers != NULL) {
-        mr_headers_end(in->out, mr_headers_begin(in->out, headers));
-    }
-    return true;
+    plan->avro = MR_NEW(struct mr_avro_pair);
+    return plan->topic == NULL ? MR_OK : mr_avro_plan(&encoder->options, plan, ret_error);
 }
 
-bool mr_avro_records(const struct mr_avro_pair *pair, const char *unavailable, uint8_t *begin,
-                     struct mr_buffer *out, struct mr_record *records, uint32_t count,
-                     mr_slice *ret_wrong)
+static void avro_forget(struct mr_plan *plan)
 {
-    uint8_t *avro = out->at;
-    struct reader in = {
-        .out = out, .unavailable = mr_slice_of(unavailable), .hex_is_text = pair->hex_is_text};
-    for (uint32_t i = 0; i < count && !out->full; i++) {
-        if (!put_record_framed(&in, pair, &records[i])) {
-            *ret_wrong = in.wrong;
-            return false;
-        }
+    if (plan->avro != NULL) {
+        mr_avro_pair_done(plan->avro);
+        free(plan->avro);
     }
-    if (out->full) {
-        return true;
-    }
-    size_t shift = (size_t)(avro - begin);
-    memmove(begin, avro, (size_t)(out->at - avro));
-    out->at -= shift;
-    for (uint32_t i = 0; i < count; i++) {
-        records[i].key = records[i].key == NULL ? NULL : records[i].key - shift;
-        records[i].value = records[i].value == NULL ? NULL : records[i].value - shift;
-    }
-    return true;
 }
+
+const struct mr_form_ops mr_form_avro = {.ends_rows = true,
+                                         .plan = avro_plan,
+                                         .forget = avro_forget,
+                                         .change = avro_change,
+                                         .message = avro_message};

@@ -1,7 +1,7 @@
 /* Rows without an envelope: what Debezium's ExtractNewRecordState makes of its events (3.7, ExtractNewRecordState.doApply,
  * DefaultDeleteHandlingStrategy), with fields of the envelope added to value and headers. */
 #include "base/json.h"
-#include "encode/values/row.h"
+#include "encode/forms/skeleton.h"
 
 /* More than any field has: names, the name of a replication origin (512 bytes: origin.h, MAX_RONAME_LEN). */
 enum { HEADER_BYTES_MAX = 1024 };
@@ -87,7 +87,8 @@ static void write_sequence(struct mr_buffer *out, const struct mr_change *change
 static void write_time(struct mr_buffer *out, enum mr_event_field field,
                        const struct mr_encoder *encoder)
 {
-    int64_t made_ns = encoder->now_ns > encoder->commit_ns ? encoder->now_ns : encoder->commit_ns;
+    int64_t made_ns = encoder->stamp.now_ns > encoder->stamp.commit_ns ? encoder->stamp.now_ns
+                                                                       : encoder->stamp.commit_ns;
     int64_t unit = field == MR_FIELD_TS_MS ? 1000000 : field == MR_FIELD_TS_US ? 1000 : 1;
     mr_json_i64(out, made_ns / unit);
 }
@@ -131,7 +132,7 @@ static bool write_field(struct mr_buffer *out, enum mr_event_field field,
         write_string(out, mr_slice_of(mr_mark_text(change->copy_mark)), bare);
         return change->copy_mark != MR_COPY_NONE;
     case MR_FIELD_SOURCE_DB:
-        write_string(out, mr_slice_of(encoder->database_name), bare);
+        write_string(out, mr_slice_of(encoder->database), bare);
         return true;
     case MR_FIELD_SOURCE_SEQUENCE:
         write_sequence(out, change, bare);
@@ -185,12 +186,14 @@ static bool rewrites(const struct mr_bare_options *options)
            options->deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE;
 }
 
-mr_status mr_bare_check(const struct mr_encode_options *options, const struct mr_plan *plan,
-                        struct mr_error *ret_error)
+/* MR_ERR_CONFIG: a column has the name of an added field. */
+static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
+                           struct mr_error *ret_error)
 {
-    const struct mr_bare_options *bare = &options->bare;
+    const struct mr_bare_options *bare = &encoder->options.bare;
     const struct mr_relation *relation = plan->relation;
-    for (uint32_t i = 0; options->format == MR_FORMAT_ROW && i < relation->column_count; i++) {
+    plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
+    for (uint32_t i = 0; i < relation->column_count; i++) {
         const char *name = relation->columns[i].name;
         bool taken = rewrites(bare) && strcmp(name, "__deleted") == 0;
         for (uint32_t k = 0; k < bare->field_count; k++) {
@@ -207,11 +210,12 @@ mr_status mr_bare_check(const struct mr_encode_options *options, const struct mr
     return MR_OK;
 }
 
-void mr_bare_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                   const struct mr_change *change, enum mr_op op)
+/* The row with the added fields: of a delete the old one. */
+static void bare_value(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                       const struct mr_change *change, const struct mr_event *event)
 {
     const struct mr_bare_options *options = &encoder->options.bare;
-    bool deletes = op == MR_OP_DELETE;
+    bool deletes = event->op == MR_OP_DELETE;
     if (deletes && options->deletes == MR_DELETE_NULL) {
         MR_BUFFER_LITERAL(out, "null");
         return;
@@ -225,35 +229,59 @@ void mr_bare_value(struct mr_buffer *out, struct mr_encoder *encoder, const stru
                                      : MR_SLICE(",\"__deleted\":\"false\""));
     }
     for (uint32_t i = 0; i < options->field_count; i++) {
-        add_field(out, &options->fields[i], encoder, change, op);
+        add_field(out, &options->fields[i], encoder, change, event->op);
     }
     mr_row_close(out, begin);
 }
 
-void mr_bare_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
-                     const struct mr_change *change, enum mr_op op, bool of_tombstone)
+static bool has_headers(const struct mr_encoder *encoder, const struct mr_record *record)
+{
+    (void)record;
+    return encoder->options.bare.header_count > 0;
+}
+
+/* A tombstone that follows its delete has nothing but the operation. */
+static void bare_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                         const struct mr_change *change, const struct mr_event *event,
+                         struct mr_record *record)
 {
     const struct mr_bare_options *options = &encoder->options.bare;
     uint8_t bytes[HEADER_BYTES_MAX];
+    (void)record;
+    mr_append_other_key(out, event);
     for (uint32_t i = 0; i < options->header_count; i++) {
         const struct mr_added_field *field = &options->headers[i];
         struct mr_buffer text = mr_buffer_init(bytes, sizeof(bytes));
-        if ((!of_tombstone || field->field == MR_FIELD_OP) &&
-            write_field(&text, field->field, encoder, change, op, true) && !text.full) {
-            mr_header_append(out, field->name,
-                             (mr_slice){.data = bytes, .len = (size_t)(text.at - bytes)});
+        if ((!event->is_tombstone || field->field == MR_FIELD_OP) &&
+            write_field(&text, field->field, encoder, change, event->op, true) && !text.full) {
+            mr_header_append(out, field->name, mr_text_since(&text, bytes));
         }
     }
 }
 
-struct mr_delete_form mr_delete_form(const struct mr_encode_options *options)
+static struct mr_delete_form bare_deletes(const struct mr_encode_options *options)
 {
-    if (options->format != MR_FORMAT_ROW) {
-        return (struct mr_delete_form){.has_value = true, .has_tombstone = options->tombstones};
-    }
     enum mr_delete_mode mode = options->bare.deletes;
     return (struct mr_delete_form){
         .has_value = mode != MR_DELETE_DROP && mode != MR_DELETE_TO_TOMBSTONE,
         .has_tombstone = mode == MR_DELETE_TO_TOMBSTONE ||
                          (mode == MR_DELETE_REWRITE_WITH_TOMBSTONE && options->tombstones)};
 }
+
+static mr_status bare_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    static const struct mr_skeleton form = {.key = mr_row_key_object,
+                                            .value = bare_value,
+                                            .headers = bare_headers,
+                                            .has_headers = has_headers,
+                                            .deletes = bare_deletes};
+    (void)ret_error;
+    *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
+    return MR_OK;
+}
+
+const struct mr_form_ops mr_form_row = {
+    .ends_rows = true, .plan = bare_plan, .change = bare_change, .message = mr_debezium_message};

@@ -5,13 +5,28 @@
  * Structured: the value is the whole event, and begins with its id. Binary: the value is the data, and the attributes are
  * headers, the id first. */
 #include "base/json.h"
-#include "encode/values/row.h"
+#include "encode/forms/skeleton.h"
 
 enum {
     ID_MAX = 1024,
     SEQUENCE_MAX = 64,
     NUMBER_MAX = 24,
     POSITION_LEN = 16 + 1 + 10 + 1 + 1, /* as in the header mr-pos */
+};
+
+/* What Debezium's source block says of an event. */
+struct cloud_event {
+    const char *schema, *table;
+    char op;
+    enum mr_copy_mark mark;
+    mr_lsn lsn, last_commit_lsn;
+    int64_t time_us;
+    uint32_t xid;
+    bool has_xid;
+    mr_slice origin;
+    mr_lsn origin_lsn;
+    struct mr_position position;
+    uint32_t part;
 };
 
 /* An event's attributes, one after the other. */
@@ -114,7 +129,7 @@ static void append_time(struct mr_buffer *out, int64_t time_us)
 }
 
 /* `[null,"22305072"]` */
-static void append_sequence(struct mr_buffer *out, const struct mr_cloud_event *event)
+static void append_sequence(struct mr_buffer *out, const struct cloud_event *event)
 {
     if (event->last_commit_lsn == 0) {
         MR_BUFFER_LITERAL(out, "[null,\"");
@@ -128,7 +143,7 @@ static void append_sequence(struct mr_buffer *out, const struct mr_cloud_event *
 }
 
 static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
-                      const struct mr_cloud_event *event)
+                      const struct cloud_event *event)
 {
     if (encoder->options.cloud.id == MR_CLOUD_ID_POSITION) {
         append_position(out, event->position, event->part);
@@ -150,7 +165,7 @@ static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
 
 /* In the order of Debezium's source block. */
 static void put_extensions(struct attributes *to, const struct mr_encoder *encoder,
-                           const struct mr_cloud_event *event)
+                           const struct cloud_event *event)
 {
     uint8_t bytes[SEQUENCE_MAX];
     struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
@@ -161,7 +176,7 @@ static void put_extensions(struct attributes *to, const struct mr_encoder *encod
     put(to, "ce_iodebeziumname", mr_slice_of(encoder->options.topic_prefix));
     put_number(to, "ce_iodebeziumtsms", mr_floor_div(event->time_us, 1000));
     put(to, "ce_iodebeziumsnapshot", mr_slice_of(mr_mark_text(event->mark)));
-    put(to, "ce_iodebeziumdb", mr_slice_of(encoder->database_name));
+    put(to, "ce_iodebeziumdb", mr_slice_of(encoder->database));
     put(to, "ce_iodebeziumsequence", written(bytes, &out));
     put_number(to, "ce_iodebeziumtsus", event->time_us);
     put_number(to, "ce_iodebeziumtsns", event->time_us * 1000);
@@ -189,7 +204,7 @@ static void put_extensions(struct attributes *to, const struct mr_encoder *encod
 }
 
 static void put_attributes(struct attributes *to, const struct mr_encoder *encoder,
-                           const struct mr_cloud_event *event)
+                           const struct cloud_event *event)
 {
     uint8_t bytes[ID_MAX];
     struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
@@ -212,8 +227,9 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
     }
 }
 
-void mr_cloud_begin(struct mr_buffer *out, const struct mr_encoder *encoder,
-                    const struct mr_cloud_event *event)
+/* A value up to its data. */
+static void begin_value(struct mr_buffer *out, const struct mr_encoder *encoder,
+                        const struct cloud_event *event)
 {
     if (encoder->options.cloud.mode == MR_CLOUD_BINARY) {
         return;
@@ -227,16 +243,18 @@ void mr_cloud_begin(struct mr_buffer *out, const struct mr_encoder *encoder,
     MR_BUFFER_LITERAL(out, ",\"data\":");
 }
 
-void mr_cloud_end(struct mr_buffer *out, const struct mr_encoder *encoder)
+static void end_value(struct mr_buffer *out, const struct mr_encoder *encoder)
 {
     if (encoder->options.cloud.mode == MR_CLOUD_STRUCTURED) {
         MR_BUFFER_LITERAL(out, "}");
     }
 }
 
-void mr_cloud_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
-                      const struct mr_cloud_event *event)
+static void write_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                          const struct cloud_event *event, struct mr_record *record)
 {
+    record->kind =
+        encoder->options.cloud.id == MR_CLOUD_ID_POSITION ? MR_RECORD_CLOUD : MR_RECORD_EVENT;
     if (encoder->options.cloud.mode == MR_CLOUD_STRUCTURED) {
         mr_header_append(out, "content-type",
                          MR_SLICE("application/cloudevents+json; charset=UTF-8"));
@@ -246,6 +264,122 @@ void mr_cloud_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
     put_attributes(&to, encoder, event);
     mr_header_append(out, "content-type", MR_SLICE("application/json"));
 }
+
+/* ---- changes ---- */
+
+static struct cloud_event event_of(const struct mr_change *change, const struct mr_event *event)
+{
+    const struct mr_transaction *transaction = change->transaction;
+    return (struct cloud_event){
+        .schema = change->relation->schema,
+        .table = change->relation->table,
+        .op = mr_op_letter(event->op),
+        .mark = change->copy_mark,
+        .lsn = change->lsn,
+        .last_commit_lsn = transaction->last_commit_lsn,
+        .time_us = transaction->commit_time_us,
+        .xid = transaction->xid,
+        .has_xid = true,
+        .origin = transaction->origin,
+        .origin_lsn = transaction->origin_lsn,
+        .position = change->position,
+        .part = event->part,
+    };
+}
+
+static void write_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                      const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    if (row->kind == MR_TUPLE_NONE) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else {
+        mr_row_object(out, encoder, plan, row, old);
+    }
+}
+
+static void cloud_value(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                        const struct mr_change *change, const struct mr_event *event)
+{
+    const struct cloud_event cloud = event_of(change, event);
+    begin_value(out, encoder, &cloud);
+    MR_BUFFER_LITERAL(out, "{\"before\":");
+    write_row(out, encoder, plan, event->before, NULL);
+    MR_BUFFER_LITERAL(out, ",\"after\":");
+    write_row(out, encoder, plan, event->after, &change->before);
+    mr_row_missing(out, encoder, plan);
+    MR_BUFFER_LITERAL(out, "}");
+    end_value(out, encoder);
+}
+
+static bool has_headers(const struct mr_encoder *encoder, const struct mr_record *record)
+{
+    (void)encoder;
+    return record->value != NULL;
+}
+
+/* The id is the first of them. */
+static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                          const struct mr_change *change, const struct mr_event *event,
+                          struct mr_record *record)
+{
+    if (record->value != NULL) {
+        const struct cloud_event cloud = event_of(change, event);
+        write_headers(out, encoder, &cloud, record);
+    }
+    mr_append_other_key(out, event);
+}
+
+static mr_status cloud_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                              const struct mr_change *change, struct mr_buffer *out,
+                              struct mr_record *ret_records, uint32_t *ret_count,
+                              struct mr_error *ret_error)
+{
+    static const struct mr_skeleton form = {.key = mr_row_key_object,
+                                            .value = cloud_value,
+                                            .headers = cloud_headers,
+                                            .has_headers = has_headers};
+    (void)ret_error;
+    *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
+    return MR_OK;
+}
+
+static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                          struct mr_buffer *out, struct mr_record *ret_record)
+{
+    const struct mr_transaction *transaction = message->transaction;
+    struct mr_record record = mr_message_record(encoder, message);
+    const struct cloud_event event = {
+        .schema = "",
+        .table = "",
+        .op = 'm',
+        .lsn = message->lsn,
+        .last_commit_lsn = transaction != NULL ? transaction->last_commit_lsn : 0,
+        .time_us = record.commit_time_us,
+        .xid = record.xid,
+        .has_xid = transaction != NULL,
+        .position = message->position,
+    };
+    record.key = out->at;
+    MR_BUFFER_LITERAL(out, "{\"prefix\":");
+    mr_row_key_text(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, "}");
+    record.value = out->at;
+    record.key_len = (uint32_t)(record.value - record.key);
+    begin_value(out, encoder, &event);
+    MR_BUFFER_LITERAL(out, "{\"message\":");
+    mr_message_content(out, encoder, message);
+    MR_BUFFER_LITERAL(out, "}");
+    end_value(out, encoder);
+    record.value_len = (uint32_t)(out->at - record.value);
+    uint8_t *block = mr_headers_begin(out, NULL);
+    write_headers(out, encoder, &event, &record);
+    mr_headers_end(out, block);
+    record.has_headers = true;
+    *ret_record = record;
+    return true;
+}
+
+/* ---- positions ---- */
 
 void mr_cloud_set_position(struct mr_record *record)
 {
@@ -263,3 +397,6 @@ void mr_cloud_set_position(struct mr_record *record)
     struct mr_buffer out = mr_buffer_init(text, POSITION_LEN);
     append_position(&out, record->position, record->part);
 }
+
+const struct mr_form_ops mr_form_cloudevents = {
+    .ends_rows = true, .change = cloud_change, .message = cloud_message};

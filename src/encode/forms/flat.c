@@ -1,13 +1,13 @@
 /* Outboxx's events: `{"op":…,"data":{…},"meta":{…}}`, keyed by the bare text of one column. */
 #include "base/json.h"
-#include "encode/values/row.h"
+#include "encode/forms/form.h"
 
 /* Everything of `meta` but the change's LSN is the same for a relation in one transaction. */
 static void render_meta(struct mr_plan *plan, const struct mr_transaction *transaction)
 {
     const struct mr_relation *relation = plan->relation;
     size_t size = 128 + 6 * (strlen(relation->schema) + strlen(relation->table));
-    struct mr_buffer out = mr_text_begin(&plan->rendered, size);
+    struct mr_buffer out = mr_text_begin(&plan->rendered.text, size);
     const uint8_t *begin = out.at;
     MR_BUFFER_LITERAL(&out, ",\"meta\":{\"source\":\"postgres\",\"resource\":\"");
     mr_json_escaped(&out, (const uint8_t *)relation->schema, strlen(relation->schema));
@@ -17,8 +17,8 @@ static void render_meta(struct mr_plan *plan, const struct mr_transaction *trans
     mr_json_i64(&out, transaction->commit_time_us / 1000000);
     MR_BUFFER_LITERAL(&out, ",\"lsn\":\"");
     MR_ASSERT(!out.full);
-    plan->head = (mr_slice){.data = begin, .len = (size_t)(out.at - begin)};
-    plan->rendered_commit_lsn = transaction->commit_lsn;
+    plan->rendered.head = (mr_slice){.data = begin, .len = (size_t)(out.at - begin)};
+    plan->rendered.commit_lsn = transaction->commit_lsn;
 }
 
 static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder,
@@ -29,7 +29,7 @@ static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder
     const uint8_t *begin = out->at;
     if (value->kind != MR_DATUM_TEXT) {
         MR_BUFFER_LITERAL(out, "null");
-    } else if (plan->columns[plan->key_columns[0]].writer == MR_WRITE_BOOL) {
+    } else if (plan->columns[plan->key.columns[0]].writer == MR_WRITE_BOOL) {
         bool is_true = value->len == 1 && value->data[0] == 't';
         mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
     } else {
@@ -42,10 +42,10 @@ static mr_slice write_flat_key(struct mr_buffer *out, struct mr_encoder *encoder
                                const struct mr_plan *plan, const struct mr_tuple *row,
                                const struct mr_tuple *old)
 {
-    if (plan->key_is_text) {
+    if (plan->key.is_text) {
         return write_bare_key(out, encoder, plan, row, old);
     }
-    if (plan->key_count == 0) {
+    if (plan->key.count == 0) {
         return (mr_slice){0};
     }
     const uint8_t *begin = out->at;
@@ -101,6 +101,10 @@ static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
     MR_BUFFER_LITERAL(out, "\"}}");
 }
 
+static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records);
+
 /* The row ends in one topic and begins in another. */
 __attribute__((cold, noinline)) static uint32_t
 write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_change *change,
@@ -112,7 +116,7 @@ write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_cha
         if ((plan->operations & (1u << ops[i])) != 0) {
             struct mr_change half = *change;
             half.op = ops[i];
-            mr_flat_change(encoder, plan, &half, out, &ret_records[count]);
+            write_change(encoder, plan, &half, out, &ret_records[count]);
             ret_records[count].part = (uint8_t)count;
             count++;
         }
@@ -120,18 +124,18 @@ write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_cha
     return count;
 }
 
-uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                        const struct mr_change *change, struct mr_buffer *out,
-                        struct mr_record *ret_records)
+static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records)
 {
     if (change->op == MR_OP_TRUNCATE) {
         return 0; /* the form has no event for it */
     }
-    if (MR_UNLIKELY(plan->place != NULL) && change->op == MR_OP_UPDATE &&
+    if (MR_UNLIKELY(plan->mover.place != NULL) && change->op == MR_OP_UPDATE &&
         mr_key_changed(encoder, plan, change)) {
         return write_move(encoder, plan, change, out, ret_records);
     }
-    if (plan->rendered_commit_lsn != change->transaction->commit_lsn) {
+    if (plan->rendered.commit_lsn != change->transaction->commit_lsn) {
         render_meta(plan, change->transaction);
     }
     const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
@@ -144,13 +148,25 @@ uint32_t mr_flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
         mr_row_object(out, encoder, plan, row, &change->before);
     }
     mr_row_missing(out, encoder, plan);
-    mr_buffer_slice(out, plan->head);
+    mr_buffer_slice(out, plan->rendered.head);
     append_lsn(out, change->lsn);
     ret_records[0] = mr_record_of(plan, change, 0);
     ret_records[0].key = key.data;
     ret_records[0].key_len = (uint32_t)key.len;
-    ret_records[0].key_content = plan->key_is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
+    ret_records[0].key_content = plan->key.is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
     ret_records[0].value = value;
     ret_records[0].value_len = (uint32_t)(out->at - value);
     return 1;
 }
+
+static mr_status flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                             const struct mr_change *change, struct mr_buffer *out,
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             struct mr_error *ret_error)
+{
+    (void)ret_error;
+    *ret_count = write_change(encoder, plan, change, out, ret_records);
+    return MR_OK;
+}
+
+const struct mr_form_ops mr_form_flat = {.change = flat_change};

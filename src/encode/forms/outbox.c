@@ -8,13 +8,22 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "encode/values/row.h"
+#include "encode/forms/form.h"
 #include "event/headers.h"
 
-enum { BYTEA_OID = 17, TIMESTAMP_OID = 1114, TIMESTAMPTZ_OID = 1184 };
+enum {
+    BYTEA_OID = 17,
+    TIMESTAMP_OID = 1114,
+    TIMESTAMPTZ_OID = 1184,
+    NO_COLUMN = MR_COLUMNS_MAX /* by index */
+};
 
-/* What is left out is told of once a second. */
-#define IGNORED_TELL_NS INT64_C(1000000000)
+/* The columns of an outbox, by their index. */
+struct mr_outbox_columns {
+    uint32_t id, key, payload, route_by, timestamp;
+    bool has_envelope;
+    uint32_t fields[]; /* as the options have them */
+};
 
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table)
 {
@@ -33,14 +42,14 @@ static uint32_t column_of(const struct mr_plan *plan, const char *name)
             return i;
         }
     }
-    return MR_NO_COLUMN;
+    return NO_COLUMN;
 }
 
 static mr_status need_column(const struct mr_plan *plan, const char *option, const char *name,
                              uint32_t *ret_column, struct mr_error *ret_error)
 {
     *ret_column = column_of(plan, name);
-    if (*ret_column != MR_NO_COLUMN) {
+    if (*ret_column != NO_COLUMN) {
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_CONFIG,
@@ -69,7 +78,7 @@ static mr_status find_fields(const struct mr_outbox_options *outbox, const struc
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         const struct mr_outbox_field *field = &outbox->fields[i];
         columns->fields[i] = column_of(plan, field->column);
-        if (columns->fields[i] == MR_NO_COLUMN && !outbox->fields_may_lack) {
+        if (columns->fields[i] == NO_COLUMN && !outbox->fields_may_lack) {
             return need_column(plan, "outbox.fields", field->column, &columns->fields[i],
                                ret_error);
         }
@@ -81,7 +90,7 @@ static mr_status find_fields(const struct mr_outbox_options *outbox, const struc
 static mr_status find_timestamp(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
                                 struct mr_outbox_columns *columns, struct mr_error *ret_error)
 {
-    columns->timestamp = MR_NO_COLUMN;
+    columns->timestamp = NO_COLUMN;
     if (outbox->timestamp == NULL) {
         return MR_OK;
     }
@@ -97,26 +106,29 @@ static mr_status find_timestamp(const struct mr_outbox_options *outbox, const st
                    outbox->timestamp, plan->relation->schema, plan->relation->table);
 }
 
-struct mr_outbox_columns *mr_outbox_columns_new(const struct mr_encode_options *options,
-                                                const struct mr_plan *plan,
-                                                struct mr_error *ret_error)
+/* Its rows have topics of their own; the plan's stands for them. */
+static mr_status outbox_plan(struct mr_encoder *encoder, struct mr_plan *plan,
+                             struct mr_error *ret_error)
 {
-    const struct mr_outbox_options *outbox = options->outbox;
+    const struct mr_outbox_options *outbox = encoder->options.outbox;
     struct mr_outbox_columns *columns =
         MR_ALLOC(sizeof(*columns) + outbox->field_count * sizeof(columns->fields[0]));
-    if (need_column(plan, "outbox.id", outbox->id, &columns->id, ret_error) == MR_OK &&
-        need_column(plan, "outbox.key", outbox->key, &columns->key, ret_error) == MR_OK &&
-        need_column(plan, "outbox.payload", outbox->payload, &columns->payload, ret_error) ==
-            MR_OK &&
-        need_column(plan, "outbox.route_by", outbox->route_by, &columns->route_by, ret_error) ==
-            MR_OK &&
-        need_open(options, plan, ret_error) == MR_OK &&
-        find_timestamp(outbox, plan, columns, ret_error) == MR_OK &&
-        find_fields(outbox, plan, columns, ret_error) == MR_OK) {
-        return columns;
-    }
-    free(columns);
-    return NULL;
+    *columns = (struct mr_outbox_columns){0};
+    plan->outbox = columns;
+    MR_TRY(need_column(plan, "outbox.id", outbox->id, &columns->id, ret_error));
+    MR_TRY(need_column(plan, "outbox.key", outbox->key, &columns->key, ret_error));
+    MR_TRY(need_column(plan, "outbox.payload", outbox->payload, &columns->payload, ret_error));
+    MR_TRY(need_column(plan, "outbox.route_by", outbox->route_by, &columns->route_by, ret_error));
+    MR_TRY(need_open(&encoder->options, plan, ret_error));
+    MR_TRY(find_timestamp(outbox, plan, columns, ret_error));
+    MR_TRY(find_fields(outbox, plan, columns, ret_error));
+    plan->topic = mr_topics_intern(encoder->topics, "(outbox)"); /* no name of Kafka's */
+    return MR_OK;
+}
+
+static void outbox_forget(struct mr_plan *plan)
+{
+    free(plan->outbox);
 }
 
 bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
@@ -165,7 +177,7 @@ static void write_json(struct mr_buffer *out, const struct row *row, uint32_t co
         mr_row_value(out, row->encoder, row->plan, column, &row->change->after,
                      &row->change->before);
     } else {
-        mr_type_unavailable(out, row->plan->columns[column].form,
+        mr_type_unavailable(out, &row->plan->columns[column],
                             row->encoder->options.unavailable_value);
     }
 }
@@ -211,8 +223,7 @@ static void write_bytes(struct mr_buffer *out, const struct row *row, uint32_t c
                                 &row->encoder->scratch, &bytes)) {
         mr_buffer_slice(out, bytes);
     } else {
-        row->encoder->wrong = "the server sent a text that its type does not have";
-        row->encoder->wrong_column = column;
+        mr_encoder_latch(row->encoder, column, MR_FAULT_TEXT);
     }
 }
 
@@ -292,7 +303,7 @@ static void write_envelope(struct mr_buffer *out, const struct row *row)
     write_payload_json(out, row);
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         uint32_t column = row->plan->outbox->fields[i];
-        if (outbox->fields[i].placement == MR_OUTBOX_ENVELOPE && column != MR_NO_COLUMN) {
+        if (outbox->fields[i].placement == MR_OUTBOX_ENVELOPE && column != NO_COLUMN) {
             const char *name = outbox->fields[i].name;
             MR_BUFFER_LITERAL(out, ",");
             mr_json_string(out, (const uint8_t *)name, strlen(name));
@@ -348,8 +359,8 @@ static int32_t partition_of(const struct row *row, uint32_t column)
     enum { DIGITS_MAX = 10 };
     if (!mr_cursor_number(&cursor, 1, DIGITS_MAX, &number) || !mr_cursor_ended(&cursor) ||
         number > INT32_MAX) {
-        row->encoder->wrong = "it is to be the number of a partition, and is none";
-        row->encoder->wrong_column = column;
+        mr_encoder_latch(row->encoder, column,
+                         "it is to be the number of a partition, and is none");
         return -1;
     }
     return (int32_t)number;
@@ -372,8 +383,7 @@ static int64_t time_of(const struct row *row, uint32_t column)
     uint8_t digits[32] = {0};
     struct mr_buffer out = mr_buffer_init(digits, sizeof(digits) - 1);
     if (!mr_convert_epoch(&out, &in_ms, text, &row->encoder->scratch)) {
-        row->encoder->wrong = "the server sent a text that its type does not have";
-        row->encoder->wrong_column = column;
+        mr_encoder_latch(row->encoder, column, MR_FAULT_TEXT);
         return 0;
     }
     int64_t time_ms = strtoll((const char *)digits, NULL, 10);
@@ -394,7 +404,7 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
     write_header(out, row, "id", columns->id);
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         uint32_t column = columns->fields[i];
-        if (column == MR_NO_COLUMN) {
+        if (column == NO_COLUMN) {
             continue;
         }
         if (outbox->fields[i].placement == MR_OUTBOX_HEADER) {
@@ -406,7 +416,7 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
             }
         }
     }
-    if (columns->timestamp != MR_NO_COLUMN) {
+    if (columns->timestamp != NO_COLUMN) {
         place.time_ms = time_of(row, columns->timestamp);
     }
     mr_headers_end(out, block);
@@ -417,16 +427,13 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
 
 /* ---- the row ---- */
 
-__attribute__((cold)) static void tell_ignored(struct mr_encoder *encoder, enum mr_log_level level,
-                                               const struct mr_relation *relation, const char *text)
+__attribute__((cold)) static void log_ignored(struct mr_encoder *encoder, enum mr_log_level level,
+                                              const struct mr_relation *relation, const char *text)
 {
-    encoder->outbox_ignored++;
-    if (encoder->now_ns - encoder->ignored_told_ns < IGNORED_TELL_NS) {
-        return;
+    if (mr_tally(&encoder->ignored, encoder->stamp.now_ns)) {
+        mr_log(level, "outbox_ignored", text, MR_LOG_STR("schema", relation->schema),
+               MR_LOG_STR("table", relation->table), MR_LOG_INT("count", encoder->ignored.count));
     }
-    encoder->ignored_told_ns = encoder->now_ns;
-    mr_log(level, "outbox_ignored", text, MR_LOG_STR("schema", relation->schema),
-           MR_LOG_STR("table", relation->table), MR_LOG_INT("count", encoder->outbox_ignored));
 }
 
 static mr_status ignore_update(struct mr_encoder *encoder, const struct mr_relation *relation,
@@ -439,8 +446,8 @@ static mr_status ignore_update(struct mr_encoder *encoder, const struct mr_relat
                        "outbox.updates = \"fatal\"",
                        relation->schema, relation->table);
     }
-    tell_ignored(encoder, update == MR_OUTBOX_WARN ? MR_LOG_WARN : MR_LOG_ERROR, relation,
-                 "a row of an outbox was updated, which is no event, and is not passed on");
+    log_ignored(encoder, update == MR_OUTBOX_WARN ? MR_LOG_WARN : MR_LOG_ERROR, relation,
+                "a row of an outbox was updated, which is no event, and is not passed on");
     return MR_OK;
 }
 
@@ -469,16 +476,16 @@ static mr_status find_topic(const struct row *row, const struct mr_topic **ret_t
                        outbox->route_by, relation->schema, relation->table, fault);
     }
     if (MR_UNLIKELY(fault != NULL)) {
-        tell_ignored(encoder, MR_LOG_WARN, relation,
-                     "a value names no topic that can be; its row goes to outbox.fallback_topic");
+        log_ignored(encoder, MR_LOG_WARN, relation,
+                    "a value names no topic that can be; its row goes to outbox.fallback_topic");
     }
     return MR_OK;
 }
 
-mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *plan,
-                           const struct mr_change *change, struct mr_buffer *out,
-                           struct mr_record *ret_records, uint32_t *ret_count,
-                           struct mr_error *ret_error)
+static mr_status outbox_change(struct mr_encoder *encoder, struct mr_plan *plan,
+                               const struct mr_change *change, struct mr_buffer *out,
+                               struct mr_record *ret_records, uint32_t *ret_count,
+                               struct mr_error *ret_error)
 {
     *ret_count = 0;
     if (change->op == MR_OP_DELETE || change->op == MR_OP_TRUNCATE) {
@@ -510,3 +517,6 @@ mr_status mr_outbox_change(struct mr_encoder *encoder, const struct mr_plan *pla
     *ret_count = 1;
     return MR_OK;
 }
+
+const struct mr_form_ops mr_form_outbox = {
+    .ends_rows = true, .plan = outbox_plan, .forget = outbox_forget, .change = outbox_change};

@@ -3,12 +3,9 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "encode/values/row.h"
+#include "encode/forms/form.h"
 
 enum { TEXT_OID = 25, TIMESTAMPTZ_OID = 1184, FIXED_COLUMNS = 5 };
-
-/* What can't be an event is told of once a second. */
-#define DROPPED_TELL_NS INT64_C(1000000000)
 
 /* A table that is none, and the row that a message is. */
 struct mr_outbox_message {
@@ -18,8 +15,7 @@ struct mr_outbox_message {
     struct mr_text bytes;              /* of values */
     struct mr_transaction transaction; /* of a message that has none */
     struct mr_change change;
-    uint64_t dropped;
-    int64_t told_ns;
+    struct mr_tally dropped;
 };
 
 bool mr_is_message(const struct mr_relation *relation)
@@ -136,18 +132,16 @@ bool mr_is_outbox_message(const struct mr_encode_options *options,
 }
 
 __attribute__((cold)) static void
-tell_dropped(struct mr_encoder *encoder, const struct mr_message_event *message, const char *reason)
+log_dropped(struct mr_encoder *encoder, const struct mr_message_event *message, const char *reason)
 {
     struct mr_outbox_message *row = encoder->outbox_message;
-    row->dropped++;
-    if (row->told_ns == 0 || encoder->now_ns - row->told_ns >= DROPPED_TELL_NS) {
-        row->told_ns = encoder->now_ns;
+    if (mr_tally(&row->dropped, encoder->stamp.now_ns)) {
         mr_log(
             MR_LOG_WARN, "outbox_message_dropped",
             "a logical message with the prefix of outbox.messages is no event, and is not passed "
             "on",
             MR_LOG_STR("reason", reason), MR_LOG_LSN("lsn", message->lsn),
-            MR_LOG_INT("count", row->dropped));
+            MR_LOG_INT("count", row->dropped.count));
     }
 }
 
@@ -164,7 +158,7 @@ const struct mr_change *mr_outbox_message_row(struct mr_encoder *encoder,
         return NULL;
     }
     row->transaction = (struct mr_transaction){.commit_lsn = message->position.commit_lsn,
-                                               .commit_time_us = encoder->now_ns / 1000};
+                                               .commit_time_us = encoder->stamp.now_ns / 1000};
     row->change = (struct mr_change){
         .op = MR_OP_INSERT,
         .lsn = message->lsn,
@@ -185,12 +179,12 @@ mr_status mr_encode_outbox_message(struct mr_encoder *encoder,
     mr_status status = MR_OK;
     *ret_count = 0;
     if (change == NULL) {
-        tell_dropped(encoder, message, "its content is not a JSON object");
+        log_dropped(encoder, message, "its content is not a JSON object");
     } else {
         status = mr_encode_change(encoder, change, buffer, ret_records, ret_count, &error);
     }
     if (status != MR_OK && status != MR_FULL) { /* any role that connects can write one */
-        tell_dropped(encoder, message, error.text);
+        log_dropped(encoder, message, error.text);
         *ret_count = 0;
         return MR_OK;
     }

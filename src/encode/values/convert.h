@@ -1,4 +1,4 @@
-/* How a value's text becomes JSON where that takes more than quotes: numbers of other forms, times, arrays, shapes.
+/* How a value's text becomes JSON or Avro where that takes more than quotes: numbers of other forms, times, arrays, shapes.
  *
  * A conversion is chosen once for each column of a relation version (types.def), and is a function with what it needs to know
  * of the type. It gets the text that PostgreSQL prints under the settings of pg_conn_open.c (DateStyle ISO, UTC, …), the same
@@ -19,7 +19,7 @@ struct mr_scratch {
 
 struct mr_conversion;
 
-/* Appends the value as JSON. False: the text is not one that the type has; what was appended is of no use then. */
+/* Appends the value, in JSON or Avro as the buffer says (put.h). False: the text is not one that the type has; what was appended is of no use then. */
 typedef bool (*mr_convert_fn)(struct mr_buffer *out, const struct mr_conversion *how, mr_slice text,
                               struct mr_scratch *scratch);
 
@@ -39,7 +39,9 @@ struct mr_conversion {
 MR_CONVERT(string);
 /* t, f */
 MR_CONVERT(bool);
-/* `detail`: bytes; the integer itself. */
+enum { MR_INT_BYTES = 4, MR_LONG_BYTES = 8, MR_FLOAT_BYTES = 4, MR_DOUBLE_BYTES = 8 };
+
+/* The integer itself, of `detail` bytes. */
 MR_CONVERT(integer);
 /* As PostgreSQL prints it, the three that are not numbers quoted. */
 MR_CONVERT(float);
@@ -123,9 +125,6 @@ MR_CONVERT(mask);
 MR_CONVERT(truncated);
 /* SHA-256 of `salt` and the text, in hexadecimal. */
 MR_CONVERT(hash);
-
-/* The value can't be told: null. */
-MR_CONVERT(null);
 
 /* Bytes in quotes, in base64 or hexadecimal. */
 void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,

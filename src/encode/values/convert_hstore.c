@@ -1,6 +1,6 @@
 /* hstore: `"key"=>"value", "other"=>NULL` (hstore_io.c: hstore_out), backslashes before quotes and backslashes. */
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 /* Text between quotes, escapes in it. */
 struct pair {
@@ -46,28 +46,41 @@ static bool next_pair(struct mr_cursor *cursor, bool first, struct pair *ret, bo
     return *good;
 }
 
-/* The text without its escapes, in quotes. */
+static void write_part(struct mr_buffer *out, const uint8_t *text, size_t len)
+{
+    if (out->is_avro) {
+        mr_avro_part(out, text, len);
+    } else {
+        mr_json_escaped(out, text, len);
+    }
+}
+
+/* The text without its escapes, as a string. */
 static void write_text(struct mr_buffer *out, mr_slice text)
 {
-    MR_BUFFER_LITERAL(out, "\"");
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    mr_put_json(out, MR_SLICE("\""));
     size_t begin = 0;
     for (size_t at = 0; at < text.len; at++) {
         if (text.data[at] == '\\' && at + 1 < text.len) {
-            mr_json_escaped(out, text.data + begin, at - begin);
+            write_part(out, text.data + begin, at - begin);
             begin = ++at;
         }
     }
-    mr_json_escaped(out, text.data + begin, text.len - begin);
-    MR_BUFFER_LITERAL(out, "\"");
+    write_part(out, text.data + begin, text.len - begin);
+    mr_put_json(out, MR_SLICE("\""));
+    if (gap != NULL) {
+        mr_avro_close(out, gap, out->at - gap - 1);
+    }
 }
 
 static void write_pair(struct mr_buffer *out, const struct pair *pair, bool first)
 {
-    mr_buffer_append(out, first ? "{" : ",", 1);
+    mr_put_field(out, first ? MR_SLICE("{") : MR_SLICE(","), false);
     write_text(out, pair->key);
-    MR_BUFFER_LITERAL(out, ":");
+    mr_put_field(out, MR_SLICE(":"), true);
     if (pair->value.data == NULL) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
     } else {
         write_text(out, pair->value);
     }
@@ -79,7 +92,7 @@ static bool write_bytes(struct mr_buffer *out, mr_slice text)
     if (MR_LIKELY(!out->bytes_as_base64) || mr_is_utf8(text.data, text.len)) {
         return false;
     }
-    mr_json_string(out, text.data, text.len);
+    mr_put_slice(out, text);
     return true;
 }
 
@@ -180,7 +193,7 @@ static void write_in_order(struct mr_buffer *out, const struct entry *entries,
             first = false;
         }
     }
-    mr_buffer_slice(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
+    mr_put_json(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
 }
 
 /* Reads the pairs and writes them in the order of their buckets. */
@@ -203,14 +216,22 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
     uint32_t buckets = mr_java_buckets(count);
     uint32_t *heads = (uint32_t *)(void *)(entries + most);
     link_entries(entries, count, heads, heads + buckets, buckets);
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
     write_in_order(out, entries, heads, buckets);
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, count);
+    }
     return good;
 }
 
 MR_CONVERT(hstore_map)
 {
     (void)how;
-    return write_bytes(out, text) || write_ordered(out, text, scratch);
+    if (MR_UNLIKELY(write_bytes(out, text))) {
+        out->misfit = true; /* a string is no map */
+        return true;
+    }
+    return write_ordered(out, text, scratch);
 }
 
 /* As JSON first, which then is the text of a string. */
@@ -224,6 +245,6 @@ MR_CONVERT(hstore_string)
     bool good = write_ordered(&inner, text, scratch);
     MR_ASSERT(!inner.full);
     out->met_bytes |= inner.met_bytes;
-    mr_json_string(out, scratch->part.data, (size_t)(inner.at - scratch->part.data));
+    mr_put_string(out, scratch->part.data, (size_t)(inner.at - scratch->part.data));
     return good;
 }

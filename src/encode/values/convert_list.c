@@ -1,8 +1,11 @@
-/* Arrays, hstore and json: values that hold others. */
+/* Arrays.
+ *
+ * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a type of Avro does. So all elements come
+ * in one list there, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 /* ---- arrays (arrayfuncs.c: array_out) ---- */
 
@@ -51,16 +54,58 @@ static bool write_element(struct mr_buffer *out, const struct mr_conversion *how
                           struct mr_cursor *cursor, struct mr_scratch *scratch)
 {
     mr_slice text;
+    out->nullable = true;
     if (mr_cursor_take(cursor, '"')) {
         return take_quoted(cursor, &scratch->element, &text) &&
                how->element->write(out, how->element, text, scratch);
     }
     text = take_bare(cursor, (char)how->detail);
     if (mr_slice_equal(text, MR_SLICE("NULL"))) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
         return true;
     }
     return text.len > 0 && how->element->write(out, how->element, text, scratch);
+}
+
+/* The lists and their elements; answers how many these are, -1: it is no array. */
+static int64_t write_lists(struct mr_buffer *out, const struct mr_conversion *how,
+                           struct mr_cursor *cursor, struct mr_scratch *scratch)
+{
+    char delimiter = (char)how->detail;
+    int64_t count = 0;
+    unsigned depth = 0;
+    bool first = true; /* nothing is in this list yet */
+    do {
+        if (!first) {
+            bool goes_on = mr_cursor_take(cursor, delimiter);
+            mr_put_json(out, goes_on ? MR_SLICE(",") : MR_SLICE("]"));
+            if (!goes_on) {
+                depth--;
+                if (!mr_cursor_take(cursor, '}')) {
+                    return -1;
+                }
+                continue;
+            }
+        }
+        if (mr_cursor_take(cursor, '{')) {
+            mr_put_json(out, MR_SLICE("["));
+            first = true;
+            if (++depth > DIMENSIONS_MAX) {
+                return -1;
+            }
+            if (mr_cursor_take(cursor, '}')) {
+                mr_put_json(out, MR_SLICE("]"));
+                depth--;
+                first = false;
+            }
+        } else if (depth == 0 || !write_element(out, how, cursor, scratch)) {
+            return -1;
+        } else {
+            first = false;
+            count++;
+        }
+    } while (depth > 0);
+    return mr_cursor_ended(cursor) ? count : -1;
 }
 
 MR_CONVERT(array)
@@ -69,39 +114,10 @@ MR_CONVERT(array)
     if (!skip_bounds(&cursor)) {
         return false;
     }
-    char delimiter = (char)how->detail;
-    unsigned depth = 0;
-    bool first = true; /* nothing is in this list yet */
-    do {
-        if (!first) {
-            bool goes_on = mr_cursor_take(&cursor, delimiter);
-            if (goes_on) {
-                MR_BUFFER_LITERAL(out, ",");
-            } else {
-                MR_BUFFER_LITERAL(out, "]");
-                depth--;
-                if (!mr_cursor_take(&cursor, '}')) {
-                    return false;
-                }
-                continue;
-            }
-        }
-        if (mr_cursor_take(&cursor, '{')) {
-            MR_BUFFER_LITERAL(out, "[");
-            first = true;
-            if (++depth > DIMENSIONS_MAX) {
-                return false;
-            }
-            if (mr_cursor_take(&cursor, '}')) {
-                MR_BUFFER_LITERAL(out, "]");
-                depth--;
-                first = false;
-            }
-        } else if (depth == 0 || !write_element(out, how, &cursor, scratch)) {
-            return false;
-        } else {
-            first = false;
-        }
-    } while (depth > 0);
-    return mr_cursor_ended(&cursor);
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    int64_t count = write_lists(out, how, &cursor, scratch);
+    if (gap != NULL && count >= 0) {
+        mr_avro_close_list(out, gap, count);
+    }
+    return count >= 0;
 }

@@ -1,6 +1,6 @@
 /* Numbers, money and bits. */
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,14 +117,14 @@ static void write_unscaled(struct mr_buffer *out, const struct decimal *decimal,
         multiply_add(&number, 10, 0);
     }
     uint8_t *bytes = (uint8_t *)(number.limbs + number.count);
-    mr_json_base64(out, bytes, write_bytes(bytes, &number, decimal->negative));
+    mr_put_bytes(out, bytes, write_bytes(bytes, &number, decimal->negative));
 }
 
 MR_CONVERT(decimal)
 {
     struct decimal decimal;
     if (is_no_number(text)) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
         return true;
     }
     if (!parse_decimal(text, &decimal) || decimal.fraction.len > (size_t)how->detail) {
@@ -139,7 +139,7 @@ MR_CONVERT(scaled_decimal)
     (void)how;
     struct decimal decimal;
     if (is_no_number(text)) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
         return true;
     }
     if (!parse_decimal(text, &decimal)) {
@@ -148,11 +148,11 @@ MR_CONVERT(scaled_decimal)
     while (decimal.fraction.len > 0 && decimal.fraction.data[decimal.fraction.len - 1] == '0') {
         decimal.fraction.len--;
     }
-    MR_BUFFER_LITERAL(out, "{\"scale\":");
-    mr_json_u64(out, decimal.fraction.len);
-    MR_BUFFER_LITERAL(out, ",\"value\":");
+    mr_put_record(out, MR_SLICE("{\"scale\":"), false);
+    mr_put_int(out, (int64_t)decimal.fraction.len);
+    mr_put_field(out, MR_SLICE(",\"value\":"), false);
     write_unscaled(out, &decimal, 0, scratch);
-    MR_BUFFER_LITERAL(out, "}");
+    mr_put_json(out, MR_SLICE("}"));
     return true;
 }
 
@@ -163,15 +163,15 @@ MR_CONVERT(decimal_text)
     struct decimal decimal;
     if (is_no_number(text)) {
         /* As Debezium names them (its SpecialValueDecimal). */
-        mr_buffer_slice(out, text.data[0] == 'N'   ? MR_SLICE("\"NAN\"")
-                             : text.data[0] == '-' ? MR_SLICE("\"NEGATIVE_INFINITY\"")
-                                                   : MR_SLICE("\"POSITIVE_INFINITY\""));
+        mr_put_slice(out, text.data[0] == 'N'   ? MR_SLICE("NAN")
+                          : text.data[0] == '-' ? MR_SLICE("NEGATIVE_INFINITY")
+                                                : MR_SLICE("POSITIVE_INFINITY"));
         return true;
     }
     if (!parse_decimal(text, &decimal)) {
         return false;
     }
-    mr_json_string(out, text.data, text.len);
+    mr_put_slice(out, text);
     return true;
 }
 
@@ -217,7 +217,7 @@ MR_CONVERT(plain_money)
     if (!parse_money(text, room, &amount) || !parse_decimal(amount, &decimal)) {
         return false;
     }
-    mr_json_string(out, amount.data, amount.len);
+    mr_put_slice(out, amount);
     return true;
 }
 
@@ -231,7 +231,6 @@ static bool has_idle_zero(mr_slice digits)
 
 MR_CONVERT(integer)
 {
-    (void)how;
     (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     mr_cursor_take(&cursor, '-');
@@ -239,7 +238,11 @@ MR_CONVERT(integer)
     if (digits.len == 0 || has_idle_zero(digits) || !mr_cursor_ended(&cursor)) {
         return false;
     }
-    mr_buffer_slice(out, text);
+    if (MR_UNLIKELY(out->is_avro)) {
+        mr_avro_digits(out, text, how->detail == MR_INT_BYTES);
+    } else {
+        mr_buffer_slice(out, text);
+    }
     return true;
 }
 
@@ -248,7 +251,7 @@ MR_CONVERT(bool)
     (void)how;
     (void)scratch;
     bool is_true = text.len == 1 && text.data[0] == 't';
-    mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
+    mr_put_bool(out, is_true);
     return is_true || (text.len == 1 && text.data[0] == 'f');
 }
 
@@ -371,21 +374,47 @@ static void write_java(struct mr_buffer *out, const struct floating *floating)
     }
 }
 
+/* Text that strtod reads. In JSON what is not a number is in quotes. */
+static void put_no_number(struct mr_buffer *out, mr_slice text, bool is_double)
+{
+    if (MR_UNLIKELY(out->is_avro)) {
+        double value = text.data[0] == 'N' ? (double)NAN : (double)INFINITY;
+        mr_avro_real(out, text.data[0] == '-' ? -value : value, is_double);
+    } else {
+        mr_json_string(out, text.data, text.len);
+    }
+}
+
+static void put_floating(struct mr_buffer *out, const struct floating *floating, bool is_double)
+{
+    enum { TEXT_MAX = 64 };
+    if (MR_LIKELY(!out->is_avro)) {
+        write_java(out, floating);
+        return;
+    }
+    char text[TEXT_MAX];
+    struct mr_buffer number = mr_buffer_init((uint8_t *)text, sizeof(text) - 1);
+    write_java(&number, floating);
+    *number.at = '\0';
+    mr_avro_real(out, strtod(text, NULL), is_double);
+}
+
 MR_CONVERT(java_float)
 {
     (void)scratch;
+    bool is_double = how->detail != MR_FLOAT_BYTES;
     if (is_no_number(text)) {
-        mr_json_string(out, text.data, text.len);
+        put_no_number(out, text, is_double);
         return true;
     }
     struct floating floating;
     if (!parse_floating(text, &floating)) {
         return false;
     }
-    if (floating.count == 1 && floating.exponent < (how->detail == 4 ? -37 : -300)) {
+    if (floating.count == 1 && floating.exponent < (is_double ? -300 : -37)) {
         closest_two_digits(text, how->detail, &floating);
     }
-    write_java(out, &floating);
+    put_floating(out, &floating, is_double);
     return true;
 }
 
@@ -409,6 +438,10 @@ bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
     double value = strtod(copy, NULL);
+    if (MR_UNLIKELY(out->is_avro)) {
+        mr_avro_real(out, value, true);
+        return true;
+    }
     if (isinf(value)) {
         mr_json_string(out, (const uint8_t *)(value < 0 ? "-Infinity" : "Infinity"),
                        value < 0 ? 9 : 8);
@@ -426,7 +459,7 @@ MR_CONVERT(decimal_double)
     char money[MONEY_MAX];
     struct decimal decimal;
     if (is_no_number(text)) {
-        mr_json_string(out, text.data, text.len);
+        put_no_number(out, text, true);
         return true;
     }
     if (!parse_decimal(text, &decimal) &&
@@ -480,16 +513,24 @@ static void write_hex(struct mr_buffer *out, const uint8_t *bytes, size_t len)
 void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,
                        size_t len)
 {
-    if (mode == MR_BINARY_HEX) {
-        write_hex(out, bytes, len);
+    if (mode == MR_BINARY_BYTES) {
+        mr_put_bytes(out, bytes, len);
         return;
     }
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
     uint8_t *begin = out->at;
-    mr_json_base64(out, bytes, len);
+    if (mode == MR_BINARY_HEX) {
+        write_hex(out, bytes, len);
+    } else {
+        mr_json_base64(out, bytes, len);
+    }
     if (mode == MR_BINARY_BASE64_URL && !out->full) {
         for (uint8_t *at = begin; at < out->at; at++) { /* RFC 4648, section 5 */
             *at = (uint8_t)(*at == '+' ? '-' : *at == '/' ? '_' : *at);
         }
+    }
+    if (gap != NULL) {
+        mr_avro_close_json(out, gap);
     }
 }
 
@@ -529,11 +570,11 @@ MR_CONVERT(bit)
     (void)how;
     (void)scratch;
     if (text.len == 0) { /* a varbit(1) */
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
         return true;
     }
     bool is_set = text.data[0] == '1';
-    mr_buffer_slice(out, is_set ? MR_SLICE("true") : MR_SLICE("false"));
+    mr_put_bool(out, is_set);
     return text.len == 1 && (is_set || text.data[0] == '0');
 }
 
@@ -553,7 +594,7 @@ MR_CONVERT(bits)
             return false;
         }
     }
-    mr_json_base64(out, bytes, len);
+    mr_put_bytes(out, bytes, len);
     return true;
 }
 
@@ -563,16 +604,7 @@ MR_CONVERT(string)
 {
     (void)how;
     (void)scratch;
-    mr_json_string(out, text.data, text.len);
-    return true;
-}
-
-MR_CONVERT(null)
-{
-    (void)how;
-    (void)text;
-    (void)scratch;
-    MR_BUFFER_LITERAL(out, "null");
+    mr_put_slice(out, text);
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 enum { NUMBER_MAX = 64, POINT_BYTES = 16, WKB_HEADER = 5 };
 
@@ -87,13 +87,15 @@ static bool write_point(struct mr_buffer *out, const struct point *point)
 {
     uint8_t wkb[WKB_HEADER + POINT_BYTES];
     put_point(put_header(wkb, WKB_POINT), point);
-    MR_BUFFER_LITERAL(out, "{\"x\":");
+    mr_put_record(out, MR_SLICE("{\"x\":"), false);
     bool good = write_number(out, &point->x);
-    MR_BUFFER_LITERAL(out, ",\"y\":");
+    mr_put_field(out, MR_SLICE(",\"y\":"), false);
     good = write_number(out, &point->y) && good;
-    MR_BUFFER_LITERAL(out, ",\"wkb\":");
-    mr_json_base64(out, wkb, sizeof(wkb));
-    MR_BUFFER_LITERAL(out, ",\"srid\":null}");
+    mr_put_field(out, MR_SLICE(",\"wkb\":"), true);
+    mr_put_bytes(out, wkb, sizeof(wkb));
+    mr_put_field(out, MR_SLICE(",\"srid\":"), true);
+    mr_put_null(out);
+    mr_put_json(out, MR_SLICE("}"));
     return good;
 }
 
@@ -119,11 +121,11 @@ MR_CONVERT(circle)
         !mr_cursor_take(&cursor, '>') || !mr_cursor_ended(&cursor)) {
         return false;
     }
-    MR_BUFFER_LITERAL(out, "{\"center\":");
+    mr_put_record(out, MR_SLICE("{\"center\":"), false);
     bool good = write_point(out, &center);
-    MR_BUFFER_LITERAL(out, ",\"radius\":");
+    mr_put_field(out, MR_SLICE(",\"radius\":"), false);
     good = write_number(out, &radius) && good;
-    MR_BUFFER_LITERAL(out, "}");
+    mr_put_json(out, MR_SLICE("}"));
     return good;
 }
 
@@ -139,12 +141,16 @@ MR_CONVERT(line)
         if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') || !take_number(&cursor, &number)) {
             return false;
         }
-        mr_buffer_slice(out, mr_slice_of(names[i]));
+        if (i == 0) {
+            mr_put_record(out, mr_slice_of(names[i]), false);
+        } else {
+            mr_put_field(out, mr_slice_of(names[i]), false);
+        }
         if (!write_number(out, &number)) {
             return false;
         }
     }
-    MR_BUFFER_LITERAL(out, "}");
+    mr_put_json(out, MR_SLICE("}"));
     return mr_cursor_take(&cursor, '}') && mr_cursor_ended(&cursor);
 }
 
@@ -174,29 +180,47 @@ static uint8_t *wkb_room(struct mr_scratch *scratch, mr_slice text)
     return scratch->number.data;
 }
 
+/* `type`, and of a path whether it is closed; NULL: it is none. */
 static void write_shape(struct mr_buffer *out, const uint8_t *wkb, const uint8_t *end,
-                        const char *extensions)
+                        const char *type, const char *closed)
 {
-    MR_BUFFER_LITERAL(out, "{\"wkb\":");
-    mr_json_base64(out, wkb, (size_t)(end - wkb));
-    MR_BUFFER_LITERAL(out, ",\"srid\":null,\"extensions\":{");
-    mr_buffer_slice(out, mr_slice_of(extensions));
-    MR_BUFFER_LITERAL(out, "}}");
+    mr_put_record(out, MR_SLICE("{\"wkb\":"), false);
+    mr_put_bytes(out, wkb, (size_t)(end - wkb));
+    mr_put_field(out, MR_SLICE(",\"srid\":"), true);
+    mr_put_null(out);
+    mr_put_field(out, MR_SLICE(",\"extensions\":"), true);
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    out->nullable = false;
+    mr_put_json(out, MR_SLICE("{"));
+    mr_put_slice(out, MR_SLICE("type"));
+    mr_put_json(out, MR_SLICE(":"));
+    mr_put_slice(out, mr_slice_of(type));
+    if (closed != NULL) {
+        mr_put_json(out, MR_SLICE(","));
+        mr_put_slice(out, MR_SLICE("closed"));
+        mr_put_json(out, MR_SLICE(":"));
+        mr_put_slice(out, mr_slice_of(closed));
+    }
+    mr_put_json(out, MR_SLICE("}}"));
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, closed == NULL ? 1 : 2);
+    }
 }
 
-static bool write_line(struct mr_buffer *out, mr_slice text, char open, char close,
-                       const char *extensions, struct mr_scratch *scratch)
+/* `ends`: the signs around the points. */
+static bool write_line(struct mr_buffer *out, mr_slice text, const char *ends, const char *type,
+                       const char *closed, struct mr_scratch *scratch)
 {
     struct mr_cursor cursor = mr_cursor_of(text);
     uint8_t *wkb = wkb_room(scratch, text);
     uint8_t *points = put_header(wkb, WKB_LINE) + sizeof(uint32_t);
     struct point first;
-    uint32_t count = mr_cursor_take(&cursor, open) ? take_points(&cursor, points, &first) : 0;
-    if (count == 0 || !mr_cursor_take(&cursor, close) || !mr_cursor_ended(&cursor)) {
+    uint32_t count = mr_cursor_take(&cursor, ends[0]) ? take_points(&cursor, points, &first) : 0;
+    if (count == 0 || !mr_cursor_take(&cursor, ends[1]) || !mr_cursor_ended(&cursor)) {
         return false;
     }
     put_u32(wkb + WKB_HEADER, count);
-    write_shape(out, wkb, points + (size_t)count * POINT_BYTES, extensions);
+    write_shape(out, wkb, points + (size_t)count * POINT_BYTES, type, closed);
     return true;
 }
 
@@ -204,17 +228,16 @@ static bool write_line(struct mr_buffer *out, mr_slice text, char open, char clo
 MR_CONVERT(lseg)
 {
     (void)how;
-    return write_line(out, text, '[', ']', "\"type\":\"lseg\"", scratch);
+    return write_line(out, text, "[]", "lseg", NULL, scratch);
 }
 
 /* [(x,y),…] is open, ((x,y),…) closed */
 MR_CONVERT(path)
 {
     (void)how;
-    if (text.len > 0 && text.data[0] == '[') {
-        return write_line(out, text, '[', ']', "\"type\":\"path\",\"closed\":\"false\"", scratch);
-    }
-    return write_line(out, text, '(', ')', "\"type\":\"path\",\"closed\":\"true\"", scratch);
+    bool is_open = text.len > 0 && text.data[0] == '[';
+    return write_line(out, text, is_open ? "[]" : "()", "path", is_open ? "false" : "true",
+                      scratch);
 }
 
 /* Header, one ring, its points. */
@@ -238,7 +261,7 @@ MR_CONVERT(polygon)
     }
     put_ring(wkb, count + 1);
     uint8_t *end = put_point(wkb + RING_AT + (size_t)count * POINT_BYTES, &first);
-    write_shape(out, wkb, end, "\"type\":\"polygon\"");
+    write_shape(out, wkb, end, "polygon", NULL);
     return true;
 }
 
@@ -260,7 +283,7 @@ MR_CONVERT(box)
     at = put_point(at, &low);
     at = put_point(at, &(struct point){.x = low.x, .y = high.y});
     at = put_point(at, &high);
-    write_shape(out, wkb, at, "\"type\":\"box\"");
+    write_shape(out, wkb, at, "box", NULL);
     return true;
 }
 
@@ -275,18 +298,22 @@ MR_CONVERT(ewkb)
     }
     const uint8_t *at = bytes.data;
     bool is_little = at[0] != 0;
-    MR_BUFFER_LITERAL(out, "{\"wkb\":");
-    mr_json_base64(out, bytes.data, bytes.len);
-    MR_BUFFER_LITERAL(out, ",\"srid\":");
+    mr_put_record(out, MR_SLICE("{\"wkb\":"), false);
+    mr_put_bytes(out, bytes.data, bytes.len);
+    mr_put_field(out, MR_SLICE(",\"srid\":"), true);
     if ((at[is_little ? 4 : 1] & SRID_BIT) != 0) {
         uint32_t srid = 0;
         for (unsigned i = 0; i < 4; i++) {
             srid = srid << 8 | at[is_little ? 8 - i : 5 + i];
         }
-        mr_json_i64(out, (int32_t)srid);
+        mr_put_int(out, (int32_t)srid);
     } else {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
     }
-    mr_buffer_slice(out, how->detail != 0 ? MR_SLICE(",\"extensions\":null}") : MR_SLICE("}"));
+    if (how->detail != 0) {
+        mr_put_field(out, MR_SLICE(",\"extensions\":"), true);
+        mr_put_null(out);
+    }
+    mr_put_json(out, MR_SLICE("}"));
     return true;
 }

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 #define MICROS_A_SECOND INT64_C(1000000)
 #define SECONDS_A_DAY   INT64_C(86400)
@@ -145,28 +145,23 @@ MR_CONVERT(days)
         return false;
     }
     if (moment.infinite != 0) {
-        mr_json_i64(out, moment.infinite > 0 ? DAYS_INFINITE : DAYS_MINUS_INFINITE);
+        mr_put_int(out, moment.infinite > 0 ? DAYS_INFINITE : DAYS_MINUS_INFINITE);
     } else {
-        mr_json_i64(out, days_since_1970(moment.day));
+        mr_put_int(out, days_since_1970(moment.day));
     }
     return true;
 }
 
-static int64_t floor_div(int64_t value, int64_t by)
-{
-    return value / by - (value % by < 0);
-}
-
 /* Nanoseconds end in the year 2262: behind that, and before 1677, Debezium fails to convert a value, and has null. */
-static void write_micros(struct mr_buffer *out, int64_t micros, int32_t digits)
+static void write_fine(struct mr_buffer *out, int64_t micros, int32_t digits)
 {
     int64_t nanos;
     if (digits != 9) {
-        mr_json_i64(out, digits == 3 ? floor_div(micros, 1000) : micros);
+        mr_put_long(out, micros);
     } else if (__builtin_mul_overflow(micros, 1000, &nanos)) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
     } else {
-        mr_json_i64(out, nanos);
+        mr_put_long(out, nanos);
     }
 }
 
@@ -177,9 +172,9 @@ static void write_micros(struct mr_buffer *out, int64_t micros, int32_t digits)
 static void write_infinite(struct mr_buffer *out, int sign, int32_t digits)
 {
     if (digits == 3) {
-        mr_json_i64(out, sign > 0 ? MILLIS_INFINITE : MILLIS_MINUS_INFINITE);
+        mr_put_long(out, sign > 0 ? MILLIS_INFINITE : MILLIS_MINUS_INFINITE);
     } else {
-        mr_json_i64(out, sign > 0 ? INT64_MAX : INT64_MIN);
+        mr_put_long(out, sign > 0 ? INT64_MAX : INT64_MIN);
     }
 }
 
@@ -206,14 +201,14 @@ MR_CONVERT(epoch)
     int64_t days = days_since_1970(moment.day);
     int64_t micros;
     if (how->detail == 3) {
-        mr_json_i64(out, days * (MICROS_A_DAY / 1000) + moment.micros / 1000);
+        mr_put_long(out, days * (MICROS_A_DAY / 1000) + moment.micros / 1000);
     } else if (!__builtin_mul_overflow(days, MICROS_A_DAY, &micros) &&
                !__builtin_add_overflow(micros, moment.micros, &micros)) {
-        write_micros(out, micros, how->detail);
+        write_fine(out, micros, how->detail);
     } else if (how->detail == 9) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_put_null(out);
     } else {
-        mr_json_i64(out, INT64_MAX);
+        mr_put_long(out, INT64_MAX);
     }
     return true;
 }
@@ -226,7 +221,11 @@ MR_CONVERT(clock)
     if (!take_clock(&cursor, 2, &micros) || !mr_cursor_ended(&cursor)) {
         return false;
     }
-    write_micros(out, micros, how->detail);
+    if (how->detail == 3) {
+        mr_put_int(out, micros / 1000);
+    } else {
+        write_fine(out, micros, how->detail);
+    }
     return true;
 }
 
@@ -260,6 +259,10 @@ static int print_clock(char *room, size_t size, int64_t micros, int digits)
 
 static void quote(struct mr_buffer *out, const char *text, int len)
 {
+    if (MR_UNLIKELY(out->is_avro)) {
+        mr_avro_bytes(out, (const uint8_t *)text, (size_t)len);
+        return;
+    }
     MR_BUFFER_LITERAL(out, "\"");
     mr_buffer_append(out, text, (size_t)len);
     MR_BUFFER_LITERAL(out, "\"");
@@ -293,7 +296,7 @@ MR_CONVERT(zoned_epoch)
         return false;
     }
     if (moment.infinite != 0) {
-        mr_json_string(out, text.data, text.len);
+        mr_put_slice(out, text);
     } else {
         write_stamp(out, &moment, how->detail, true);
     }
@@ -336,7 +339,7 @@ MR_CONVERT(iso_date)
     }
     char room[ISO_MAX];
     if (moment.infinite != 0) {
-        mr_json_string(out, text.data, text.len);
+        mr_put_slice(out, text);
     } else {
         quote(out, room, print_day(room, moment.day));
     }
@@ -353,7 +356,7 @@ MR_CONVERT(iso_stamp)
         return false;
     }
     if (moment.infinite != 0) {
-        mr_json_string(out, text.data, text.len);
+        mr_put_slice(out, text);
     } else {
         write_stamp(out, &moment, -1, zoned);
     }
@@ -371,8 +374,8 @@ MR_CONVERT(utc_date)
     }
     char room[ISO_MAX];
     if (moment.infinite != 0) {
-        mr_buffer_slice(out, moment.infinite > 0 ? MR_SLICE("\"+5877611-06-21Z\"")
-                                                 : MR_SLICE("\"-5877611-06-22Z\""));
+        mr_put_slice(out, moment.infinite > 0 ? MR_SLICE("+5877611-06-21Z")
+                                              : MR_SLICE("-5877611-06-22Z"));
         return true;
     }
     int len = print_day(room, moment.day);
@@ -407,8 +410,8 @@ MR_CONVERT(utc_stamp)
         return false;
     }
     if (moment.infinite != 0) {
-        mr_buffer_slice(out, moment.infinite > 0 ? MR_SLICE("\"+292278994-08-16T23:00:00Z\"")
-                                                 : MR_SLICE("\"-292275055-05-16T23:00:00Z\""));
+        mr_put_slice(out, moment.infinite > 0 ? MR_SLICE("+292278994-08-16T23:00:00Z")
+                                              : MR_SLICE("-292275055-05-16T23:00:00Z"));
     } else {
         write_stamp(out, &moment, -1, true);
     }
@@ -513,7 +516,7 @@ MR_CONVERT(interval)
     struct span span;
     int infinite = infinity_of(text);
     if (infinite != 0) { /* PostgreSQL 17 and later */
-        mr_json_i64(out, infinite > 0 ? INT64_MAX : INT64_MIN);
+        mr_put_long(out, infinite > 0 ? INT64_MAX : INT64_MIN);
         return true;
     }
     if (!parse_span(text, &span)) {
@@ -521,7 +524,7 @@ MR_CONVERT(interval)
     }
     __int128 micros =
         (__int128)span.months * MICROS_A_MONTH + (__int128)span.days * MICROS_A_DAY + span.micros;
-    mr_json_i64(out, micros > INT64_MAX   ? INT64_MAX
+    mr_put_long(out, micros > INT64_MAX   ? INT64_MAX
                      : micros < INT64_MIN ? INT64_MIN
                                           : (int64_t)micros);
     return true;
@@ -534,7 +537,7 @@ MR_CONVERT(interval_text)
     (void)scratch;
     struct span span;
     if (infinity_of(text) != 0) { /* PostgreSQL 17 and later */
-        mr_json_string(out, text.data, text.len);
+        mr_put_slice(out, text);
         return true;
     }
     if (!parse_span(text, &span)) {
@@ -573,7 +576,7 @@ MR_CONVERT(iso_interval)
     (void)scratch;
     struct span span;
     if (infinity_of(text) != 0) {
-        mr_json_string(out, text.data, text.len);
+        mr_put_slice(out, text);
         return true;
     }
     if (!parse_span(text, &span)) {

@@ -1,6 +1,6 @@
 /* pgvector's types: `[1,2.5]`, `{1:1,3:2.5}/5` (vector.c: vector_out, halfvec.c: halfvec_out, sparsevec.c: sparsevec_out). */
-#include "base/json.h"
 #include "encode/values/convert.h"
+#include "encode/values/put.h"
 
 /* What stands before one of the signs that can stand behind a number. */
 static mr_slice take_number(struct mr_cursor *cursor)
@@ -20,15 +20,20 @@ MR_CONVERT(vector)
     if (!mr_cursor_take(&cursor, '[')) {
         return false;
     }
-    const char *before = "[";
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    int64_t count = 0;
+    out->nullable = false;
     do {
-        mr_buffer_append(out, before, 1);
+        mr_put_json(out, count == 0 ? MR_SLICE("[") : MR_SLICE(","));
         if (!write(out, how, take_number(&cursor), scratch)) {
             return false;
         }
-        before = ",";
+        count++;
     } while (mr_cursor_take(&cursor, ','));
-    MR_BUFFER_LITERAL(out, "]");
+    mr_put_json(out, MR_SLICE("]"));
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, count);
+    }
     return mr_cursor_take(&cursor, ']') && mr_cursor_ended(&cursor);
 }
 
@@ -108,20 +113,24 @@ MR_CONVERT(sparse_vector)
         return false;
     }
     put_in_order(elements, count, order, order + most, buckets_for(count));
-    MR_BUFFER_LITERAL(out, "{\"dimensions\":");
-    mr_json_i64(out, dimensions);
-    MR_BUFFER_LITERAL(out, ",\"vector\":[");
+    mr_put_record(out, MR_SLICE("{\"dimensions\":"), false);
+    mr_put_int(out, dimensions);
+    mr_put_field(out, MR_SLICE(",\"vector\":["), false);
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
     for (uint32_t i = 0; i < count; i++) {
         const struct element *element = &elements[order[i]];
         mr_slice number = {.data = element->number, .len = element->len};
-        mr_buffer_slice(out, i == 0 ? MR_SLICE("[") : MR_SLICE(",["));
-        mr_json_u64(out, element->index);
-        MR_BUFFER_LITERAL(out, ",");
+        mr_put_json(out, i == 0 ? MR_SLICE("[") : MR_SLICE(",["));
+        mr_put_int(out, element->index);
+        mr_put_json(out, MR_SLICE(","));
         if (!mr_convert_java_float(out, &as_double, number, scratch)) {
             return false;
         }
-        MR_BUFFER_LITERAL(out, "]");
+        mr_put_json(out, MR_SLICE("]"));
     }
-    MR_BUFFER_LITERAL(out, "]}");
+    mr_put_json(out, MR_SLICE("]}"));
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, count);
+    }
     return true;
 }

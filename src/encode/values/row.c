@@ -2,14 +2,10 @@
 
 #include "base/json.h"
 
-/* The first thing that is wrong with a change; mr_encode_change tells of it. */
-__attribute__((cold)) static void latch(struct mr_encoder *encoder, uint32_t column,
-                                        const char *what)
+__attribute__((cold, noinline)) static void latch(struct mr_encoder *encoder, uint32_t column,
+                                                  const char *what)
 {
-    if (encoder->wrong == NULL) {
-        encoder->wrong = what;
-        encoder->wrong_column = column;
-    }
+    mr_encoder_latch(encoder, column, what);
 }
 
 static size_t digits(const uint8_t *text, size_t at, size_t len)
@@ -80,19 +76,19 @@ static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
     } else if (writer == MR_WRITE_BOOL) {
         bool is_true = value->len == 1 && value->data[0] == 't';
         if (MR_UNLIKELY(!is_true && (value->len != 1 || value->data[0] != 'f'))) {
-            latch(encoder, column, "the server sent a boolean that is neither t nor f");
+            latch(encoder, column, MR_FAULT_BOOL);
         }
         mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
     } else if (writer == MR_WRITE_CONVERT) {
         const struct mr_conversion *how = &planned->form->conversion;
         mr_slice text = {.data = value->data, .len = value->len};
         if (MR_UNLIKELY(!how->write(out, how, text, &encoder->scratch))) {
-            latch(encoder, column, "the server sent a text that its type does not have");
+            latch(encoder, column, MR_FAULT_TEXT);
         }
     } else if (MR_UNLIKELY(writer == MR_WRITE_ABSENT)) {
         return;
     } else if (writer == MR_WRITE_NUMBER ? !write_integer(out, value) : !is_float(value)) {
-        latch(encoder, column, "the server sent something else than a number");
+        latch(encoder, column, MR_FAULT_NUMBER);
     } else if (writer == MR_WRITE_FLOAT) {
         mr_buffer_append(out, value->data, value->len);
     }
@@ -118,33 +114,33 @@ __attribute__((cold)) static void write_unknown(struct mr_buffer *out, struct mr
         return;
     }
     if (encoder->options.types != MR_TYPES_PLAIN) {
-        mr_type_unavailable(out, planned->form, encoder->options.unavailable_value);
+        mr_type_unavailable(out, planned, encoder->options.unavailable_value);
     } else if (!out->full) {
         out->at -= planned->prefix.len;
-        for (uint32_t i = 0; i < encoder->missing_count; i++) {
-            if (encoder->missing[i] == column) {
+        for (uint32_t i = 0; i < encoder->missing.count; i++) {
+            if (encoder->missing.columns[i] == column) {
                 return;
             }
         }
-        encoder->missing[encoder->missing_count++] = column;
+        encoder->missing.columns[encoder->missing.count++] = column;
     }
 }
 
 void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan)
 {
-    if (MR_LIKELY(encoder->missing_count == 0)) {
+    if (MR_LIKELY(encoder->missing.count == 0)) {
         return;
     }
     mr_buffer_slice(out, encoder->options.format == MR_FORMAT_ROW
                              ? MR_SLICE(",\"__unavailable\":") /* beside columns */
                              : MR_SLICE(",\"unavailable\":"));
-    for (uint32_t i = 0; i < encoder->missing_count; i++) {
-        mr_slice prefix = plan->columns[encoder->missing[i]].prefix;
+    for (uint32_t i = 0; i < encoder->missing.count; i++) {
+        mr_slice prefix = plan->columns[encoder->missing.columns[i]].prefix;
         mr_buffer_append(out, i == 0 ? "[" : ",", 1);
         mr_buffer_append(out, prefix.data + 1, prefix.len - 2); /* the name in quotes */
     }
     MR_BUFFER_LITERAL(out, "]");
-    encoder->missing_count = 0;
+    encoder->missing.count = 0;
 }
 
 const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
@@ -174,7 +170,7 @@ __attribute__((noinline)) static void write_other(struct mr_buffer *out, struct 
         write_unknown(out, encoder, plan, column);
         break;
     case MR_DATUM_BINARY:
-        latch(encoder, column, "the server sent it in binary form, which was not asked for");
+        latch(encoder, column, MR_FAULT_BINARY);
         break;
     case MR_DATUM_NULL:
         if (plan->columns[column].writer != MR_WRITE_ABSENT) {
@@ -228,7 +224,7 @@ const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct
                                         uint32_t n, const struct mr_tuple *row,
                                         const struct mr_tuple *old)
 {
-    uint32_t column = plan->key_columns[n];
+    uint32_t column = plan->key.columns[n];
     const struct mr_datum *value = mr_row_datum(plan, column, row, old);
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
         return value;
@@ -243,13 +239,13 @@ const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct
             encoder, column,
             "it is part of the key, and the replica identity, which is all that is known of a row "
             "that ends, does not hold it; run ALTER TABLE … REPLICA IDENTITY FULL");
-    } else if (value->kind == MR_DATUM_NULL && !plan->key_may_be_null) {
+    } else if (value->kind == MR_DATUM_NULL && !plan->key.may_be_null) {
         latch(encoder, column, "it is part of the key, and the row has null there");
     }
     return value;
 }
 
-bool mr_datum_equal(const struct mr_datum *a, const struct mr_datum *b)
+static bool is_same_datum(const struct mr_datum *a, const struct mr_datum *b)
 {
     if (a->kind == MR_DATUM_UNCHANGED || b->kind == MR_DATUM_UNCHANGED) {
         return true; /* not sent because it did not change */
@@ -288,18 +284,18 @@ is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_
     uint8_t room[2][ROOM];
     const struct mr_datum *values[] = {a, b};
     struct mr_buffer out[2];
-    bool is_of_topic = plan->place != NULL && plan->place->column == column;
+    bool is_of_topic = plan->mover.place != NULL && plan->mover.place->column == column;
     if (plan->columns[column].writer != MR_WRITE_CONVERT || is_of_topic ||
         a->kind != MR_DATUM_TEXT || b->kind != MR_DATUM_TEXT) {
         return false;
     }
-    const char *wrong = encoder->wrong;
+    const char *wrong = encoder->fault.what;
     for (int i = 0; i < 2; i++) {
         out[i] = mr_buffer_init(room[i], ROOM);
         write_key_text(&out[i], encoder, plan, column, values[i]);
     }
-    bool is_right = encoder->wrong == wrong && !out[0].full && !out[1].full;
-    encoder->wrong = wrong; /* who writes it tells it */
+    bool is_right = encoder->fault.what == wrong && !out[0].full && !out[1].full;
+    encoder->fault.what = wrong; /* who writes it tells it */
     return is_right && out[0].at - room[0] == out[1].at - room[1] &&
            memcmp(room[0], room[1], (size_t)(out[0].at - room[0])) == 0;
 }
@@ -307,7 +303,7 @@ is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_
 bool mr_value_equal(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
                     const struct mr_datum *a, const struct mr_datum *b)
 {
-    return mr_datum_equal(a, b) || is_written_alike(encoder, plan, column, a, b);
+    return is_same_datum(a, b) || is_written_alike(encoder, plan, column, a, b);
 }
 
 bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -316,8 +312,8 @@ bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
     if (change->before.kind == MR_TUPLE_NONE) {
         return false;
     }
-    for (uint32_t i = 0; i < plan->place_count; i++) {
-        uint32_t column = plan->place_columns[i];
+    for (uint32_t i = 0; i < plan->mover.count; i++) {
+        uint32_t column = plan->mover.columns[i];
         const struct mr_datum *before = &change->before.values[column];
         const struct mr_datum *after = &change->after.values[column];
         if (!mr_value_equal(encoder, plan, column, before, after)) {
@@ -346,30 +342,17 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, const struct mr_tuple *row,
                        const struct mr_tuple *old)
 {
-    for (uint32_t i = 0; i < plan->key_count; i++) {
+    for (uint32_t i = 0; i < plan->key.count; i++) {
         const struct mr_datum *value = mr_row_key_datum(encoder, plan, i, row, old);
-        mr_buffer_append(out, plan->key_prefixes[i].data, plan->key_prefixes[i].len);
+        mr_buffer_append(out, plan->key.prefixes[i].data, plan->key.prefixes[i].len);
         if (MR_UNLIKELY(value->kind != MR_DATUM_TEXT)) {
             MR_BUFFER_LITERAL(out, "null");
-        } else if (plan->columns[plan->key_columns[i]].writer == MR_WRITE_STRING ||
-                   plan->columns[plan->key_columns[i]].writer == MR_WRITE_ABSENT) {
+        } else if (plan->columns[plan->key.columns[i]].writer == MR_WRITE_STRING ||
+                   plan->columns[plan->key.columns[i]].writer == MR_WRITE_ABSENT) {
             mr_row_key_text(out, value->data, value->len);
         } else {
-            write_key_text(out, encoder, plan, plan->key_columns[i], value);
+            write_key_text(out, encoder, plan, plan->key.columns[i], value);
         }
     }
-    mr_buffer_append(out, plan->key_end.data, plan->key_end.len);
-}
-
-struct mr_record mr_record_of(const struct mr_plan *plan, const struct mr_change *change,
-                              uint32_t part)
-{
-    MR_ASSERT(part <= UINT8_MAX);
-    return (struct mr_record){
-        .topic = plan->topic,
-        .position = change->position,
-        .commit_time_us = change->transaction->commit_time_us,
-        .xid = change->transaction->xid,
-        .part = (uint8_t)part,
-    };
+    mr_buffer_append(out, plan->key.end.data, plan->key.end.len);
 }

@@ -16,13 +16,13 @@ static bool write_key(struct mr_encoder *encoder, const struct mr_change *change
     bool ends = change->after.kind == MR_TUPLE_NONE;
     const struct mr_tuple *row = ends ? &change->before : &change->after;
     if (row->kind == MR_TUPLE_NONE ||
-        mr_plan_for(encoder, change->relation, &plan, &ignored) != MR_OK || plan->key_count == 0) {
+        mr_plan_for(encoder, change->relation, &plan, &ignored) != MR_OK || plan->key.count == 0) {
         return false;
     }
-    encoder->wrong = NULL;
+    encoder->fault.what = NULL;
     mr_row_key_object(out, encoder, plan, row, ends ? NULL : &change->before);
-    bool known = encoder->wrong == NULL && !out->full;
-    encoder->wrong = NULL;
+    bool known = encoder->fault.what == NULL && !out->full;
+    encoder->fault.what = NULL;
     return known;
 }
 

@@ -2,14 +2,15 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "encode/values/put.h"
 
 enum rule {
     RULE_ABSENT,
     RULE_STRING,
     RULE_ASCII, /* a string that can't hold anything to escape */
     RULE_BOOL,
-    RULE_INTEGER,
+    RULE_INTEGER, /* of 32 bits */
+    RULE_LONG,
     RULE_FLOAT,
     RULE_JAVA_FLOAT,
     RULE_JAVA_DOUBLE,
@@ -39,6 +40,7 @@ enum rule {
     /* What modes make of the above. */
     RULE_DECIMAL_TEXT,
     RULE_DECIMAL_DOUBLE,
+    RULE_BASE64,
     RULE_BASE64_URL,
     RULE_HEX,
     RULE_MILLIS_CLOCK,
@@ -91,105 +93,77 @@ static int32_t time_digits(int32_t modifier)
     return modifier >= 0 && modifier <= 3 ? 3 : 6;
 }
 
+/* Of the rules that need to know no more than `detail`. */
+static const struct conversion {
+    mr_convert_fn write;
+    int32_t detail;
+} conversions[] = {
+    [RULE_ABSENT] = {mr_convert_string, 0},
+    [RULE_STRING] = {mr_convert_string, 0},
+    [RULE_ASCII] = {mr_convert_string, 0},
+    [RULE_BOOL] = {mr_convert_bool, 0},
+    [RULE_INTEGER] = {mr_convert_integer, MR_INT_BYTES},
+    [RULE_LONG] = {mr_convert_integer, MR_LONG_BYTES},
+    [RULE_FLOAT] = {mr_convert_float, 0},
+    [RULE_JAVA_FLOAT] = {mr_convert_java_float, MR_FLOAT_BYTES},
+    [RULE_JAVA_DOUBLE] = {mr_convert_java_float, MR_DOUBLE_BYTES},
+    [RULE_DECIMAL] = {mr_convert_decimal, 0},
+    [RULE_MONEY] = {mr_convert_money, MONEY_DIGITS},
+    [RULE_PLAIN_MONEY] = {mr_convert_plain_money, 0},
+    [RULE_BYTES] = {mr_convert_bytes, MR_BINARY_BYTES},
+    [RULE_BITS] = {mr_convert_bits, 0},
+    [RULE_DAYS] = {mr_convert_days, 0},
+    [RULE_CLOCK] = {mr_convert_clock, 0},
+    [RULE_EPOCH] = {mr_convert_epoch, 0},
+    [RULE_ZONED_CLOCK] = {mr_convert_zoned_clock, 0},
+    [RULE_ZONED_EPOCH] = {mr_convert_zoned_epoch, 0},
+    [RULE_INTERVAL] = {mr_convert_interval, 0},
+    [RULE_ISO_DATE] = {mr_convert_iso_date, 0},
+    [RULE_ISO_CLOCK] = {mr_convert_iso_clock, 0},
+    [RULE_ISO_STAMP] = {mr_convert_iso_stamp, 0},
+    [RULE_ISO_INTERVAL] = {mr_convert_iso_interval, 0},
+    [RULE_JSON] = {mr_convert_json, 0},
+    [RULE_POINT] = {mr_convert_point, 0},
+    [RULE_LSEG] = {mr_convert_lseg, 0},
+    [RULE_PATH] = {mr_convert_path, 0},
+    [RULE_BOX] = {mr_convert_box, 0},
+    [RULE_POLYGON] = {mr_convert_polygon, 0},
+    [RULE_LINE] = {mr_convert_line, 0},
+    [RULE_CIRCLE] = {mr_convert_circle, 0},
+    [RULE_DECIMAL_TEXT] = {mr_convert_decimal_text, 0},
+    [RULE_DECIMAL_DOUBLE] = {mr_convert_decimal_double, 0},
+    [RULE_BASE64] = {mr_convert_bytes, MR_BINARY_BASE64},
+    [RULE_BASE64_URL] = {mr_convert_bytes, MR_BINARY_BASE64_URL},
+    [RULE_HEX] = {mr_convert_bytes, MR_BINARY_HEX},
+    [RULE_MILLIS_CLOCK] = {mr_convert_clock, 3},
+    [RULE_MICROS_CLOCK] = {mr_convert_clock, 6},
+    [RULE_NANOS_CLOCK] = {mr_convert_clock, 9},
+    [RULE_MILLIS_EPOCH] = {mr_convert_epoch, 3},
+    [RULE_MICROS_EPOCH] = {mr_convert_epoch, 6},
+    [RULE_NANOS_EPOCH] = {mr_convert_epoch, 9},
+    [RULE_UTC_DATE] = {mr_convert_utc_date, 0},
+    [RULE_UTC_CLOCK] = {mr_convert_utc_clock, 0},
+    [RULE_UTC_STAMP] = {mr_convert_utc_stamp, 0},
+    [RULE_INTERVAL_TEXT] = {mr_convert_interval_text, 0},
+    [RULE_LIST] = {mr_convert_string, 0},
+};
+
 static struct mr_conversion conversion_of(enum rule rule, int32_t modifier)
 {
-    switch (rule) {
-    case RULE_BOOL:
-        return (struct mr_conversion){.write = mr_convert_bool};
-    case RULE_INTEGER:
-        return (struct mr_conversion){.write = mr_convert_integer};
-    case RULE_FLOAT:
-        return (struct mr_conversion){.write = mr_convert_float};
-    case RULE_JAVA_FLOAT:
-        return (struct mr_conversion){.write = mr_convert_java_float, .detail = 4};
-    case RULE_JAVA_DOUBLE:
-        return (struct mr_conversion){.write = mr_convert_java_float, .detail = 8};
-    case RULE_DECIMAL:
-        if (modifier < 0) {
-            return (struct mr_conversion){.write = mr_convert_scaled_decimal};
-        }
-        return (struct mr_conversion){.write = mr_convert_decimal,
-                                      .detail = numeric_scale(modifier)};
-    case RULE_MONEY:
-        return (struct mr_conversion){.write = mr_convert_money, .detail = MONEY_DIGITS};
-    case RULE_PLAIN_MONEY:
-        return (struct mr_conversion){.write = mr_convert_plain_money};
-    case RULE_BYTES:
-        return (struct mr_conversion){.write = mr_convert_bytes};
-    case RULE_BITS:
-        return (struct mr_conversion){.write = modifier == 1 ? mr_convert_bit : mr_convert_bits};
-    case RULE_DAYS:
-        return (struct mr_conversion){.write = mr_convert_days};
-    case RULE_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_clock, .detail = time_digits(modifier)};
-    case RULE_EPOCH:
-        return (struct mr_conversion){.write = mr_convert_epoch, .detail = time_digits(modifier)};
-    case RULE_ZONED_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_zoned_clock};
-    case RULE_ZONED_EPOCH:
-        return (struct mr_conversion){.write = mr_convert_zoned_epoch,
-                                      .detail = digits_of(modifier)};
-    case RULE_INTERVAL:
-        return (struct mr_conversion){.write = mr_convert_interval};
-    case RULE_DECIMAL_TEXT:
-        return (struct mr_conversion){.write = mr_convert_decimal_text};
-    case RULE_DECIMAL_DOUBLE:
-        return (struct mr_conversion){.write = mr_convert_decimal_double};
-    case RULE_BASE64_URL:
-        return (struct mr_conversion){.write = mr_convert_bytes, .detail = MR_BINARY_BASE64_URL};
-    case RULE_HEX:
-        return (struct mr_conversion){.write = mr_convert_bytes, .detail = MR_BINARY_HEX};
-    case RULE_MILLIS_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_clock, .detail = 3};
-    case RULE_MICROS_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_clock, .detail = 6};
-    case RULE_NANOS_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_clock, .detail = 9};
-    case RULE_MILLIS_EPOCH:
-        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 3};
-    case RULE_MICROS_EPOCH:
-        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 6};
-    case RULE_NANOS_EPOCH:
-        return (struct mr_conversion){.write = mr_convert_epoch, .detail = 9};
-    case RULE_UTC_DATE:
-        return (struct mr_conversion){.write = mr_convert_utc_date};
-    case RULE_UTC_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_utc_clock};
-    case RULE_UTC_STAMP:
-        return (struct mr_conversion){.write = mr_convert_utc_stamp};
-    case RULE_INTERVAL_TEXT:
-        return (struct mr_conversion){.write = mr_convert_interval_text};
-    case RULE_ISO_DATE:
-        return (struct mr_conversion){.write = mr_convert_iso_date};
-    case RULE_ISO_CLOCK:
-        return (struct mr_conversion){.write = mr_convert_iso_clock};
-    case RULE_ISO_STAMP:
-        return (struct mr_conversion){.write = mr_convert_iso_stamp};
-    case RULE_ISO_INTERVAL:
-        return (struct mr_conversion){.write = mr_convert_iso_interval};
-    case RULE_JSON:
-        return (struct mr_conversion){.write = mr_convert_json};
-    case RULE_POINT:
-        return (struct mr_conversion){.write = mr_convert_point};
-    case RULE_LSEG:
-        return (struct mr_conversion){.write = mr_convert_lseg};
-    case RULE_PATH:
-        return (struct mr_conversion){.write = mr_convert_path};
-    case RULE_BOX:
-        return (struct mr_conversion){.write = mr_convert_box};
-    case RULE_POLYGON:
-        return (struct mr_conversion){.write = mr_convert_polygon};
-    case RULE_LINE:
-        return (struct mr_conversion){.write = mr_convert_line};
-    case RULE_CIRCLE:
-        return (struct mr_conversion){.write = mr_convert_circle};
-    case RULE_STRING:
-    case RULE_ASCII:
-    case RULE_ABSENT:
-    case RULE_LIST:
-        break;
+    struct mr_conversion made = {.write = conversions[rule].write,
+                                 .detail = conversions[rule].detail};
+    if (rule == RULE_DECIMAL && modifier < 0) {
+        made.write = mr_convert_scaled_decimal;
+    } else if (rule == RULE_DECIMAL) {
+        made.detail = numeric_scale(modifier);
+    } else if (rule == RULE_BITS && modifier == 1) {
+        made.write = mr_convert_bit;
+    } else if (rule == RULE_CLOCK || rule == RULE_EPOCH) {
+        made.detail = time_digits(modifier);
+    } else if (rule == RULE_ZONED_EPOCH) {
+        made.detail = digits_of(modifier);
     }
-    return (struct mr_conversion){.write = mr_convert_string};
+    return made;
 }
 
 /* Scalars that need no function of their own have the shorter way of row.c. */
@@ -205,6 +179,7 @@ static enum mr_writer writer_of(enum rule rule)
     case RULE_BOOL:
         return MR_WRITE_BOOL;
     case RULE_INTEGER:
+    case RULE_LONG:
         return MR_WRITE_NUMBER;
     case RULE_FLOAT:
         return MR_WRITE_FLOAT;
@@ -240,7 +215,7 @@ static enum rule decimal_rule(enum rule rule, enum mr_decimal_mode mode)
 /* A rule of Debezium's family under the modes. */
 static enum rule rule_under(enum rule rule, const struct mr_value_modes *modes)
 {
-    static const enum rule bytes[] = {RULE_BYTES, RULE_BYTES, RULE_BASE64_URL, RULE_HEX};
+    static const enum rule bytes[] = {RULE_BYTES, RULE_BASE64, RULE_BASE64_URL, RULE_HEX};
     switch (rule) {
     case RULE_DECIMAL:
     case RULE_MONEY:
@@ -324,6 +299,7 @@ static enum mr_writer text_writer(const struct type *type, bool is_array)
     case RULE_BOOL:
     case RULE_FLOAT:
     case RULE_INTEGER:
+    case RULE_LONG:
         return type->debezium == RULE_ABSENT ? MR_WRITE_STRING : writer_of(type->plain);
     case RULE_ISO_DATE:
     case RULE_ISO_CLOCK:
@@ -406,47 +382,88 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
 
 /* ---- what stands for a value that is not known ---- */
 
-static void write_codes(struct mr_buffer *out, const char *text)
+bool mr_type_is_text(const struct mr_conversion *how)
 {
-    for (const char *at = text; *at != '\0'; at++) {
-        mr_buffer_append(out, at == text ? "[" : ",", 1);
-        mr_json_u64(out, (uint8_t)*at);
+    static const mr_convert_fn others[] = {
+        mr_convert_bool,           mr_convert_integer,       mr_convert_float,
+        mr_convert_java_float,     mr_convert_decimal,       mr_convert_scaled_decimal,
+        mr_convert_decimal_double, mr_convert_money,         mr_convert_bit,
+        mr_convert_bits,           mr_convert_days,          mr_convert_epoch,
+        mr_convert_clock,          mr_convert_interval,      mr_convert_json,
+        mr_convert_hstore_map,     mr_convert_hstore_object, mr_convert_array,
+        mr_convert_point,          mr_convert_circle,        mr_convert_line,
+        mr_convert_lseg,           mr_convert_path,          mr_convert_box,
+        mr_convert_polygon,        mr_convert_ewkb,          mr_convert_vector,
+        mr_convert_sparse_vector,
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
+        if (how->write == others[i]) {
+            return false;
+        }
     }
-    mr_buffer_slice(out, *text == '\0' ? MR_SLICE("[]") : MR_SLICE("]"));
+    return how->write != mr_convert_bytes || how->detail != MR_BINARY_BYTES;
 }
 
-void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text)
+/* Where a type of Avro can't hold the text, it is null. */
+static void write_unavailable(struct mr_buffer *out, bool is_text, const char *text)
 {
-    size_t len = strlen(text);
-    if (form == NULL || form->writer != MR_WRITE_CONVERT) {
-        mr_json_string(out, (const uint8_t *)text, len);
-        return;
-    }
-    bool is_array = form->conversion.write == mr_convert_array;
-    mr_convert_fn write = is_array ? form->element.write : form->conversion.write;
-    if (write == mr_convert_ewkb || write == mr_convert_vector ||
-        write == mr_convert_sparse_vector) {
-        MR_BUFFER_LITERAL(out, "null"); /* as Debezium: these hold no text */
-        return;
-    }
-    if (is_array && (write == mr_convert_integer || write == mr_convert_days)) {
-        write_codes(out, text);
-        return;
-    }
-    if (is_array) {
-        MR_BUFFER_LITERAL(out, "[");
-    }
-    if (write == mr_convert_bytes) {
-        const struct mr_conversion *how = is_array ? &form->element : &form->conversion;
-        if (how->detail == MR_BINARY_HEX) {
-            mr_json_string(out, (const uint8_t *)text, len);
-        } else {
-            mr_convert_binary(out, (enum mr_binary_mode)how->detail, (const uint8_t *)text, len);
-        }
+    if (out->is_avro && !is_text) {
+        mr_put_null(out);
     } else {
-        mr_json_string(out, (const uint8_t *)text, len);
+        mr_put_slice(out, mr_slice_of(text));
     }
-    if (is_array) {
-        MR_BUFFER_LITERAL(out, "]");
+}
+
+static void write_unavailable_value(struct mr_buffer *out, const struct mr_conversion *how,
+                                    const char *text)
+{
+    if (how->write == mr_convert_bytes && how->detail != MR_BINARY_HEX) {
+        mr_convert_binary(out, (enum mr_binary_mode)how->detail, (const uint8_t *)text,
+                          strlen(text));
+    } else {
+        write_unavailable(out, mr_type_is_text(how), text);
+    }
+}
+
+/* As Debezium: lists of numbers have the bytes of the text. */
+static void write_unavailable_list(struct mr_buffer *out, const struct mr_conversion *element,
+                                   const char *text)
+{
+    bool is_number = element->write == mr_convert_integer || element->write == mr_convert_days;
+    size_t count = is_number ? strlen(text) : 1;
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    mr_put_json(out, MR_SLICE("["));
+    for (size_t i = 0; i < count; i++) {
+        mr_put_field(out, i == 0 ? MR_SLICE("") : MR_SLICE(","), true);
+        if (is_number) {
+            mr_put_long(out, (uint8_t)text[i]);
+        } else {
+            write_unavailable_value(out, element, text);
+        }
+    }
+    mr_put_json(out, MR_SLICE("]"));
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, (int64_t)count);
+    }
+}
+
+void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *column,
+                         const char *text)
+{
+    if (column->writer != MR_WRITE_CONVERT) {
+        write_unavailable(
+            out, column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN, text);
+        return;
+    }
+    const struct mr_type_form *form = column->form;
+    bool is_array = form->conversion.write == mr_convert_array;
+    const struct mr_conversion *how = is_array ? &form->element : &form->conversion;
+    if (how->write == mr_convert_ewkb || how->write == mr_convert_vector ||
+        how->write == mr_convert_sparse_vector) {
+        mr_put_null(out); /* as Debezium: these hold no text */
+    } else if (is_array) {
+        write_unavailable_list(out, how, text);
+    } else {
+        write_unavailable_value(out, how, text);
     }
 }

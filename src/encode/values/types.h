@@ -32,8 +32,11 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
 bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
                     const char *column);
 
-/* What stands for a value that is not known, as JSON: `text` in the form that the value would have. `form` may be NULL:
- * a string. */
-void mr_type_unavailable(struct mr_buffer *out, const struct mr_type_form *form, const char *text);
+/* Whether a conversion's values are strings. */
+bool mr_type_is_text(const struct mr_conversion *how);
+
+/* What stands for a value that is not known: `text` in the form that the value would have. */
+void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *column,
+                         const char *text);
 
 #endif

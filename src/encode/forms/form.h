@@ -1,0 +1,103 @@
+/* The forms that events have: a table of functions each, and what several of them share. Inside encode/ only; the encoder's
+ * thread.
+ */
+#ifndef MR_ENCODE_FORM_H
+#define MR_ENCODE_FORM_H
+
+#include "encode/encoder.h"
+#include "encode/values/row.h"
+
+struct mr_form_ops {
+    bool ends_rows; /* one that gets another key, or another topic, ends there and begins here */
+    /* Makes the form's part of a plan that has its columns and topic. NULL: it has none. */
+    mr_status (*plan)(struct mr_encoder *encoder, struct mr_plan *plan, struct mr_error *ret_error);
+    void (*forget)(struct mr_plan *plan);
+    /* As mr_encode_change, of one stream. What is wrong with a value is latched in the encoder. */
+    mr_status (*change)(struct mr_encoder *encoder, struct mr_plan *plan,
+                        const struct mr_change *change, struct mr_buffer *out,
+                        struct mr_record *ret_records, uint32_t *ret_count,
+                        struct mr_error *ret_error);
+    /* A logical message as one record. NULL: the form has none. False: it does not fit its schema. */
+    bool (*message)(struct mr_encoder *encoder, const struct mr_message_event *message,
+                    struct mr_buffer *out, struct mr_record *ret_record);
+};
+
+extern const struct mr_form_ops mr_form_debezium;
+extern const struct mr_form_ops mr_form_avro;
+extern const struct mr_form_ops mr_form_flat;
+extern const struct mr_form_ops mr_form_cloudevents;
+extern const struct mr_form_ops mr_form_row;
+extern const struct mr_form_ops mr_form_outbox;
+
+const struct mr_form_ops *mr_form_of(enum mr_format format);
+
+static inline bool mr_plan_is_outbox(const struct mr_plan *plan)
+{
+    return plan->form == &mr_form_outbox;
+}
+
+/* ---- Debezium's envelope, in JSON or Avro ---- */
+
+/* What a message's record has but for key and value. */
+struct mr_record mr_message_record(const struct mr_encoder *encoder,
+                                   const struct mr_message_event *message);
+
+/* `{"prefix":…,"content":…}` */
+void mr_message_content(struct mr_buffer *out, const struct mr_encoder *encoder,
+                        const struct mr_message_event *message);
+
+void mr_message_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
+                         const struct mr_message_event *message);
+
+/* Writes a message with an envelope in the form at hand. */
+bool mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                         struct mr_buffer *out, struct mr_record *ret_record);
+
+/* Renders what all changes of a relation in one transaction share. */
+void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
+                           const struct mr_change *change);
+
+/* The block of an event's place in its transaction. */
+void mr_event_transaction(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                          const struct mr_change *change, enum mr_op op);
+
+/* Debezium's word of an operation. */
+char mr_op_letter(enum mr_op op);
+
+/* How a row came to be copied, in Debezium's words. */
+const char *mr_mark_text(enum mr_copy_mark mark);
+
+static inline int64_t mr_floor_div(int64_t value, int64_t by)
+{
+    return value / by - (value % by < 0);
+}
+
+/* ---- rows alone, CloudEvents ---- */
+
+void mr_cloud_set_position(struct mr_record *record);
+
+/* ---- outboxes ---- */
+
+/* Whether the column may be left out of a record that is too large. */
+bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
+                       uint32_t column);
+
+/* Logical messages that are events of an outbox. */
+struct mr_outbox_message *mr_outbox_message_new(const struct mr_outbox_options *outbox);
+void mr_outbox_message_free(struct mr_outbox_message *row);
+bool mr_is_outbox_message(const struct mr_encode_options *options,
+                          const struct mr_message_event *message);
+
+/* Whether it stands for such messages. */
+bool mr_is_message(const struct mr_relation *relation);
+
+/* The row of an outbox that the message would be, until the next one; NULL: it is not a JSON object. */
+const struct mr_change *mr_outbox_message_row(struct mr_encoder *encoder,
+                                              const struct mr_message_event *message);
+
+/* As mr_encode_change. One that can't be an event is left out, with a warning. */
+mr_status mr_encode_outbox_message(struct mr_encoder *encoder,
+                                   const struct mr_message_event *message, struct mr_buffer *buffer,
+                                   struct mr_record *ret_records, uint32_t *ret_count);
+
+#endif
