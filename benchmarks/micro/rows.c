@@ -242,7 +242,7 @@ const struct micro_bench micro_encode_flat = {.name = "encode_flat",
                                               .open = encode_flat_open,
                                               .run = encode_run,
                                               .close = rows_close};
-/* The same values in JSON and in Avro, which is made from it. */
+/* The same values in JSON and in Avro. */
 const struct micro_bench micro_encode_typed = {.name = "encode_typed",
                                                .event = "row",
                                                .open = encode_typed_open,

@@ -330,11 +330,25 @@ static bool put_primitive(struct reader *in, mr_slice type)
     return true;
 }
 
+static bool is_primitive(mr_slice type)
+{
+    static const char *const names[] = {"\"boolean\"", "\"int\"",    "\"long\"", "\"float\"",
+                                        "\"double\"",  "\"string\"", "\"bytes\""};
+    bool found = false;
+    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+        found |= is(type, names[i]);
+    }
+    return found;
+}
+
 static bool put_value(struct reader *in, mr_slice type)
 {
+    if (is_primitive(type)) {
+        return put_primitive(in, type);
+    }
     if (type.data[0] == '"') {
         mr_slice record = mr_schema_named(in->schema, type);
-        return record.len > 0 ? put_record(in, record) : put_primitive(in, type);
+        return record.len > 0 && put_record(in, record);
     }
     mr_slice kind = mr_schema_member(type, "\"type\"");
     if (is(kind, "\"record\"")) {
