@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "deb
 import cases  # noqa: E402
 from kit import connect  # noqa: E402
 
-DECLARATIONS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "encode", "types.def")
+DECLARATIONS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "encode", "values", "types.def")
 
 
 def declared():
@@ -31,7 +31,7 @@ def test_types_are_the_servers(database):
 
 def test_types_are_documented():
     """The table in docs/events.md has each type that is declared."""
-    with open(os.path.join(os.path.dirname(DECLARATIONS), "..", "..", "docs", "events.md"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(DECLARATIONS), "..", "..", "..", "docs", "events.md"), encoding="utf-8") as file:
         section = file.read().partition("\n## Types\n")[2].partition("\n## ")[0]
     rows = [line.partition("| ")[2].partition(" |")[0] for line in section.splitlines() if line.startswith("| ")]
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
