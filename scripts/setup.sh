@@ -29,7 +29,7 @@ set -euo pipefail
 BUILD_PACKAGES=(gcc g++ make clang cmake ninja-build pkg-config libpq-dev
     libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev libpcre2-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
-    libdw-dev libseccomp-dev
+    libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev
     liblz4-dev libzstd-dev libsasl2-dev)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 KAFKA_PACKAGES=(default-jre-headless maven kcat)

@@ -30,7 +30,7 @@ option(MILLRACE_TESTS "Build the unit tests (needs cmocka)" ON)
 option(MILLRACE_LOAD "Build what measures and load-tests millrace: millrace-load, millrace-faulty" ON)
 option(MILLRACE_JEMALLOC "Link jemalloc, for heap profiles" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined)")
-option(MILLRACE_PROFILING "Build the profiler in (needs elfutils, zlib)" ON)
+option(MILLRACE_PROFILING "Build the profiler in (needs elfutils, protobuf-c, zlib)" ON)
 option(MILLRACE_COVERAGE "Instrument for gcov" OFF)
 option(MILLRACE_FUZZ "Build the libFuzzer targets (needs Clang)" OFF)
 

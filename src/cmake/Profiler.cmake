@@ -1,5 +1,5 @@
 # src/profiler: the profiler with what it is made of, or the one file that says it is not there; and what draws, which needs
-# no library. Our own text is the sampling and the file format; unwinding and compression are libraries'.
+# no library. Our own text is the sampling; unwinding, packing and compression are libraries'.
 add_millrace_module(profiler/draw NAME draw LINK mr_base)
 
 if(NOT MILLRACE_PROFILING)
@@ -8,12 +8,27 @@ if(NOT MILLRACE_PROFILING)
 endif()
 
 pkg_check_modules(LIBDW REQUIRED IMPORTED_TARGET libdw>=0.188)
+pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+find_program(PROTOC_C protoc-c REQUIRED)
+
+set(generated ${CMAKE_BINARY_DIR}/generated)
+file(MAKE_DIRECTORY ${generated}/profiler)
+add_custom_command(
+    OUTPUT ${generated}/profiler/profile.pb-c.c ${generated}/profiler/profile.pb-c.h
+    COMMAND ${PROTOC_C} --proto_path=${CMAKE_SOURCE_DIR}/src --c_out=${generated} profiler/profile.proto
+    DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/profile.proto)
+# Not our text: our warnings don't apply, but what hardens the binary does.
+add_library(mr_profile_proto STATIC ${generated}/profiler/profile.pb-c.c ${generated}/profiler/profile.pb-c.h)
+millrace_compile_options(mr_profile_proto)
+target_compile_options(mr_profile_proto PRIVATE -w)
+target_include_directories(mr_profile_proto PUBLIC ${generated})
+target_link_libraries(mr_profile_proto PUBLIC PkgConfig::PROTOBUF_C)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/*.c)
 # heap_conf.c is for the program alone.
 list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$|_absent\\.c$")
-add_millrace_module(profiler ONLY ${sources} LINK mr_config mr_draw PkgConfig::LIBDW PkgConfig::ZLIB PkgConfig::CURL)
+add_millrace_module(profiler ONLY ${sources} LINK mr_config mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB PkgConfig::CURL)
 
 # jemalloc complains at each start of options that it was built without: Debian's for arm64 has no heap profiles. What
 # can't be asked, because it is another machine's, is taken for one that has none.

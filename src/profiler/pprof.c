@@ -1,5 +1,5 @@
-/* A profile as pprof reads it: profile.proto of google/pprof, in which a message is a row of fields, each with a number, and
- * names are numbers of the string table; compressed by zlib. */
+/* A profile as pprof reads it: profile.proto of google/pprof by protobuf-c, in which names are numbers of the string table;
+ * compressed by zlib. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,56 +8,8 @@
 #include <zlib.h>
 
 #include "base/hash.h"
-#include "base/text.h"
 #include "profiler/profile.h"
-
-/* ---- fields ---- */
-
-enum { SAMPLE_TYPE = 1, SAMPLE, MAPPING, LOCATION, FUNCTION, STRING };
-enum { TIME = 9, DURATION, PERIOD_TYPE, PERIOD, COMMENT, DEFAULT_TYPE };
-enum { TYPE_TYPE = 1, TYPE_UNIT };
-enum { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES, SAMPLE_LABEL };
-enum { LABEL_KEY = 1, LABEL_TEXT };
-enum { ID = 1 }; /* of mappings, locations, functions */
-enum { MAPPING_START = 2, MAPPING_LIMIT, MAPPING_OFFSET, MAPPING_FILE, MAPPING_BUILD_ID };
-enum { MAPPING_HAS_FUNCTIONS = 7, MAPPING_HAS_FILES, MAPPING_HAS_LINES, MAPPING_HAS_INLINED };
-enum { LOCATION_MAPPING = 2, LOCATION_ADDRESS, LOCATION_LINE };
-enum { LINE_FUNCTION = 1, LINE_NUMBER };
-enum { FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME, FUNCTION_FILE };
-enum { WIRE_NUMBER = 0, WIRE_BYTES = 2 };
-
-static void put_varint(struct mr_text *out, uint64_t value)
-{
-    uint8_t bytes[10];
-    size_t len = 0;
-    for (; value >= 0x80; value >>= 7) {
-        bytes[len++] = (uint8_t)(value | 0x80);
-    }
-    bytes[len++] = (uint8_t)value;
-    mr_text_add(out, bytes, len);
-}
-
-static void put_number(struct mr_text *out, unsigned field, uint64_t value)
-{
-    if (value != 0) {
-        put_varint(out, field << 3 | WIRE_NUMBER);
-        put_varint(out, value);
-    }
-}
-
-static void put_bytes(struct mr_text *out, unsigned field, const void *bytes, size_t len)
-{
-    put_varint(out, field << 3 | WIRE_BYTES);
-    put_varint(out, len);
-    mr_text_add(out, bytes, len);
-}
-
-/* Moves a message, or packed numbers, into the message around it. */
-static void put_part(struct mr_text *out, unsigned field, struct mr_text *part)
-{
-    put_bytes(out, field, part->data, part->len);
-    part->len = 0;
-}
+#include "profiler/profile.pb-c.h"
 
 /* ---- numbers of the file ---- */
 
@@ -95,205 +47,267 @@ static void numbering_done(struct numbering *numbering)
     free(numbering->items);
 }
 
+/* All that the file's messages are made of lives until they are packed. */
 struct writer {
     const struct mr_profile *profile;
-    struct mr_text out, part, inner; /* the file, a message of it, what is inside that */
+    Pprof__Profile file;
+    void **memory;
+    uint32_t memory_count, memory_room;
     struct numbering texts, locations, mappings; /* of our numbers */
     struct numbering functions; /* of name and file: statics of one name are several */
 };
 
-static uint64_t text(struct writer *writer, uint32_t id)
+static void *keep(struct writer *writer, size_t size)
 {
-    return id == 0 ? 0 : number_of(&writer->texts, (struct item){.a = id});
+    MR_GROW(writer->memory, writer->memory_room, writer->memory_count + 1);
+    void *memory = MR_NEW_ARRAY(char, size);
+    writer->memory[writer->memory_count++] = memory;
+    return memory;
 }
 
-static uint64_t text_of(struct writer *writer, const char *string)
+/* For `count` pointers to messages, or none. */
+static void *keep_list(struct writer *writer, uint32_t count)
+{
+    return keep(writer, sizeof(void *) * (count + 1));
+}
+
+static int64_t text(struct writer *writer, uint32_t id)
+{
+    return id == 0 ? 0 : (int64_t)number_of(&writer->texts, (struct item){.a = id});
+}
+
+static int64_t text_of(struct writer *writer, const char *string)
 {
     return text(writer, mr_symbols_intern(string));
 }
 
 /* ---- samples ---- */
 
-static void put_label(struct writer *writer, const char *key, uint32_t value)
+static void add_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
 {
     if (value != 0) {
-        put_number(&writer->inner, LABEL_KEY, text_of(writer, key));
-        put_number(&writer->inner, LABEL_TEXT, text(writer, value));
-        put_part(&writer->part, SAMPLE_LABEL, &writer->inner);
+        Pprof__Label *label = keep(writer, sizeof(*label));
+        pprof__label__init(label);
+        label->key = text_of(writer, key);
+        label->str = text(writer, value);
+        sample->label[sample->n_label++] = label;
     }
 }
 
-static void put_sample(struct writer *writer, const struct mr_profile_entry *entry)
+static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile_entry *entry)
 {
     const struct mr_profile *profile = writer->profile;
+    Pprof__Sample *sample = keep(writer, sizeof(*sample));
+    pprof__sample__init(sample);
+    sample->n_location_id = entry->stack_count;
+    sample->location_id = keep(writer, sizeof(uint64_t) * (entry->stack_count + 1));
     for (uint32_t i = 0; i < entry->stack_count; i++) {
         struct item location = {.a = profile->stacks[entry->stack_first + i]};
-        put_varint(&writer->inner, number_of(&writer->locations, location));
+        sample->location_id[i] = number_of(&writer->locations, location);
     }
-    put_part(&writer->part, SAMPLE_LOCATIONS, &writer->inner);
-    for (uint32_t i = 0; i < mr_profile_value_count(profile->kind); i++) {
-        put_varint(&writer->inner, (uint64_t)entry->values[i]);
-    }
-    put_part(&writer->part, SAMPLE_VALUES, &writer->inner);
-    put_label(writer, "thread", entry->thread);
-    put_label(writer, "stage", mr_symbols_intern(mr_stage_name(mr_profile_stage(profile, entry))));
-    put_label(writer, "table", entry->table);
-    put_part(&writer->out, SAMPLE, &writer->part);
+    sample->n_value = mr_profile_value_count(profile->kind);
+    sample->value = keep(writer, sizeof(int64_t) * sample->n_value);
+    memcpy(sample->value, entry->values, sizeof(int64_t) * sample->n_value);
+    sample->label = keep_list(writer, 3);
+    add_label(writer, sample, "thread", entry->thread);
+    add_label(writer, sample, "stage",
+              mr_symbols_intern(mr_stage_name(mr_profile_stage(profile, entry))));
+    add_label(writer, sample, "table", entry->table);
+    return sample;
 }
 
-static void put_samples(struct writer *writer)
+static void make_samples(struct writer *writer)
 {
-    for (uint32_t i = 0; i < writer->profile->count; i++) {
-        const struct mr_profile_entry *entry = &writer->profile->entries[i];
+    const struct mr_profile *profile = writer->profile;
+    writer->file.sample = keep_list(writer, profile->count);
+    for (uint32_t i = 0; i < profile->count; i++) {
+        const struct mr_profile_entry *entry = &profile->entries[i];
         bool is_empty = true;
         for (int v = 0; v < MR_PROFILE_VALUES; v++) {
             is_empty &= entry->values[v] == 0;
         }
         if (!is_empty) {
-            put_sample(writer, entry);
+            writer->file.sample[writer->file.n_sample++] = make_sample(writer, entry);
         }
     }
 }
 
 /* ---- what samples refer to ---- */
 
-static void put_location(struct writer *writer, uint32_t id, uint32_t ours)
+static void add_line(struct writer *writer, Pprof__Location *location, const struct mr_frame *frame)
+{
+    if (frame->function != 0) { /* else pprof shows object and address */
+        struct item function = {.a = frame->function, .b = frame->file};
+        Pprof__Line *line = keep(writer, sizeof(*line));
+        pprof__line__init(line);
+        line->function_id = number_of(&writer->functions, function);
+        line->line = frame->line;
+        location->line[location->n_line++] = line;
+    }
+}
+
+static Pprof__Location *make_location(struct writer *writer, uint32_t id, uint32_t ours)
 {
     const struct mr_location *location = mr_symbols_get(ours);
-    put_number(&writer->part, ID, id);
+    Pprof__Location *made = keep(writer, sizeof(*made));
+    pprof__location__init(made);
+    made->id = id;
     if (location->mapping != 0) {
         struct item mapping = {.a = location->mapping};
-        put_number(&writer->part, LOCATION_MAPPING, number_of(&writer->mappings, mapping));
-        put_number(&writer->part, LOCATION_ADDRESS, location->address);
+        made->mapping_id = number_of(&writer->mappings, mapping);
+        made->address = location->address;
     }
+    made->line = keep_list(writer, location->frame_count);
     for (uint32_t i = 0; i < location->frame_count; i++) {
-        const struct mr_frame *frame = &location->frames[i];
-        if (frame->function != 0) { /* else pprof shows object and address */
-            struct item function = {.a = frame->function, .b = frame->file};
-            put_number(&writer->inner, LINE_FUNCTION, number_of(&writer->functions, function));
-            put_number(&writer->inner, LINE_NUMBER, frame->line);
-            put_part(&writer->part, LOCATION_LINE, &writer->inner);
-        }
+        add_line(writer, made, &location->frames[i]);
     }
-    put_part(&writer->out, LOCATION, &writer->part);
+    return made;
 }
 
 /* Functions without a name show as "libpq.so.5!0x3c1a0"; readers that are to look for others are told so (`-symbolize=force`). */
-static void put_mapping(struct writer *writer, uint32_t id, uint32_t ours)
+static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t id, uint32_t ours)
 {
     const struct mr_mapping *mapping = mr_symbols_mapping(ours);
-    struct mr_text *part = &writer->part;
-    put_number(part, ID, id);
-    put_number(part, MAPPING_START, mapping->code_start);
-    put_number(part, MAPPING_LIMIT, mapping->code_end);
-    put_number(part, MAPPING_OFFSET, mapping->code_offset);
-    put_number(part, MAPPING_FILE, text(writer, mapping->file));
-    put_number(part, MAPPING_BUILD_ID, text(writer, mapping->build_id));
-    put_number(part, MAPPING_HAS_FUNCTIONS, true);
-    put_number(part, MAPPING_HAS_FILES, mapping->has_lines);
-    put_number(part, MAPPING_HAS_LINES, mapping->has_lines);
-    put_number(part, MAPPING_HAS_INLINED, mapping->has_lines);
-    put_part(&writer->out, MAPPING, part);
+    Pprof__Mapping *made = keep(writer, sizeof(*made));
+    pprof__mapping__init(made);
+    made->id = id;
+    made->memory_start = mapping->code_start;
+    made->memory_limit = mapping->code_end;
+    made->file_offset = mapping->code_offset;
+    made->filename = text(writer, mapping->file);
+    made->build_id = text(writer, mapping->build_id);
+    made->has_functions = true;
+    made->has_filenames = mapping->has_lines;
+    made->has_line_numbers = mapping->has_lines;
+    made->has_inline_frames = mapping->has_lines;
+    return made;
 }
 
-static void put_function(struct writer *writer, uint32_t id, struct item function)
+static Pprof__Function *make_function(struct writer *writer, uint32_t id, struct item function)
 {
-    put_number(&writer->part, ID, id);
-    put_number(&writer->part, FUNCTION_NAME, text(writer, function.a));
-    put_number(&writer->part, FUNCTION_SYSTEM_NAME, text(writer, function.a));
-    put_number(&writer->part, FUNCTION_FILE, text(writer, function.b));
-    put_part(&writer->out, FUNCTION, &writer->part);
+    Pprof__Function *made = keep(writer, sizeof(*made));
+    pprof__function__init(made);
+    made->id = id;
+    made->name = text(writer, function.a);
+    made->system_name = made->name;
+    made->filename = text(writer, function.b);
+    return made;
 }
 
-static void put_tables(struct writer *writer)
+static void make_tables(struct writer *writer)
 {
+    Pprof__Profile *file = &writer->file;
     /* Readers that are given a program take it for the first mapping. */
     if (mr_symbols_program() != 0) {
         number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
     }
+    file->location = keep_list(writer, writer->locations.index.count);
     for (uint32_t i = 0; i < writer->locations.index.count; i++) {
-        put_location(writer, i + 1, writer->locations.items[i].a);
+        file->location[file->n_location++] =
+            make_location(writer, i + 1, writer->locations.items[i].a);
     }
+    file->mapping = keep_list(writer, writer->mappings.index.count);
     for (uint32_t i = 0; i < writer->mappings.index.count; i++) {
-        put_mapping(writer, i + 1, writer->mappings.items[i].a);
+        file->mapping[file->n_mapping++] = make_mapping(writer, i + 1, writer->mappings.items[i].a);
     }
+    file->function = keep_list(writer, writer->functions.index.count);
     for (uint32_t i = 0; i < writer->functions.index.count; i++) {
-        put_function(writer, i + 1, writer->functions.items[i]);
+        file->function[file->n_function++] =
+            make_function(writer, i + 1, writer->functions.items[i]);
     }
 }
 
-static void put_comment(struct writer *writer, uint32_t number, const char *comment)
+enum { COMMENTS = 2, COMMENT_ROOM = 200 };
+
+static void add_comment(Pprof__Profile *file, char *comment)
 {
-    put_bytes(&writer->out, STRING, comment, strlen(comment));
-    put_number(&writer->out, COMMENT, number);
+    file->comment[file->n_comment++] = (int64_t)file->n_string_table;
+    file->string_table[file->n_string_table++] = comment;
 }
 
 /* Last, when every text has its number. Comments are not kept with the shared texts: each is another one. */
-static void put_texts(struct writer *writer)
+static void make_texts(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
+    Pprof__Profile *file = &writer->file;
     uint32_t count = writer->texts.index.count;
-    put_bytes(&writer->out, STRING, "", 0);
+    file->string_table = keep_list(writer, count + 1 + COMMENTS);
+    file->comment = keep(writer, sizeof(int64_t) * COMMENTS);
+    file->string_table[file->n_string_table++] = (char *)(uintptr_t) "";
     for (uint32_t i = 0; i < count; i++) {
-        const char *string = mr_symbols_text(writer->texts.items[i].a);
-        put_bytes(&writer->out, STRING, string, strlen(string));
+        file->string_table[file->n_string_table++] =
+            (char *)(uintptr_t)mr_symbols_text(writer->texts.items[i].a);
     }
     char host[64] = "";
-    char comment[200];
     gethostname(host, sizeof(host) - 1);
-    snprintf(comment, sizeof(comment), "millrace %s, process %d on %s", MR_VERSION, (int)getpid(),
+    char *comment = keep(writer, COMMENT_ROOM);
+    snprintf(comment, COMMENT_ROOM, "millrace %s, process %d on %s", MR_VERSION, (int)getpid(),
              host);
-    put_comment(writer, count + 1, comment);
-    snprintf(comment, sizeof(comment),
+    add_comment(file, comment);
+    comment = keep(writer, COMMENT_ROOM);
+    snprintf(comment, COMMENT_ROOM,
              "samples %" PRIu64 ", rooted %" PRIu64 ", truncated %" PRIu64 ", lost %" PRIu64
              ", left out %" PRIu64,
              profile->samples, profile->rooted, profile->truncated, profile->lost,
              profile->dropped);
-    put_comment(writer, count + 2, comment);
+    add_comment(file, comment);
 }
 
 /* ---- the file ---- */
 
-static void put_type(struct writer *writer, unsigned field, uint32_t value)
+static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
 {
     enum mr_profile_kind kind = writer->profile->kind;
-    put_number(&writer->part, TYPE_TYPE, text_of(writer, mr_profile_value_name(kind, value)));
-    put_number(&writer->part, TYPE_UNIT, text_of(writer, mr_profile_value_unit(kind, value)));
-    put_part(&writer->out, field, &writer->part);
+    Pprof__ValueType *type = keep(writer, sizeof(*type));
+    pprof__value_type__init(type);
+    type->type = text_of(writer, mr_profile_value_name(kind, value));
+    type->unit = text_of(writer, mr_profile_value_unit(kind, value));
+    return type;
 }
 
-static void put_head(struct writer *writer)
+static void make_head(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
-    uint32_t last = mr_profile_value_count(profile->kind) - 1;
-    for (uint32_t i = 0; i <= last; i++) {
-        put_type(writer, SAMPLE_TYPE, i);
+    Pprof__Profile *file = &writer->file;
+    uint32_t values = mr_profile_value_count(profile->kind);
+    file->sample_type = keep_list(writer, values);
+    for (uint32_t i = 0; i < values; i++) {
+        file->sample_type[file->n_sample_type++] = make_type(writer, i);
     }
-    put_type(writer, PERIOD_TYPE, last);
-    put_number(&writer->out, DEFAULT_TYPE,
-               text_of(writer, mr_profile_value_name(profile->kind, last)));
-    put_number(&writer->out, PERIOD, (uint64_t)profile->period);
-    put_number(&writer->out, TIME, (uint64_t)profile->start_wall_ns);
-    put_number(&writer->out, DURATION, (uint64_t)profile->duration_ns);
+    file->period_type = make_type(writer, values - 1);
+    file->default_sample_type = file->period_type->type;
+    file->period = profile->period;
+    file->time_nanos = profile->start_wall_ns;
+    file->duration_nanos = profile->duration_ns;
+}
+
+static void writer_done(struct writer *writer)
+{
+    numbering_done(&writer->texts);
+    numbering_done(&writer->locations);
+    numbering_done(&writer->mappings);
+    numbering_done(&writer->functions);
+    for (uint32_t i = 0; i < writer->memory_count; i++) {
+        free(writer->memory[i]);
+    }
+    free(writer->memory);
 }
 
 uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len)
 {
-    struct writer writer = {.profile = profile};
+    struct writer writer = {.profile = profile, .file = PPROF__PROFILE__INIT};
     mr_symbols_lock();
-    put_head(&writer);
-    put_samples(&writer);
-    put_tables(&writer);
-    put_texts(&writer);
+    make_head(&writer);
+    make_samples(&writer);
+    make_tables(&writer);
+    make_texts(&writer);
+    size_t len = pprof__profile__get_packed_size(&writer.file);
+    uint8_t *bytes = MR_NEW_ARRAY(uint8_t, len);
+    pprof__profile__pack(&writer.file, bytes);
     mr_symbols_unlock();
-    uint8_t *packed = mr_profile_gzip(writer.out.data, writer.out.len, ret_len);
-    mr_text_done(&writer.out);
-    mr_text_done(&writer.part);
-    mr_text_done(&writer.inner);
-    numbering_done(&writer.texts);
-    numbering_done(&writer.locations);
-    numbering_done(&writer.mappings);
-    numbering_done(&writer.functions);
+    uint8_t *packed = mr_profile_gzip(bytes, len, ret_len);
+    free(bytes);
+    writer_done(&writer);
     return packed;
 }
 
