@@ -19,11 +19,10 @@ struct mr_buffer {
     bool bytes_as_base64; /* what is no UTF-8: all of the text in base64 */
     bool met_bytes;       /* there was such a text */
     /* How encode/values/put.h writes values. */
-    bool is_avro; /* not in JSON */
-    bool
-        nullable; /* the Avro type of the value at hand has a null, so that a mark comes before the value */
-    bool misfit; /* a value did not fit its Avro type */
-    bool spare;  /* eight flags are set by one instruction */
+    bool is_avro;  /* not in JSON */
+    bool nullable; /* the Avro type at hand has a null: a mark comes before the value */
+    bool misfit;   /* a value did not fit its Avro type */
+    bool spare;    /* eight flags are set by one instruction */
 };
 
 static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)

@@ -67,8 +67,8 @@ static void adapt(struct mr_chunks *chunks, int64_t ns)
     if (chunk->rows == 0) {
         return;
     }
-    uint64_t rows = chunks->rows_max;
-    if (ns < TARGET_NS / 2 && chunk->rows == chunks->rows_max) {
+    uint64_t rows = chunks->room.rows;
+    if (ns < TARGET_NS / 2 && chunk->rows == chunks->room.rows) {
         rows *= 2;
     } else if (ns > 2 * TARGET_NS) {
         rows /= 2;
@@ -76,9 +76,9 @@ static void adapt(struct mr_chunks *chunks, int64_t ns)
     uint64_t row_bytes =
         chunk->len / chunk->rows + chunk->relation->column_count * sizeof(struct mr_datum) + 1;
     /* Of bytes a little less, for what is broken off costs a connection. */
-    uint64_t fit = chunks->bytes_max / 8 * 7 / row_bytes + 1;
+    uint64_t fit = chunks->room.bytes / 8 * 7 / row_bytes + 1;
     rows = rows < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : rows > ROWS_MAX ? ROWS_MAX : rows;
-    chunks->rows_max = (uint32_t)(rows > fit ? fit : rows);
+    chunks->room.rows = (uint32_t)(rows > fit ? fit : rows);
 }
 
 static bool add_rows(struct mr_chunks *chunks)
@@ -104,8 +104,8 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
         return MR_CHUNK_AGAIN;
     }
     /* The stream may be at an older form of the table, or at a newer one already. */
-    *ret_differs =
-        chunks->streamed != NULL && !mr_chunks_same_shape(chunks->streamed, chunk->relation);
+    *ret_differs = chunks->form.streamed != NULL &&
+                   !mr_chunks_same_shape(chunks->form.streamed, chunk->relation);
     if (*ret_differs) {
         mr_chunk_window_reshape(chunks->window);
     }
@@ -121,9 +121,9 @@ static void begin_held(struct mr_chunks *chunks)
 {
     mr_chunks_close_window(chunks);
     mr_chunk_request_repeat(&chunks->requests, chunks->current);
-    chunks->held_ns = mr_monotonic_ns();
-    chunks->held_told_ns = 0;
-    chunks->due_ns = chunks->held_ns + MR_CHUNKS_AGAIN_NS;
+    chunks->held.since_ns = mr_monotonic_ns();
+    chunks->held.logged_ns = 0;
+    chunks->due_ns = chunks->held.since_ns + MR_CHUNKS_AGAIN_NS;
     mr_chunks_set_phase(chunks, MR_CHUNKS_HELD);
 }
 
@@ -132,18 +132,18 @@ static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *ho
 {
     const struct mr_chunk_request *current = chunks->current;
     bool is_other = mr_chunk_requests_hold(&chunks->requests, holder);
-    bool was_told = chunks->held_told_ns != 0 && now_ns - chunks->held_told_ns < HELD_TOLD_NS;
-    if (now_ns - chunks->held_ns < HELD_QUIET_NS || (was_told && !is_other)) {
+    bool was_told = chunks->held.logged_ns != 0 && now_ns - chunks->held.logged_ns < HELD_TOLD_NS;
+    if (now_ns - chunks->held.since_ns < HELD_QUIET_NS || (was_told && !is_other)) {
         return;
     }
-    chunks->held_told_ns = now_ns;
+    chunks->held.logged_ns = now_ns;
     mr_log(MR_LOG_WARN, "incremental_held_up",
            "the copy of a table's existing rows waits for a transaction that began before it, or "
            "that the stream has had and others do not see yet; in whatever database",
            MR_LOG_STR("schema", current->schema), MR_LOG_STR("table", current->table),
            MR_LOG_STR("holder", holder->who), MR_LOG_STR("since", holder->since),
            MR_LOG_STR("remedy", holder->remedy),
-           MR_LOG_INT("seconds", (now_ns - chunks->held_ns) / 1000000000));
+           MR_LOG_INT("seconds", (now_ns - chunks->held.since_ns) / 1000000000));
 }
 
 /* The holder may have ended since the last look, and another one hold the copy up. */
@@ -165,7 +165,7 @@ static void take_holder(struct mr_chunks *chunks, const struct mr_chunk_holder *
     if (holder->who[0] != '\0') {
         tell_held(chunks, holder, now_ns);
     }
-    int64_t held_ns = now_ns - chunks->held_ns;
+    int64_t held_ns = now_ns - chunks->held.since_ns;
     chunks->due_ns = now_ns + (held_ns < HELD_LOOK_NS ? held_ns : HELD_LOOK_NS);
 }
 
@@ -177,15 +177,15 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
     }
     chunks->attempt = 0;
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    if (chunks->relation != chunk->relation) {
+    if (chunks->form.copied != chunk->relation) {
         mr_chunks_forget_relation(chunks);
-        chunks->relation = chunk->relation;
+        chunks->form.copied = chunk->relation;
     }
     bool differs;
     switch (judge(chunks, &differs)) {
     case MR_CHUNK_TOO_MUCH:
-        chunks->rows_max =
-            chunks->rows_max / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->rows_max / 2;
+        chunks->room.rows =
+            chunks->room.rows / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->room.rows / 2;
         mr_chunks_read_again(chunks, 0);
         return;
     case MR_CHUNK_AGAIN:
@@ -204,7 +204,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         struct mr_error error;
         mr_error_set(&error, MR_ERR_PROTOCOL,
                      "two rows of table %s.%s have the same key, or one has none",
-                     chunks->relation->schema, chunks->relation->table);
+                     chunks->form.copied->schema, chunks->form.copied->table);
         mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
         mr_chunks_leave(chunks);
         return;
@@ -217,7 +217,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
                MR_LOG_STR("schema", chunks->current->schema),
                MR_LOG_STR("table", chunks->current->table));
     }
-    chunks->at = 0;
+    chunks->out.at = 0;
     mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
 }
 
@@ -225,7 +225,7 @@ static void take_holder_job(struct mr_chunks *chunks, const struct mr_chunk_job 
 {
     if (!stale && chunks->current != NULL && chunks->phase == MR_CHUNKS_HELD) {
         if (job->status == MR_OK) {
-            take_holder(chunks, &chunks->holder);
+            take_holder(chunks, &chunks->held.holder);
         } else {
             job_failed(chunks, chunks->current, job);
         }
@@ -292,14 +292,14 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
         mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBERED);
     } else if (chunks->phase == MR_CHUNKS_HELD) {
-        free(chunks->holder.snapshot);
-        chunks->holder = (struct mr_chunk_holder){0};
+        free(chunks->held.holder.snapshot);
+        chunks->held.holder = (struct mr_chunk_holder){0};
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
                                            .xid = mr_chunk_window_holder(chunks->window),
-                                           .holder = &chunks->holder});
+                                           .holder = &chunks->held.holder});
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests.paused)) {
         mr_chunk_window_open(chunks->window);
-        chunks->streamed = NULL;
+        chunks->form.streamed = NULL;
         struct mr_chunk_request *current = chunks->current;
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
@@ -308,8 +308,8 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .after = (const char *const *)chunks->place.after,
                                             .after_count = chunks->place.after_count,
                                             .form = chunks->place.form,
-                                            .rows_max = chunks->rows_max,
-                                            .bytes_max = chunks->bytes_max,
+                                            .rows_max = chunks->room.rows,
+                                            .bytes_max = chunks->room.bytes,
                                             .row_bytes_max = chunks->options.row_bytes_max,
                                             .named_schema = current->schema,
                                             .named_table = current->table,

@@ -40,11 +40,11 @@ static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
         .position = {.commit_lsn = chunks->transaction.commit_lsn, .ordinal = chunks->ordinal + 1},
         .transaction = &chunks->transaction,
         .relation = chunk->relation,
-        .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->at)},
+        .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->out.at)},
     };
-    chunks->appends = true;
+    chunks->out.appends = true;
     mr_status status = mr_port_append(chunks->base.port, &change, ret_error);
-    chunks->appends = false;
+    chunks->out.appends = false;
     MR_TRY(status);
     chunks->ordinal++;
     return MR_OK;
@@ -60,10 +60,10 @@ static void end_chunk(struct mr_chunks *chunks)
 {
     struct mr_chunk_request *request = chunks->current;
     bool is_last = chunks->thread.chunk.is_last;
-    mr_chunks_keep_place(chunks, chunks->at);
+    mr_chunks_keep_place(chunks, chunks->out.at);
     mr_chunks_close_window(chunks);
-    chunks->differed_stream = chunks->differed_chunk = NULL;
-    chunks->lacked = 0; /* the next chunk begins with another row */
+    chunks->form.differed_stream = chunks->form.differed_copied = NULL;
+    chunks->out.lacked = 0; /* the next chunk begins with another row */
     mr_chunk_request_chunk(&chunks->requests, request);
     if (!is_last) {
         mr_chunks_read_next(chunks);
@@ -84,10 +84,10 @@ static void end_chunk(struct mr_chunks *chunks)
 /* The row at hand is read again, in a chunk that begins with it. False: that was so too often, and it is passed over. */
 static bool read_row_again(struct mr_chunks *chunks)
 {
-    chunks->lacked = chunks->at == 0 ? chunks->lacked + 1 : 1;
-    if (chunks->lacked > LACKS_MAX) {
-        chunks->lacked = 0;
-        if (!chunks->lacks_told) {
+    chunks->out.lacked = chunks->out.at == 0 ? chunks->out.lacked + 1 : 1;
+    if (chunks->out.lacked > LACKS_MAX) {
+        chunks->out.lacked = 0;
+        if (!chunks->out.lacks_logged) {
             mr_log(MR_LOG_WARN, "incremental_lacks",
                    "rows are updated all the time, and their events lack large values or go to "
                    "other streams of the table only: what a topic has of these may be old or "
@@ -96,11 +96,11 @@ static bool read_row_again(struct mr_chunks *chunks)
                    MR_LOG_STR("schema", chunks->current->schema),
                    MR_LOG_STR("table", chunks->current->table));
         }
-        chunks->lacks_told = true;
+        chunks->out.lacks_logged = true;
         return false;
     }
-    chunks->rows_max = MR_CHUNKS_ROWS_MIN; /* soon */
-    mr_chunks_keep_place(chunks, chunks->at);
+    chunks->room.rows = MR_CHUNKS_ROWS_MIN; /* soon */
+    mr_chunks_keep_place(chunks, chunks->out.at);
     mr_chunks_read_again(chunks, 0);
     return true;
 }
@@ -120,27 +120,29 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
     uint32_t sent = 0;
     struct mr_error error = {0};
     mr_status status = MR_OK;
-    for (; status == MR_OK && chunks->at < chunk->rows && sent < most;
-         chunks->at += status == MR_OK) {
-        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {
+    for (; status == MR_OK && chunks->out.at < chunk->rows && sent < most;
+         chunks->out.at += status == MR_OK) {
+        if (mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {
             status = send_row(chunks, &error);
             sent += status == MR_OK;
-            chunks->sent += status == MR_OK;
-        } else if (mr_chunk_window_lacks(chunks->window, chunks->at) && read_row_again(chunks)) {
+            chunks->out.sent += status == MR_OK;
+        } else if (mr_chunk_window_lacks(chunks->window, chunks->out.at) &&
+                   read_row_again(chunks)) {
             return MR_OK;
         } else {
-            chunks->passed_over++;
+            chunks->out.passed_over++;
         }
     }
     chunks->since_ns = now_ns;
-    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
-    chunks->sent = chunks->passed_over = 0;
+    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->out.sent,
+                          chunks->out.passed_over);
+    chunks->out.sent = chunks->out.passed_over = 0;
     if (status != MR_OK && status != MR_FULL) {
         mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
         mr_chunks_leave(chunks);
         return MR_OK;
     }
-    if (chunks->at == chunk->rows) {
+    if (chunks->out.at == chunk->rows) {
         end_chunk(chunks);
     }
     return status;

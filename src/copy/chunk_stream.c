@@ -85,11 +85,11 @@ void mr_chunks_change(struct mr_companion *companion, const struct mr_change *ch
         mr_chunk_window_truncate(chunks->window);
         return;
     }
-    if (is_open && chunks->streamed != change->relation) {
-        bool is_other = chunks->streamed != NULL ||
+    if (is_open && chunks->form.streamed != change->relation) {
+        bool is_other = chunks->form.streamed != NULL ||
                         (chunks->phase != MR_CHUNKS_READS &&
                          !mr_chunks_same_shape(change->relation, chunks->thread.chunk.relation));
-        chunks->streamed = change->relation;
+        chunks->form.streamed = change->relation;
         if (is_other) {
             mr_chunk_window_reshape(chunks->window);
         }
@@ -115,8 +115,8 @@ void mr_chunks_commit(struct mr_companion *companion, const struct mr_transactio
 void mr_chunks_relation_end(struct mr_companion *companion, const struct mr_relation *relation)
 {
     struct mr_chunks *chunks = (struct mr_chunks *)companion;
-    if (chunks->streamed == relation && chunks->window != NULL) {
-        chunks->streamed = NULL;
+    if (chunks->form.streamed == relation && chunks->window != NULL) {
+        chunks->form.streamed = NULL;
         mr_chunk_window_reshape(chunks->window);
     }
 }

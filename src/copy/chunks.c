@@ -30,9 +30,9 @@ static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
 
 void mr_chunks_forget_relation(struct mr_chunks *chunks)
 {
-    if (chunks->relation != NULL) {
-        mr_encoder_forget(encoder_of(chunks), chunks->relation);
-        chunks->relation = NULL;
+    if (chunks->form.copied != NULL) {
+        mr_encoder_forget(encoder_of(chunks), chunks->form.copied);
+        chunks->form.copied = NULL;
     }
 }
 
@@ -41,7 +41,7 @@ void mr_chunks_close_window(struct mr_chunks *chunks)
     if (chunks->window != NULL) {
         mr_chunk_window_close(chunks->window);
     }
-    chunks->streamed = NULL;
+    chunks->form.streamed = NULL;
 }
 
 void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase)
@@ -57,8 +57,8 @@ static void begin_window(struct mr_chunks *chunks)
     ssize_t got = getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
     (void)got;
     mr_chunk_window_free(chunks->window);
-    chunks->window = mr_chunk_window_new(TRANSACTIONS_NOTED, chunks->bytes_max, seed);
-    chunks->streamed = NULL;
+    chunks->window = mr_chunk_window_new(TRANSACTIONS_NOTED, chunks->room.bytes, seed);
+    chunks->form.streamed = NULL;
     chunks->changed = false;
     chunks->due_ns = 0;
     mr_chunk_requests_hold(&chunks->requests, NULL);
@@ -71,7 +71,7 @@ void mr_chunks_leave(struct mr_chunks *chunks)
     mr_asked_place_done(&chunks->place);
     mr_chunk_window_free(chunks->window);
     chunks->window = NULL;
-    chunks->streamed = NULL;
+    chunks->form.streamed = NULL;
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;
     chunks->current = NULL;
@@ -82,12 +82,12 @@ void mr_chunks_leave(struct mr_chunks *chunks)
 void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
 {
     chunks->current = request;
-    chunks->rows_max = ROWS_FIRST;
+    chunks->room.rows = ROWS_FIRST;
     chunks->first_number = 0;
     chunks->attempt = 0;
-    chunks->differed_stream = chunks->differed_chunk = NULL;
-    chunks->lacked = 0;
-    chunks->lacks_told = false;
+    chunks->form.differed_stream = chunks->form.differed_copied = NULL;
+    chunks->out.lacked = 0;
+    chunks->out.lacks_logged = false;
     begin_window(chunks);
     chunks->place = mr_chunk_request_begin(&chunks->requests, request);
 }
@@ -100,8 +100,9 @@ const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->sent, chunks->passed_over);
-    chunks->sent = chunks->passed_over = 0;
+    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->out.sent,
+                          chunks->out.passed_over);
+    chunks->out.sent = chunks->out.passed_over = 0;
     if (rows == 0) {
         return;
     }
@@ -154,16 +155,16 @@ void mr_chunks_read_next(struct mr_chunks *chunks)
 bool mr_chunks_differs(struct mr_chunks *chunks)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    bool is_same =
-        chunks->differed_stream == chunks->streamed && chunks->differed_chunk == chunk->relation;
+    bool is_same = chunks->form.differed_stream == chunks->form.streamed &&
+                   chunks->form.differed_copied == chunk->relation;
     if (!is_same) {
-        chunks->differed = 0;
-        chunks->differed_stream = chunks->streamed;
-        chunks->differed_chunk = chunk->relation;
-        chunks->differed_from = chunk->wal_end;
+        chunks->form.differed = 0;
+        chunks->form.differed_stream = chunks->form.streamed;
+        chunks->form.differed_copied = chunk->relation;
+        chunks->form.differed_from = chunk->wal_end;
     }
-    if (++chunks->differed < DIFFERS_MAX ||
-        mr_port_place(chunks->base.port) < chunks->differed_from) {
+    if (++chunks->form.differed < DIFFERS_MAX ||
+        mr_port_place(chunks->base.port) < chunks->form.differed_from) {
         return false;
     }
     struct mr_error error;
@@ -172,7 +173,7 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
         "table %s.%s has other columns, types or another key in the stream than in the "
         "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
         "does not help, please report it with the table's definition",
-        chunks->current->schema, chunks->current->table, chunks->differed);
+        chunks->current->schema, chunks->current->table, chunks->form.differed);
     mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
     mr_chunks_leave(chunks);
     return true;
@@ -236,8 +237,8 @@ static void set_watch(struct mr_chunks *chunks, bool watches)
 
 static bool is_other_form(const struct mr_chunks *chunks)
 {
-    return chunks->streamed != NULL &&
-           !mr_chunks_same_shape(chunks->streamed, chunks->thread.chunk.relation);
+    return chunks->form.streamed != NULL &&
+           !mr_chunks_same_shape(chunks->form.streamed, chunks->thread.chunk.relation);
 }
 
 static void take_next_request(struct mr_chunks *chunks)
@@ -258,7 +259,7 @@ static void look_at_window(struct mr_chunks *chunks)
         return;
     }
     if (mr_chunk_window_is_void(chunks->window)) {
-        mr_chunks_keep_place(chunks, chunks->at);
+        mr_chunks_keep_place(chunks, chunks->out.at);
         if (!is_other_form(chunks) || !mr_chunks_differs(chunks)) {
             mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
         }
@@ -324,7 +325,7 @@ static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
     struct mr_chunks *chunks = chunks_of(companion);
     MR_ASSERT(lane == MR_LANE_STREAM);
     if (chunks->phase == MR_CHUNKS_SENDS) {
-        mr_chunks_keep_place(chunks, chunks->at + (chunks->appends && has_item));
+        mr_chunks_keep_place(chunks, chunks->out.at + (chunks->out.appends && has_item));
     }
 }
 
@@ -337,7 +338,7 @@ static void interrupt(struct mr_chunks *chunks)
         return;
     }
     if (chunks->phase == MR_CHUNKS_SENDS) {
-        mr_chunks_keep_place(chunks, chunks->at);
+        mr_chunks_keep_place(chunks, chunks->out.at);
     }
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;
@@ -443,7 +444,7 @@ struct mr_chunks *mr_chunks_new(const struct mr_copies_options *options)
     chunks->base.ops = &ops;
     chunks->base.hears_signals = options->on_signal != NULL;
     chunks->options = *options;
-    chunks->bytes_max = mr_memory_chunk(options->change_bytes_max);
+    chunks->room.bytes = mr_memory_chunk(options->change_bytes_max);
     mr_chunk_requests_init(&chunks->requests, &chunks->base);
     return chunks;
 }
@@ -460,7 +461,7 @@ void mr_chunks_free(struct mr_chunks *chunks)
     mr_chunk_requests_done(&chunks->requests);
     mr_asked_place_done(&chunks->place);
     mr_text_done(&chunks->key);
-    free(chunks->holder.snapshot);
+    free(chunks->held.holder.snapshot);
     free(chunks);
 }
 

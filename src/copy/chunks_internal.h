@@ -33,45 +33,62 @@ enum mr_chunks_phase {
     MR_CHUNKS_SENDS,
 };
 
+/* Forms of the table at hand; the encoder has a plan of each. */
+struct mr_chunk_forms {
+    const struct mr_relation *copied; /* of chunks */
+    const struct mr_relation
+        *streamed; /* of the stream since the chunk was asked for; NULL: not seen */
+    /* Chunks in a row whose form was not the stream's: both forms, how many, where the WAL ended after the first. */
+    const struct mr_relation *differed_stream, *differed_copied;
+    uint32_t differed;
+    mr_lsn differed_from;
+};
+
+/* A chunk's rows on their way out. */
+struct mr_chunk_out {
+    uint32_t at;       /* the row that is next */
+    uint32_t lacked;   /* times in a row that the first one was read again for its values */
+    bool lacks_logged; /* of the table: that it was too often */
+    bool appends;      /* the row is being appended */
+    uint64_t sent, passed_over; /* rows since the request's were counted */
+};
+
+/* No chunk would be good before a transaction has ended. */
+struct mr_chunk_held {
+    struct mr_chunk_holder holder; /* as it was looked for last */
+    int64_t since_ns, logged_ns;   /* 0: not yet */
+};
+
 struct mr_chunks {
     struct mr_companion base;
     struct mr_copies_options options;
     struct mr_chunk_requests requests;
     uint64_t
-        noted; /* the revision of the requests that the lane's last step stands for, in this session */
+        noted; /* the requests' revision that the lane's last step stands for, in this session */
 
     struct mr_chunk_thread thread;
     struct mr_chunk_job asked; /* by us last */
     bool stale;                /* what it brings is of no use */
     enum mr_chunks_phase phase;
+    int64_t since_ns; /* the phase began, or the last slice went out */
+    int64_t due_ns;   /* of what is to be tried again */
+    uint32_t attempt;
+
     struct mr_chunk_request *current;
-    struct mr_chunk_window *window;
-    const struct mr_relation *relation; /* of chunks; the encoder has its plan */
-    const struct mr_relation
-        *streamed; /* as the stream has the table since the chunk was asked for; NULL: not seen */
-    bool changed;  /* the running transaction has changed the table */
-    /* Chunks in a row of a form that was not the stream's: both forms, how many, where the WAL ended after the first. */
-    const struct mr_relation *differed_stream, *differed_chunk;
-    uint32_t differed;
-    mr_lsn differed_from;
     struct mr_asked_place place; /* after which the next chunk begins */
     uint32_t first_number; /* of the transactions that were taken since the table at hand is */
-    uint32_t rows_max;
-    size_t bytes_max;
-    uint32_t at;     /* the row of the chunk that is next */
-    uint32_t lacked; /* times in a row that the first one was read again for its values */
-    bool lacks_told; /* of the table: that it was too often */
-    bool appends;    /* it is being appended */
-    uint64_t sent, passed_over;    /* rows since the request's were counted */
-    int64_t due_ns;                /* of what is to be tried again */
-    struct mr_chunk_holder holder; /* as it was looked for last */
-    int64_t held_ns;               /* since when it is held up, */
-    int64_t held_told_ns;          /* and when that was logged last; 0: not yet */
-    int64_t since_ns;              /* the phase began, or the last slice went out */
-    uint32_t attempt;
-    struct mr_text key;                /* scratch */
+    struct {
+        uint32_t rows;
+        size_t bytes;
+    } room; /* of a chunk, at most */
+    struct mr_chunk_window *window;
+    bool changed; /* the running transaction has changed the table */
+    struct mr_chunk_forms form;
+    struct mr_chunk_out out;
+    struct mr_chunk_held held;
     struct mr_transaction transaction; /* that copied rows seem to be of */
     uint64_t ordinal;
+    struct mr_text key; /* scratch */
 };
 
 /* ---- chunks.c ---- */

@@ -179,7 +179,7 @@ MUTANTS = [
     Mutant("asks SQL_ASCII for UTF-8", "src/postgres/conn/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',
            'strcmp(encoding, "") == 0', "faults/test_values.py::test_bytes_that_are_no_utf8"),
     Mutant("copies rows over what the stream has had since", "src/copy/chunk_rows.c",
-           "        if (mr_chunk_window_goes_out(chunks->window, chunks->at)) {",
+           "        if (mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {",
            "        if (chunks->window != NULL) {", "test_incremental.py::test_rows_come_in_their_newest_form"),
     Mutant("forgets the keys that the stream brings while a chunk is read", "src/copy/chunk_stream.c",
            "        mr_chunk_window_change(chunks->window, key, lacks);\n", "        (void)key;\n        (void)lacks;\n",
