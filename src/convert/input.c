@@ -30,6 +30,7 @@ const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
     return kept(c, MR_STRNDUP(text, len));
 }
 
+MR_PRINTF(2, 0)
 static const char *text_of(struct mr_convert *c, const char *format, va_list arguments)
 {
     char *text = NULL;

@@ -62,18 +62,25 @@ static const struct {
 
     {"mr_encode*", MR_STAGE_ENCODE},
     {"mr_debezium*", MR_STAGE_ENCODE},
-    {"mr_flat*", MR_STAGE_ENCODE},
+    /* Forms: who calls them may have left its frame to them. */
+    {"debezium_change", MR_STAGE_ENCODE},
+    {"flat_change", MR_STAGE_ENCODE},
+    {"avro_change", MR_STAGE_ENCODE},
+    {"bare_change", MR_STAGE_ENCODE},
+    {"cloud_change", MR_STAGE_ENCODE},
+    {"outbox_change", MR_STAGE_ENCODE},
+    {"write_change", MR_STAGE_ENCODE},
     {"mr_row*", MR_STAGE_ENCODE},
     {"mr_json*", MR_STAGE_ENCODE},
     {"mr_plan*", MR_STAGE_ENCODE},
 
     {"mr_ack*", MR_STAGE_ACKNOWLEDGE},
     {"kafka_poll", MR_STAGE_ACKNOWLEDGE},
-    {"take_events", MR_STAGE_ACKNOWLEDGE},
+    {"mr_kafka_take_events", MR_STAGE_ACKNOWLEDGE},
     {"rd_kafka_poll*", MR_STAGE_ACKNOWLEDGE},
 
     /* Records are handed over while the sink is polled, too. */
-    {"kafka_send", MR_STAGE_PRODUCE},
+    {"mr_kafka_send", MR_STAGE_PRODUCE},
     {"produce", MR_STAGE_PRODUCE},
     {"rd_kafka_header_add", MR_STAGE_PRODUCE},
     {"rd_kafka_headers_new", MR_STAGE_PRODUCE},
