@@ -30,7 +30,6 @@ NIGHTLY = (
     Nightly("test_verdict.py", ("benchmarks/", "tests/placed_faults.c"), "judges measurements, not millrace"),
     Nightly("test_there_and_back.py", ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"),
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
-    Nightly("lies/test_lies.py", ("tests/lies/",), "hundreds of lying servers; the lies of test_fake_postgres.py run each time"),
     Nightly("test_profile_command.py", PROFILER, "draws and compares profiles that are there"),
     Nightly("test_benchmarks.py", ("benchmarks/", "scripts/lib/", "load/"), "the benchmarks in short, alone on the machine"),
     Nightly("test_load.py", ("load/", "scripts/lib/"), "judges the load generator, alone on the machine"),
