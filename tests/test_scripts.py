@@ -141,3 +141,29 @@ def test_the_table_of_modules_is_that_of_the_sources():
     assert there <= named, there - named
     text = modules.read(modules.README)
     assert modules.written(text) == text
+
+
+def test_a_replaced_symbol_and_a_call_upward_are_found(tmp_path):
+    """Faults placed in a tree of two folders: `low` calls `high`, and has a `recv` of its own, as libc does."""
+    objects = tmp_path / "build" / "CMakeFiles" / "mr_low.dir" / "src"
+    texts = {"low/low.c": "void mr_high(void); int recv(int a, void *b, unsigned long c, int d) { (void)a; (void)b; (void)c;"
+                          " mr_high(); return d; }", "high/high.c": "void mr_high(void) {}"}
+    for name, text in texts.items():
+        source, made = tmp_path / "src" / name, objects / (name + ".o")
+        source.parent.mkdir(parents=True)
+        made.parent.mkdir(parents=True)
+        source.write_text(text, encoding="utf-8")
+        subprocess.run(["cc", "-c", "-o", made, source], check=True)
+    shutil.copy(shutil.which("cat"), tmp_path / "build" / "millrace")  # links libc
+
+    def verdict(low, high):
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts/lib/symbols.py"), "build", f"low={low}", f"high={high}"],
+                              cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+
+    code, text = verdict("", "low")
+    assert code == 1 and "src/low/low.c calls mr_high of src/high/high.c" in text and "src/low/low.c defines recv" in text, text
+    code, text = verdict("high", "")
+    assert code == 1 and "calls" not in text and "defines recv" in text, text
+    (tmp_path / "src/low/low.c").unlink()  # its object is an old one's then
+    assert verdict("", "low") == (0, "")
