@@ -1,13 +1,8 @@
 #include "cli/versions.h"
 
-#include <stddef.h>
-
+#include "base/jemalloc.h"
 #include "postgres/conn/pg_conn.h"
 #include "sink/kafka/kafka.h"
-
-/* jemalloc's, when it is linked or preloaded. */
-int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)
-    __attribute__((weak));
 
 struct mr_versions mr_versions(void)
 {

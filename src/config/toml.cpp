@@ -210,14 +210,3 @@ extern "C" void mr_toml_free(struct mr_toml_node *root)
         std::free(root);
     }
 }
-
-extern "C" const struct mr_toml_node *mr_toml_find(const struct mr_toml_node *table,
-                                                   const char *key)
-{
-    for (uint32_t i = 0; i < table->count; i++) {
-        if (table->children[i].key != nullptr && std::strcmp(table->children[i].key, key) == 0) {
-            return &table->children[i];
-        }
-    }
-    return nullptr;
-}

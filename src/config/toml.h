@@ -34,9 +34,6 @@ struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint32_t *ret_l
                                    char *ret_reason, size_t reason_size);
 void mr_toml_free(struct mr_toml_node *root);
 
-/* The child of that key, or NULL. */
-const struct mr_toml_node *mr_toml_find(const struct mr_toml_node *table, const char *key);
-
 #ifdef __cplusplus
 }
 #endif

@@ -9,10 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-/* Only there when jemalloc is linked or preloaded. */
-extern int mallctl(const char *name, void *old, size_t *old_size, void *new, size_t new_size)
-    __attribute__((weak));
+#include "base/jemalloc.h"
 
 /* The whole of a small file, or its beginning, as a string; false when it can't be read. */
 static bool read_text(const char *path, char *text, size_t size)

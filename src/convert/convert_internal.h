@@ -48,7 +48,6 @@ struct mr_convert {
 
 /* ---- input.c ---- */
 
-void *mr_cv_keep(struct mr_convert *c, size_t size);
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
 const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len);
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text);

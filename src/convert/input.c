@@ -20,11 +20,6 @@ static void *kept(struct mr_convert *c, void *memory)
     return memory;
 }
 
-void *mr_cv_keep(struct mr_convert *c, size_t size)
-{
-    return kept(c, MR_NEW_ARRAY(char, size));
-}
-
 const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
 {
     return kept(c, MR_STRNDUP(text, len));
@@ -66,7 +61,7 @@ void mr_cv_done(struct mr_convert *c)
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text)
 {
     if ((list->count & (list->count - 1)) == 0) {
-        const char **items = mr_cv_keep(c, (2 * (size_t)list->count + 1) * sizeof(*items));
+        const char **items = kept(c, MR_NEW_ARRAY(const char *, 2 * (size_t)list->count + 1));
         memcpy(items, list->items == NULL ? items : list->items, list->count * sizeof(*items));
         list->items = items;
     }

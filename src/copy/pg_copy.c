@@ -438,7 +438,6 @@ struct mr_copy_reader {
     const struct mr_pg_source_options *options;
     struct mr_pg_home *home;
     struct mr_pg_conn *conn;
-    int stop_fd;
     const struct mr_copy_table *table;
     const struct mr_copy_table *locked;  /* that the transaction reads; NULL: there is none */
     const struct mr_copy_table *checked; /* whose file is the one that the snapshot knows */
@@ -470,7 +469,6 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
     reader->copy = copy;
     reader->options = options;
     reader->home = home;
-    reader->stop_fd = stop_fd;
     mr_status status = mr_pg_copying_connect_home(options, home, stop_fd, &reader->conn, ret_error);
     if (status != MR_OK) {
         mr_pg_reader_free(reader);

@@ -118,9 +118,8 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     return MR_OK;
 }
 
-static mr_status server_look(void *context, int stop_fd, struct mr_error *ret_error)
+static mr_status server_look(void *context, struct mr_error *ret_error)
 {
-    (void)stop_fd; /* the connection has it */
     struct mr_pg_server *server = context;
     return mr_pg_look_at_copy(mr_pg_source_conn(server->source),
                               mr_pg_source_options(server->source), &server->slot, ret_error);
@@ -135,13 +134,13 @@ static void server_close(void *context)
     server->keeper = NULL;
 }
 
-static mr_status server_end(void *context, int stop_fd, struct mr_error *ret_error)
+static mr_status server_end(void *context, struct mr_error *ret_error)
 {
     struct mr_pg_server *server = context;
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     mr_pg_copy_tell_attached(server->copy, server->keeper, options);
     server_close(server);
-    MR_TRY(server_look(server, stop_fd, ret_error));
+    MR_TRY(server_look(server, ret_error));
     return mr_pg_end_copy(mr_pg_source_conn(server->source), options, &server->slot, ret_error);
 }
 

@@ -43,9 +43,9 @@ struct mr_snapshot_ops {
                        struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
                        struct mr_error *ret_error);
     /* All of it is safe. */
-    mr_status (*end)(void *context, int stop_fd, struct mr_error *ret_error);
+    mr_status (*end)(void *context, struct mr_error *ret_error);
     /* Now and then in between: whether the stream will be able to follow. */
-    mr_status (*look)(void *context, int stop_fd, struct mr_error *ret_error);
+    mr_status (*look)(void *context, struct mr_error *ret_error);
     /* The source's connection has ended, or is about to: a copy at hand is given up. */
     void (*close)(void *context);
 

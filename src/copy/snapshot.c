@@ -552,7 +552,7 @@ static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct 
         return MR_OK;
     }
     copying->looked_ns = now_ns;
-    return server->snapshot->look(server->context, mr_port_stop_fd(copying->port), ret_error);
+    return server->snapshot->look(server->context, ret_error);
 }
 
 /* One look around: progress, and what the flow has to do. MR_AGAIN: broken off. */
@@ -785,7 +785,7 @@ static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *c
     end_copying(&copying);
     snapshot->copying = NULL;
     if (status == MR_OK) {
-        status = server->snapshot->end(server->context, mr_port_stop_fd(copying.port), ret_error);
+        status = server->snapshot->end(server->context, ret_error);
     }
     tell_end(&copying, tables, status);
     return status;

@@ -7,7 +7,7 @@
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
-const struct mr_form_ops *mr_form_of(enum mr_format format)
+static const struct mr_form_ops *form_of(enum mr_format format)
 {
     static const struct mr_form_ops *const forms[] = {
         [MR_FORMAT_DEBEZIUM] = &mr_form_debezium, [MR_FORMAT_AVRO] = &mr_form_avro,
@@ -46,7 +46,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
     encoder->options = *options;
     encoder->topics = topics;
-    encoder->form = mr_form_of(options->format);
+    encoder->form = form_of(options->format);
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
     }

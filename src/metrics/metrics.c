@@ -196,12 +196,6 @@ void mr_expose_one_u64(struct mr_exposition *exposition, enum mr_metric_id id, u
     mr_expose_u64(exposition, NULL, value);
 }
 
-void mr_expose_one_f64(struct mr_exposition *exposition, enum mr_metric_id id, double value)
-{
-    mr_expose_begin(exposition, id);
-    mr_expose_f64(exposition, NULL, value);
-}
-
 void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, uint64_t ns)
 {
     mr_expose_begin(exposition, id);

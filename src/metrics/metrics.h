@@ -57,7 +57,6 @@ void mr_expose_histogram(struct mr_exposition *exposition, const char *const *va
 
 /* A family with one sample and no labels. */
 void mr_expose_one_u64(struct mr_exposition *exposition, enum mr_metric_id id, uint64_t value);
-void mr_expose_one_f64(struct mr_exposition *exposition, enum mr_metric_id id, double value);
 void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, uint64_t ns);
 
 /* docs/metrics.md. */

@@ -50,7 +50,8 @@ static void test_expose_writes_floats_as_prometheus_reads_them(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
         struct mr_buffer out = begin();
         struct mr_exposition exposition = mr_exposition_begin(&out);
-        mr_expose_one_f64(&exposition, MR_METRIC_LAG_SECONDS, rows[i].value);
+        mr_expose_begin(&exposition, MR_METRIC_LAG_SECONDS);
+        mr_expose_f64(&exposition, NULL, rows[i].value);
         char *line = strstr((char *)text, "\nmillrace_lag_seconds ");
         assert_non_null(line);
         line += strlen("\nmillrace_lag_seconds ");

@@ -11,10 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-/* jemalloc's, when the program is linked with it. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
-    __attribute__((weak));
+#include "base/jemalloc.h"
 
 enum { THREADS_MAX = 256, DUMP_MAX = 256 * 1024 * 1024 };
 

@@ -135,16 +135,6 @@ const char *mr_profile_value_unit(enum mr_profile_kind kind, uint32_t value)
     return value_types[kind][value].unit;
 }
 
-int mr_profile_value_find(enum mr_profile_kind kind, const char *name)
-{
-    for (uint32_t i = 0; i < mr_profile_value_count(kind); i++) {
-        if (strcmp(value_types[kind][i].name, name) == 0) {
-            return (int)i;
-        }
-    }
-    return -1;
-}
-
 /* ---- stages and frames ---- */
 
 static enum mr_stage stage_of_role(enum mr_thread_role role)

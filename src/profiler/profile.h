@@ -59,9 +59,6 @@ uint32_t mr_profile_value_count(enum mr_profile_kind kind);
 const char *mr_profile_value_name(enum mr_profile_kind kind, uint32_t value);
 const char *mr_profile_value_unit(enum mr_profile_kind kind, uint32_t value);
 
-/* The index of a value's name, or -1. */
-int mr_profile_value_find(enum mr_profile_kind kind, const char *name);
-
 /* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
  * "[library.so]", as draw/ reads it. Needs no lock. */
 void mr_profile_name(const char *function, const char *object, char *to, size_t size);

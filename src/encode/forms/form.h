@@ -29,8 +29,6 @@ extern const struct mr_form_ops mr_form_cloudevents;
 extern const struct mr_form_ops mr_form_row;
 extern const struct mr_form_ops mr_form_outbox;
 
-const struct mr_form_ops *mr_form_of(enum mr_format format);
-
 static inline bool mr_plan_is_outbox(const struct mr_plan *plan)
 {
     return plan->form == &mr_form_outbox;

@@ -11,8 +11,6 @@
 
 /* ---- Avro alone ---- */
 
-/* A number without a mark, as lengths and counts are written. */
-void mr_avro_number(struct mr_buffer *out, int64_t value);
 void mr_avro_null(struct mr_buffer *out);
 void mr_avro_long(struct mr_buffer *out, int64_t value);
 void mr_avro_int(struct mr_buffer *out, int64_t value);

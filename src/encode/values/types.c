@@ -382,7 +382,8 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
 
 /* ---- what stands for a value that is not known ---- */
 
-bool mr_type_is_text(const struct mr_conversion *how)
+/* Whether a conversion's values are strings. */
+static bool writes_text(const struct mr_conversion *how)
 {
     static const mr_convert_fn others[] = {
         mr_convert_bool,           mr_convert_integer,       mr_convert_float,
@@ -421,7 +422,7 @@ static void write_unavailable_value(struct mr_buffer *out, const struct mr_conve
         mr_convert_binary(out, (enum mr_binary_mode)how->detail, (const uint8_t *)text,
                           strlen(text));
     } else {
-        write_unavailable(out, mr_type_is_text(how), text);
+        write_unavailable(out, writes_text(how), text);
     }
 }
 

@@ -32,9 +32,6 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
 bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
                     const char *column);
 
-/* Whether a conversion's values are strings. */
-bool mr_type_is_text(const struct mr_conversion *how);
-
 /* What stands for a value that is not known: `text` in the form that the value would have. */
 void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *column,
                          const char *text);

@@ -215,24 +215,14 @@ static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_
     return MR_OK;
 }
 
-mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
-                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
-                           struct mr_error *ret_error)
-{
-    const struct mr_table_key *chosen = chosen_key(options, view);
-    *ret_found = chosen != NULL;
-    return chosen == NULL ? MR_OK : take_chosen(chosen, view, columns, ret_error);
-}
-
 /* All questions come before the judgement, which logs what it finds, and so is made once a message. */
 static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *key, struct mr_error *ret_error)
 {
     mr_relation_flagged_key(view, key);
-    bool is_chosen;
-    MR_TRY(mr_pg_chosen_key(catalog->options, view, key, &is_chosen, ret_error));
-    if (is_chosen) {
-        return MR_OK;
+    const struct mr_table_key *chosen = chosen_key(catalog->options, view);
+    if (chosen != NULL) {
+        return take_chosen(chosen, view, key, ret_error);
     }
     bool needs_facts = view->key_count == 0 || mr_pg_keys_lack(&catalog->keys, view->oid);
     bool needs_order =

@@ -78,10 +78,4 @@ enum { MR_PG_ASK_AGAIN_MS = 10 };
 mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                              struct mr_error *ret_error);
 
-/* The key that key_columns chooses for the relation, into `columns` and the view; `*ret_found`: there is one. MR_ERR_POISON: it
- * does not fit. Any thread. */
-mr_status mr_pg_chosen_key(const struct mr_pg_source_options *options,
-                           struct mr_relation_view *view, uint32_t *columns, bool *ret_found,
-                           struct mr_error *ret_error);
-
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/jemalloc.h"
 #include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
@@ -45,10 +46,6 @@ mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limi
         }
     }
 }
-
-/* jemalloc's; NULL where it is not linked. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *wanted, size_t wanted_len)
-    __attribute__((weak));
 
 int64_t mr_pg_held(void)
 {
