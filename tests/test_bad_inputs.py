@@ -148,15 +148,6 @@ CONFIGURATIONS = [
     (STREAM % ("a", "columns.hide = [\"v\"]"), 5, "streams.columns.hide is unknown"),
     (STREAM % ("a", "columns.mask = [\"v\"]"), 1, 'streams.columns.mask: "v" names no columns'),
     (STREAM % ("a", "columns.hash = [\"v\"]"), 1, "set columns.hash_salt_env"),
-    (T + '[routing]\nby_column = ["t"]\n', 3, 'write "schema.table:column"'),
-    (T + '[routing]\nby_column = ["t:"]\n', 3, 'write "schema.table:column"'),
-    (T + '[routing]\nby_column = ["t:a=x"]\n', 3, "must have {value} in it, once"),
-    (T + '[routing]\nby_column = ["t:a={value}{value}"]\n', 3, "must have {value} in it, once"),
-    (T + '[routing]\nby_column = ["t:a=a/{value}"]\n', 3, "letters of ASCII"),
-    (T + '[routing]\nby_column = ["t:a"]\ntopics_max = 0\n', 4, "out of range"),
-    (T + '[routing]\nby_column_fallback = "drop"\n', 3, "one of refuse|table"),
-    (OUTBOX + '[routing]\nby_column = ["*:a"]\n', 7, "is an outbox, whose rows have topics already"),
-    (REGISTRY + 'url = ["http://localhost:1"]\n[routing]\nby_column = ["t:a"]\n', 9, 'subject_strategy = "record"'),
     (T + '[routing]\nsharing = "yes"\n', 3, "one of refuse|allow|key"),
     (T + '[routing]\nsharing = "key"\n', 3, "set both"),
     (K + '[outbox]\ntables = ["o"]\n', 5, "is none of the tables that are streamed; add it to tables"),
@@ -195,8 +186,6 @@ CONFIGURATIONS = [
     (T + '[snapshot]\nwhere = ["t:"]\n', 3, 'write "schema.table: condition"'),
     (T + 'heartbeat.interval = "1s"\nheartbeat.topic_prefix = "a b"\n', 3, 'the topic "a b" has a character'),
     (T + 'heartbeat.interval = "-1s"\nheartbeat.query = "SELECT 1"\n', 2, 'a duration such as "500ms"'),
-    (T + '[routing]\nby_columns = ["t:a"]\n', 3, 'did you mean "routing.by_column"'),
-    (T + '[routing]\nby_column = "t:a"\n', 3, "must be a list of strings"),
     (T + 'publication.where = ["t: a > 1", "t: b > 1"]\n', 2, "is listed twice"),
     (T + 'publication.columns = ["u:a"]\n', 2, 'is none of the tables that "tables" names'),
     (S + 'password = "canary"\n', 3, "set source.postgres.password_env or source.postgres.password_file"),
@@ -384,7 +373,6 @@ def test_profile_that_is_refused_says_why_in_words(database, millrace):
     ({"columns__hash": '["t:emial"]', "columns__hash_salt_env": '"SALT"'}, ('columns.hash of table "public"."t"', '"emial"')),
     ({"columns__exclude": '["t:v,emial"]'}, ('columns.exclude of table "public"."t"', '"emial"')),
     ({"columns__include": '["t:emial"]'}, ('columns.include of table "public"."t"', '"emial"')),
-    ({"routing__by_column": '["t:nope"]'}, ('routing.by_column of table "public"."t"', '"nope"')),
     ({"key_columns": '["t:nope"]'}, ('key_columns of table "public"."t"', '"nope"')),
     ({"publication__where": '["t: id >"]'}, ("syntax error", "correct publication.where")),
     ({"publication__columns": '["t:id,nope"]'}, ('column "nope"', "or publication.columns")),
@@ -404,7 +392,7 @@ def test_names_that_the_server_does_not_have(database, millrace, options, said):
 
 @pytest.mark.parametrize("options", [
     {"columns__mask": '["t:email=8"]'}, {"columns__exclude": '["t:e.*l"]'}, {"key_columns": '["t:id,day"]'},
-    {"outbox__tables": '["t"]'}, {"routing__by_column": '["t:day"]'}])
+    {"outbox__tables": '["t"]'}])
 def test_names_of_tables_whose_rows_come_under_others(database, millrace, options):
     """Rows of partitions have their names: what names the table would do nothing, and a mask not hide."""
     database.run("CREATE TABLE t (id int, day int, email text, PRIMARY KEY (id, day)) PARTITION BY LIST (day); "
@@ -446,11 +434,10 @@ def test_names_of_partitions_and_of_their_root(database, millrace):
 def test_names_that_are_gone_warn_where_a_backlog_may_wait(database, millrace):
     """And so do those of tables that a pattern may come to mean, and of tables that are not streamed."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, email text)")
-    process = millrace(columns__mask='["t:email=8", "u:a=8,b=8"]', routing__by_column='["u:a"]')
+    process = millrace(columns__mask='["t:email=8", "u:a=8,b=8"]')
     process.start().streaming()
-    for option in ("columns.mask", "routing.by_column"):
-        told = [line for line in process.lines if f'warning: {option}: public.u is none of the tables that "tables" names' in line]
-        assert len(told) == 1, process.lines
+    told = [line for line in process.lines if 'warning: columns.mask: public.u is none of the tables that "tables" names' in line]
+    assert len(told) == 1, process.lines
     assert process.stop() == 0
     database.run("ALTER TABLE t RENAME email TO mail")
     text = both(process, 0, 'columns.mask of table "public"."t"', 'names column "email"')

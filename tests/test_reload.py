@@ -288,7 +288,7 @@ def test_patterns_of_tables(database, millrace, topic):
 @pytest.mark.parametrize("rule", [
     {"columns__mask": '["public.u:v=5"]'}, {"columns__exclude": '["public.u:v"]'}, {"key_columns": '["public.u:v"]'},
     {"outbox__tables": '["public.u"]', "outbox__key": '"v"', "outbox__payload": '"v"', "outbox__route_by": '"v"'},
-    {"routing__by_column": '["public.u:v"]'}, {"snapshot__where": '["public.u: id > 5"]'},
+    {"snapshot__where": '["public.u: id > 5"]'},
     {"publication__via_partition_root": "true"}])
 def test_a_table_comes_with_the_rules_for_its_rows_or_not_at_all(database, millrace, topic, rule):
     """The rules need a restart: until then its rows would go out without them."""
@@ -304,7 +304,7 @@ def test_a_table_comes_with_the_rules_for_its_rows_or_not_at_all(database, millr
     topic(database.topic("t")).take(1)
     assert database.topic("u") not in database.topics()
     with_tables(process, "t", **rule)  # of a table that does not come, what it says can wait
-    if next(iter(rule)) not in ("key_columns", "outbox__tables", "routing__by_column"):  # which must name one that is listed
+    if next(iter(rule)) not in ("key_columns", "outbox__tables"):  # which must name one that is listed
         code, text = reload(process)
         assert code == 0 and "needs restart" in text, text
     assert process.stop() == 0

@@ -1,4 +1,4 @@
-"""Rows of one table in several topics: by a column's value, and in several streams."""
+"""Rows of one table in several streams, each with a topic of its own."""
 
 import random
 import threading
@@ -6,127 +6,6 @@ import threading
 import pytest
 
 from kit import BOOTSTRAP, check, connect
-
-REGIONS = ["eu", "us", "asia", None]
-MODES = {"at-least-once": {}, "exactly-once": {"sink__kafka__delivery": '"exactly-once"'}}
-
-
-def topic_of(database, region, table="orders"):
-    return database.topic(table) + ("" if region is None else f".{region}")
-
-
-def fold(records):
-    """What the consumer of docs/events.md has in the end that drops what is not above the highest position."""
-    rows, highest = {}, {}
-    for record in records:
-        if record.position <= highest.get(record.partition, ""):
-            continue
-        highest[record.partition] = record.position
-        if record.value is None or record.json["op"] == "d":
-            rows.pop(record.json_key["id"], None)
-        else:
-            rows[record.json_key["id"]] = (record.json["after"]["region"], record.json["after"]["n"])
-    return rows
-
-
-def write(database, rounds):
-    """Rows that come, move from topic to topic, under their keys and others, and go."""
-    chance = random.Random(7)
-    with connect(database.name) as connection:
-        for n in range(rounds):
-            region = chance.choice(REGIONS)
-            row = chance.randrange(400)
-            connection.execute("INSERT INTO orders VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n", (row, region, n))
-            connection.execute("UPDATE orders SET region = %s, n = %s WHERE id %% 40 = %s", (region, n, n % 40))
-            connection.execute("UPDATE orders SET id = id + 1000, region = %s WHERE id = %s AND NOT EXISTS "
-                               "(SELECT FROM orders WHERE id = %s)", (chance.choice(REGIONS), row, row + 1000))
-            connection.execute("DELETE FROM orders WHERE id = %s", (chance.randrange(1400),))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_each_topic_is_its_part_of_the_table(database, millrace, topic, mode):
-    """Rows that are there are copied, others come, move and go, and millrace is killed meanwhile."""
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, region text, n int); ALTER TABLE orders REPLICA IDENTITY FULL;"
-                 "INSERT INTO orders SELECT g, (ARRAY['eu', 'us', 'asia', NULL])[g % 4 + 1], 0 FROM generate_series(1, 300) g")
-    process = millrace(tables=["orders"], routing__by_column='["orders:region"]', routing__by_column_fallback='"table"',
-                       snapshot__mode='"initial"', **MODES[mode]).start().streaming()
-    topics = {region: topic(topic_of(database, region)) for region in REGIONS}
-    records = {region: topics[region].take(75) for region in REGIONS}
-    writer = threading.Thread(target=write, args=(database, 300), daemon=True)
-    writer.start()
-    records["eu"] += topics["eu"].take(100)
-    process.kill()
-    process.start().streaming()
-    writer.join(120)
-    assert not writer.is_alive()
-    last = {region: -1 - i for i, region in enumerate(REGIONS)}
-    for region, row in last.items():
-        database.run("INSERT INTO orders VALUES (%s, %s, 0)", (row, region))
-    for region, row in last.items():
-        while row not in (record.json_key["id"] for record in records[region][-5000:]):
-            records[region] += topics[region].take(1)
-            records[region] += topics[region].read(0.1)
-        table = {row[0]: (region, row[1]) for row in
-                 database.run("SELECT id, n FROM orders WHERE region IS NOT DISTINCT FROM %s", (region,))}
-        assert fold(records[region]) == table, region
-    assert process.stop() == 0
-
-
-def test_truncate_tells_in_the_tables_own_topic(database, millrace, topic):
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, region text); ALTER TABLE orders REPLICA IDENTITY FULL")
-    process = millrace(tables=["orders"], routing__by_column='["orders:region=%s.{value}.{topic}"]' % database.prefix,
-                       skipped_operations="[]").start().streaming()
-    database.run("INSERT INTO orders VALUES (1, 'eu')")
-    database.run("TRUNCATE orders")
-    row = topic(f"{database.prefix}.eu.{database.topic('orders')}").take(1)[0]
-    emptied = topic(database.topic("orders")).take(1)[0]
-    assert row.json["op"] == "c" and emptied.json["op"] == "t" and emptied.position > row.position
-    assert process.stop() == 0
-
-
-def test_place_that_was_not_known(database, millrace, topic):
-    """Before there is a slot it is an error at once; behind one, what needs the value ends the stream, and nothing is misplaced."""
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, region text)")
-    rule = {"routing__by_column": '["orders:region"]'}
-    process = millrace(tables=["orders"], **rule)
-    for code, text in (check(process), process.run_to_end()):
-        assert code == 78 and "which key or topic the row had" in text and "REPLICA IDENTITY FULL" in text, text
-    process.configure(skipped_operations='["update", "delete"]', **rule)
-    assert check(process)[0] == 0
-    process.configure(routing__by_column='["orders:nope"]')
-    code, text = check(process)
-    assert code == 78 and "correct routing.by_column" in text, text
-    database.run("ALTER TABLE orders REPLICA IDENTITY FULL")
-    process.configure(**rule)
-    assert process.start().streaming().stop() == 0
-    database.run("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
-    code, text = check(process)
-    assert code == 0 and "which key or topic the row had" in text, text
-    process.start().streaming()
-    database.run("INSERT INTO orders VALUES (1, 'eu')")
-    database.run("UPDATE orders SET region = 'us'")
-    assert process.ended(60) == 65
-    assert process.log("route_identity") and "REPLICA IDENTITY FULL" in "".join(process.lines)
-    assert [record.json["op"] for record in topic(topic_of(database, "eu")).take(1)] == ["c"]
-
-
-def test_value_that_names_no_topic(database, millrace):
-    """What the unit tests try of each kind, once with all around it: the end, its code, and no word of the value."""
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, region text); ALTER TABLE orders REPLICA IDENTITY FULL")
-    process = millrace(tables=["orders"], routing__by_column='["orders:region"]').start().streaming()
-    database.run("INSERT INTO orders VALUES (1, 'eu'), (2, 'canary street')")
-    assert process.ended(60) == 65
-    assert "letters of ASCII" in "".join(process.lines) and "canary" not in "".join(process.lines)
-
-
-def test_topic_of_millrace_itself(database, millrace):
-    """A value can't name the topic that keeps the position."""
-    database.run("CREATE TABLE orders (id int PRIMARY KEY, region text); ALTER TABLE orders REPLICA IDENTITY FULL")
-    process = millrace(tables=["orders"], routing__by_column='["orders:region={value}"]').start().streaming()
-    database.run("INSERT INTO orders VALUES (1, '__millrace_state')")
-    assert process.ended(60) == 65
-    assert "begins with two underscores" in "".join(process.lines)
-
 
 STREAMS = """
 [metadata]
@@ -203,7 +82,7 @@ def test_key_of_a_stream_that_was_not_known(database, millrace, topic):
     assert check(process)[0] == 0
     process.write('format = "debezium"\n' + text)
     code, said = check(process)
-    assert code == 78 and "sink.routing_key of table" in said and "which key or topic the row had" in said, said
+    assert code == 78 and "sink.routing_key of table" in said and "which key the row had" in said, said
     database.run("ALTER TABLE orders REPLICA IDENTITY FULL")
     process.start().streaming()
     database.run("INSERT INTO orders VALUES (1, 'eu', ''), (2, 'eu', '')")

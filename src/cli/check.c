@@ -58,9 +58,7 @@ static void check_kafka(const struct mr_config *config, struct report *report,
     uint32_t count = 0;
     for (uint32_t i = 0; i < encode->route_count; i++) {
         const struct mr_route *route = &encode->routes[i];
-        bool by_column = mr_column_route_of(encode, route->schema, route->table) != NULL &&
-                         !encode->routing->falls_back;
-        if (by_column || mr_is_outbox(encode, route->schema, route->table)) {
+        if (mr_is_outbox(encode, route->schema, route->table)) {
             continue; /* its rows name theirs */
         }
         topics[count++] = route->topic != NULL

@@ -294,7 +294,7 @@ static const struct {
      "[routing]\ntopic_regex = \"p\\\\.(.*)\\\\.(\\\\w+)\"\ntopic = \"$2-of-$1\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=io.debezium.transforms.ContentBasedRouter\n"
             "transforms.r.topic.expression=value.after.region\n",
-     NULL, "routing.by_column"},
+     NULL, "where events are"},
     {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=q.*\n"
             "transforms.r.replacement=z\n",
      "topic_regex = \"q.*\"", NULL},

@@ -197,11 +197,9 @@ static void convert_known(struct mr_convert *c, const char *alias, const struct 
     } else {
         const char *dot = strrchr(type->value, '.');
         const char *class = dot == NULL ? type->value : dot + 1;
-        LOST(c, given, "%.*s is a Java class, which is not loaded; %s", (int)strcspn(class, "$"),
-             class,
-             mr_cv_is_class(class, "ContentBasedRouter")
-                 ? "topics that a column's value names are routing.by_column (docs/events.md)"
-                 : "do what it does where events are read");
+        LOST(c, given,
+             "%.*s is a Java class, which is not loaded; do what it does where events are read",
+             (int)strcspn(class, "$"), class);
     }
 }
 

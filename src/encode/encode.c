@@ -215,9 +215,6 @@ static mr_status make_plan(struct mr_encoder *encoder, const struct mr_relation 
         plan->line =
             mr_table_counts_line(encoder->options.counts, relation->schema, relation->table);
     }
-    if (plan->mover.place != NULL) {
-        mr_value_topics_forget(&encoder->value_topics); /* of an older plan at the same address */
-    }
     MR_GROW(plans->items, plans->capacity, plans->index.count + 1);
     plans->items[mr_index_add(&plans->index, plan_hash(relation))] = plan;
     *ret_plan = plan;
@@ -373,8 +370,7 @@ static bool moves_row(struct mr_encoder *encoder, const struct mr_plan *plan,
 {
     const uint32_t parts = 1u << MR_OP_DELETE | 1u << MR_OP_INSERT;
     return change->op == MR_OP_UPDATE && plan->topic != NULL && (plan->operations & parts) != 0 &&
-           (plan->form->ends_rows || plan->mover.place != NULL) &&
-           mr_key_changed(encoder, plan, change);
+           plan->form->ends_rows && mr_key_changed(encoder, plan, change);
 }
 
 /* Whether nothing of the change goes into the plan's stream. */
@@ -446,10 +442,7 @@ static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
         change->before.kind == MR_TUPLE_NONE) {
         return fail_unheld_key(change->relation, ret_error);
     }
-    MR_TRY(plan->form->change(encoder, plan, change, buffer, ret_records, ret_count, ret_error));
-    return plan->mover.place == NULL
-               ? MR_OK
-               : mr_place_records(encoder, plan, change, ret_records, *ret_count, ret_error);
+    return plan->form->change(encoder, plan, change, buffer, ret_records, ret_count, ret_error);
 }
 
 /* A change for which more is to be done than to write its events, or its events more than once. */

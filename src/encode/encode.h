@@ -152,21 +152,12 @@ struct mr_column_rule {
     uint32_t length;
 };
 
-/* Topics that a column's value names. A value whose topic can't be is an error, or goes to the fallback. */
+/* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes to the fallback. */
 struct mr_value_route {
-    struct mr_rewrite rewrite; /* regex NULL: the value itself, … */
-    mr_slice before, behind;   /* … between these */
-    const char *owner; /* whose rows they hold, which no other's may join; NULL: any outbox's */
+    struct mr_rewrite rewrite;  /* regex NULL: the value itself, … */
+    mr_slice before, behind;    /* … between these */
     const char *fallback_topic; /* NULL: an error */
-    bool falls_back_by_name;    /* only a value that no topic's name can hold */
     uint32_t topics_max;        /* of all topics that values name */
-};
-
-/* Tables whose rows go to topics that a column's value names. */
-struct mr_column_route {
-    struct mr_table_pattern table;
-    const char *column;
-    const char *topic; /* with "{value}", and "{topic}" for the name that the table's topic has */
 };
 
 /* Whether tables may have one topic, in which rows of one could pass for another's. */
@@ -183,10 +174,6 @@ struct mr_routing {
     const char *key_field;
     struct mr_rewrite
         key; /* of the topic's first name, for that field; regex NULL: it is that name */
-    const struct mr_column_route *by_column; /* the first that fits a table holds */
-    uint32_t by_column_count;
-    bool falls_back;     /* rows without a topic's name go to the table's own; else an error */
-    uint32_t topics_max; /* that values may name */
 };
 
 /* Where a further column of an outbox goes. */
@@ -291,10 +278,6 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
 /* The topic of a table that no route names one for, by the routing. The caller frees it. */
 char *mr_table_topic(const struct mr_encode_options *options, const char *schema,
                      const char *table);
-
-/* What names the topics of that table's rows, one by one; NULL: nothing does. */
-const struct mr_column_route *mr_column_route_of(const struct mr_encode_options *options,
-                                                 const char *schema, const char *table);
 
 /* Whether rows of that table are events of an outbox, which have topics of their own. */
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);

@@ -63,9 +63,8 @@ struct mr_encoder {
     struct mr_avro_pair message_avro; /* `value` NULL: no message was seen yet */
     struct mr_table_line *messages;   /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
-    struct mr_tally placed_back; /* rows whose value is no topic's name */
-    struct mr_tally ignored;     /* rows of an outbox */
-    struct mr_tally dropped;     /* messages */
+    struct mr_tally ignored; /* rows of an outbox */
+    struct mr_tally dropped; /* messages */
     struct mr_transaction_counts transaction;
     struct mr_outbox_message *outbox_message; /* NULL: none is an event */
 };
@@ -88,7 +87,7 @@ void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_
 mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *relation,
                       struct mr_plan **ret_plan, struct mr_error *ret_error);
 
-/* Whether an update gives the row another key, as it is written, or another topic. */
+/* Whether an update gives the row another key, as it is written. */
 bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
                     const struct mr_change *change);
 
@@ -117,15 +116,5 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
 mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
                            bool tables, struct mr_buffer *buffer, struct mr_record *ret_records,
                            uint32_t *ret_count);
-
-/* Makes `place` of a plan that has its topic, where a rule is for its table. */
-mr_status mr_place_plan(const struct mr_encode_options *options, struct mr_plan *plan,
-                        struct mr_error *ret_error);
-void mr_place_free(struct mr_place *place);
-
-/* Gives the records of a change the topics that the value names which the row has, or had. */
-mr_status mr_place_records(struct mr_encoder *encoder, const struct mr_plan *plan,
-                           const struct mr_change *change, struct mr_record *records,
-                           uint32_t count, struct mr_error *ret_error);
 
 #endif

@@ -74,7 +74,6 @@ struct cut {
 static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
 {
     return !mr_plan_is_key(plan, column) &&
-           (plan->mover.place == NULL || plan->mover.place->column != column) &&
            (!mr_plan_is_outbox(plan) || mr_outbox_may_cut(encoder->options.outbox, plan, column));
 }
 

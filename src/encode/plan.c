@@ -120,8 +120,6 @@ static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options 
         plan->key.count = 1;
         plan->key.may_be_null = true;
     }
-    plan->mover.columns = plan->key.columns;
-    plan->mover.count = plan->key.count;
     plan->key.is_text = options->format == MR_FORMAT_FLAT && plan->key.count == 1;
     return MR_OK;
 }
@@ -249,7 +247,7 @@ static mr_status plan_shared_topic(struct mr_plan *plan, struct mr_topics *topic
     }
     return mr_fail(ret_error, MR_ERR_CONFIG,
                    "the topic of table %s.%s, \"%s\", is one that a value of a column names; set "
-                   "another, or another template in routing.by_column or outbox.topic",
+                   "another, or another template in outbox.topic",
                    plan->relation->schema, plan->relation->table, name);
 }
 
@@ -313,7 +311,6 @@ static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
     MR_TRY(plan_columns(plan, options, ret_error));
     MR_TRY(plan_topic(plan, options, encoder->topics, ret_error));
     if (!mr_plan_is_outbox(plan)) {
-        MR_TRY(mr_place_plan(options, plan, ret_error));
         plan->key.is_unheld = options->format != MR_FORMAT_FLAT && !holds_key(plan);
     }
     return plan->form->plan == NULL ? MR_OK : plan->form->plan(encoder, plan, ret_error);
@@ -378,7 +375,6 @@ void mr_plan_free(struct mr_plan *plan)
     }
     free(plan->columns);
     free(plan->type_forms);
-    mr_place_free(plan->mover.place);
     free(plan->key.tail);
     free(plan->key.prefixes);
     free(plan->names);

@@ -50,23 +50,6 @@ struct mr_plan_key {
     bool is_text;     /* flat format: the first key column's bare text */
 };
 
-/* Where the rows of a table go that a column's value names the topic of. */
-struct mr_place {
-    struct mr_value_route route;
-    uint32_t column;
-    bool is_held;       /* by the identity, so that the value is known which a row had before */
-    char *memory;       /* of the names in `route` */
-    uint32_t columns[]; /* those of the key, and that one */
-};
-
-/* What tells where a row is: an update that changes one of these columns moves it. The key's columns, and the one that names
- * its topic. */
-struct mr_plan_mover {
-    const uint32_t *columns;
-    uint32_t count;
-    struct mr_place *place; /* NULL: all events of the table have one topic */
-};
-
 /* Where the events of a table are counted in one transaction. */
 struct mr_transaction_slot {
     uint64_t number; /* of the transaction; 0: none */
@@ -105,7 +88,6 @@ struct mr_plan {
     struct mr_type_form *type_forms; /* of the columns that have one */
     uint8_t *names;                  /* memory of all prefixes */
     struct mr_plan_key key;
-    struct mr_plan_mover mover;
     struct mr_transaction_slot slot;
     bool is_unusual;        /* mr_plan_is_unusual */
     bool skips_unchanged;   /* updates that leave all columns as they were */
@@ -118,7 +100,7 @@ struct mr_plan {
 static inline bool mr_plan_is_unusual(const struct mr_plan *plan)
 {
     return plan->skips_unchanged || plan->key.is_unheld || plan->tells_schema ||
-           plan->tells_transaction || plan->mover.place != NULL || plan->next != NULL;
+           plan->tells_transaction || plan->next != NULL;
 }
 
 static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)

@@ -11,7 +11,6 @@ enum {
 };
 
 struct mr_value_topic {
-    const struct mr_value_route *route;
     const struct mr_topic *topic;
     uint32_t at, len; /* of the value's bytes */
 };
@@ -29,8 +28,7 @@ static void make_room(struct mr_value_topics *known, uint32_t topics_max)
     mr_index_reserve(&known->index, known->capacity);
 }
 
-static const struct mr_topic *find(const struct mr_value_topics *known,
-                                   const struct mr_value_route *route, mr_slice value,
+static const struct mr_topic *find(const struct mr_value_topics *known, mr_slice value,
                                    uint64_t hash)
 {
     uint32_t at = 0;
@@ -38,7 +36,7 @@ static const struct mr_topic *find(const struct mr_value_topics *known,
     while ((number = mr_index_next(&known->index, hash, &at)) != MR_INDEX_NONE) {
         const struct mr_value_topic *entry = &known->entries[number];
         mr_slice kept = {.data = known->bytes + entry->at, .len = entry->len};
-        if (entry->route == route && mr_slice_equal(kept, value)) {
+        if (mr_slice_equal(kept, value)) {
             return entry->topic;
         }
     }
@@ -73,13 +71,18 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
         can_be = *ret_fault == NULL;
     }
     if (can_be) {
-        topic = mr_topics_by_value(topics, route->owner, (const char *)name, route->topics_max,
-                                   ret_fault);
+        topic = mr_topics_by_value(topics, (const char *)name, route->topics_max, ret_fault);
     }
-    if (topic == NULL && route->fallback_topic != NULL && !(can_be && route->falls_back_by_name)) {
+    if (topic == NULL && route->fallback_topic != NULL) {
         topic = mr_topics_intern(topics, route->fallback_topic);
     }
     return topic;
+}
+
+static void forget(struct mr_value_topics *known)
+{
+    mr_index_clear(&known->index);
+    known->used = 0;
 }
 
 const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struct mr_topics *topics,
@@ -90,7 +93,7 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
         make_room(known, route->topics_max);
     }
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, value.data, value.len);
-    const struct mr_topic *topic = find(known, route, value, hash);
+    const struct mr_topic *topic = find(known, value, hash);
     if (MR_LIKELY(topic != NULL)) {
         return topic;
     }
@@ -99,21 +102,15 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
         return topic;
     }
     if (known->index.count == known->capacity || known->used + value.len > bytes_max(known)) {
-        mr_value_topics_forget(known);
+        forget(known);
     }
     known->entries[mr_index_add(&known->index, hash)] = (struct mr_value_topic){
-        .route = route, .topic = topic, .at = (uint32_t)known->used, .len = (uint32_t)value.len};
+        .topic = topic, .at = (uint32_t)known->used, .len = (uint32_t)value.len};
     if (value.len > 0) {
         memcpy(known->bytes + known->used, value.data, value.len);
     }
     known->used += value.len;
     return topic;
-}
-
-void mr_value_topics_forget(struct mr_value_topics *known)
-{
-    mr_index_clear(&known->index);
-    known->used = 0;
 }
 
 void mr_value_topics_done(struct mr_value_topics *known)

@@ -102,20 +102,19 @@ static const char *value_fault(const struct mr_topics *topics, const char *name,
     return fault;
 }
 
-const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *owner,
-                                          const char *name, uint32_t most, const char **ret_fault)
+const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
+                                          const char **ret_fault)
 {
-    owner = owner == NULL ? "a column's values" : owner;
     pthread_mutex_lock(&naming);
     struct mr_topic *topic = find(topics, name);
     *ret_fault = NULL;
-    if (topic == NULL || !topic->by_value || strcmp(topic->table, owner) != 0) {
+    if (topic == NULL || !topic->by_value) {
         *ret_fault = value_fault(topics, name, most);
         topic = NULL;
     }
     if (topic == NULL && *ret_fault == NULL) {
         topic = find_or_make(topics, name);
-        topic->table = MR_STRDUP(owner);
+        topic->table = MR_STRDUP("a column's values");
         topic->by_value = true;
         topics->by_value++;
     }

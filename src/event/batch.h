@@ -41,10 +41,10 @@ const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *na
  * two tables in one topic could have the same key. */
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other);
-/* The same for a name that a value in a row of `owner` (NULL: of any outbox) has made. NULL, with the reason in `ret_fault`:
- * Kafka takes no such name, it is that of other events, or there are `most` of these already. */
-const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *owner,
-                                          const char *name, uint32_t most, const char **ret_fault);
+/* The same for a name that a value in a row has made. NULL, with the reason in `ret_fault`: Kafka takes no such name, it is
+ * that of other events, or there are `most` of these already. */
+const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
+                                          const char **ret_fault);
 
 /* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule (org.apache.kafka.common.internals.Topic). */
 const char *mr_topic_fault(const char *name);

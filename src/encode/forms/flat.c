@@ -103,37 +103,10 @@ static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
 
 static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, struct mr_buffer *out,
-                             struct mr_record *ret_records);
-
-/* The row ends in one topic and begins in another. */
-__attribute__((cold, noinline)) static uint32_t
-write_move(struct mr_encoder *encoder, struct mr_plan *plan, const struct mr_change *change,
-           struct mr_buffer *out, struct mr_record *ret_records)
-{
-    static const enum mr_op ops[] = {MR_OP_DELETE, MR_OP_INSERT};
-    uint32_t count = 0;
-    for (size_t i = 0; i < MR_ARRAY_LEN(ops); i++) {
-        if ((plan->operations & (1u << ops[i])) != 0) {
-            struct mr_change half = *change;
-            half.op = ops[i];
-            write_change(encoder, plan, &half, out, &ret_records[count]);
-            ret_records[count].part = (uint8_t)count;
-            count++;
-        }
-    }
-    return count;
-}
-
-static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                             const struct mr_change *change, struct mr_buffer *out,
                              struct mr_record *ret_records)
 {
     if (change->op == MR_OP_TRUNCATE) {
         return 0; /* the form has no event for it */
-    }
-    if (MR_UNLIKELY(plan->mover.place != NULL) && change->op == MR_OP_UPDATE &&
-        mr_key_changed(encoder, plan, change)) {
-        return write_move(encoder, plan, change, out, ret_records);
     }
     if (plan->rendered.commit_lsn != change->transaction->commit_lsn) {
         render_meta(plan, change->transaction);

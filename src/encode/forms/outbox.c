@@ -57,7 +57,7 @@ static mr_status need_column(const struct mr_plan *plan, const char *option, con
                    plan->relation->schema, plan->relation->table, name, option);
 }
 
-/* As routing.by_column refuses it: topics are seen by many. */
+/* Topics are seen by many. */
 static mr_status need_open(const struct mr_encode_options *options, const struct mr_plan *plan,
                            struct mr_error *ret_error)
 {

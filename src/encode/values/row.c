@@ -284,9 +284,8 @@ is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_
     uint8_t room[2][ROOM];
     const struct mr_datum *values[] = {a, b};
     struct mr_buffer out[2];
-    bool is_of_topic = plan->mover.place != NULL && plan->mover.place->column == column;
-    if (plan->columns[column].writer != MR_WRITE_CONVERT || is_of_topic ||
-        a->kind != MR_DATUM_TEXT || b->kind != MR_DATUM_TEXT) {
+    if (plan->columns[column].writer != MR_WRITE_CONVERT || a->kind != MR_DATUM_TEXT ||
+        b->kind != MR_DATUM_TEXT) {
         return false;
     }
     const char *wrong = encoder->fault.what;
@@ -312,8 +311,8 @@ bool mr_key_changed(struct mr_encoder *encoder, const struct mr_plan *plan,
     if (change->before.kind == MR_TUPLE_NONE) {
         return false;
     }
-    for (uint32_t i = 0; i < plan->mover.count; i++) {
-        uint32_t column = plan->mover.columns[i];
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        uint32_t column = plan->key.columns[i];
         const struct mr_datum *before = &change->before.values[column];
         const struct mr_datum *after = &change->after.values[column];
         if (!mr_value_equal(encoder, plan, column, before, after)) {

@@ -525,8 +525,8 @@ static void rule_keys(const struct rules *rules)
          i < options->checked.held_count && row < mr_pg_result_rows(rules->facts->keys); i++) {
         const struct mr_table_key *held = &options->checked.held[i];
         const struct rules own = rules_for(rules, &held->table);
-        rule_key_column(&own, "an update or a delete would not tell which key or topic the row had",
-                        held, held->columns[0], row++);
+        rule_key_column(&own, "an update or a delete would not tell which key the row had", held,
+                        held->columns[0], row++);
     }
     for (uint32_t i = 0;
          i < options->checked.named_count && row < mr_pg_result_rows(rules->facts->keys); i++) {
