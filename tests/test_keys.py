@@ -312,21 +312,60 @@ def test_column_of_the_key_renamed_behind_a_backlog(database, millrace, topic):
     assert keys_of(records) == [KEY, KEY, '{"v1":1}', '{"v1":1}', '{"v1":1}']
 
 
-def test_table_dropped_behind_a_backlog(database, millrace, topic):
-    """Nobody can know the key: an end that says so, and the remedy."""
+def dropped_behind_a_backlog(database, millrace):
+    """t is filled and dropped while millrace is killed; u has the same identity and stays."""
     database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL};"
                  "CREATE TABLE u (id int PRIMARY KEY); ALTER TABLE u REPLICA IDENTITY FULL")
     process = millrace(tables=("t", "u"), pipeline__reconnect_max='"100ms"').start().streaming()
-    backlog(database, process, "INSERT INTO u VALUES (1)", "INSERT INTO t VALUES (1, 1)", "DELETE FROM t",
-            "DROP TABLE t")
-    code, text = process.run_to_end()
-    assert code == 65 and "the table has been dropped since" in text
-    assert 'key_columns = [\\"public.t:column,…\\"]' in text and "--skip-commit-lsn" in text
+    emptied(database, process)
+    for statement in ("INSERT INTO t VALUES (1, 1)", "DELETE FROM t", "DROP TABLE t", "INSERT INTO u VALUES (1)"):
+        database.run(statement)
+    return process
+
+
+def test_table_dropped_behind_a_backlog(database, millrace, topic):
+    """Nobody can know its key any more: its records have none, which is logged, and all goes on."""
+    process = dropped_behind_a_backlog(database, millrace).start()
+    records = topic(database.topic("t")).take(2)
+    assert keys_of(topic(database.topic("u")).take(1)) == [KEY]
+    emptied(database, process)
+    assert [(record.key, record.json["op"]) for record in records] == [(None, "c"), (None, "d")]
+    assert records[1].json["before"] == {"id": 1, "v": 1}
+    assert [(line["level"], line["schema"], line["table"]) for line in process.log("key_unknown")] == [("warn", "public", "t")]
+
+
+def test_chosen_key_of_a_table_that_is_dropped(database, millrace, topic):
+    process = dropped_behind_a_backlog(database, millrace)
     process.configure(key_columns='["t:id"]', pipeline__reconnect_max='"100ms"')
-    process.start().streaming()
+    process.start()
+    records = topic(database.topic("t")).take(3)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 3 and not process.log("key_unknown")
+
+
+def test_dropped_table_without_key_in_a_compacted_topic(database, millrace, topic):
+    """The broker takes no record without a key there: an end that names the remedy, which works."""
+    database.create_topic(database.topic("t"), config={"cleanup.policy": "compact"})
+    process = dropped_behind_a_backlog(database, millrace)
+    code, text = process.run_to_end()
+    assert code == 65 and "INVALID_RECORD" in text and "set key_columns for its table" in text
+    process.configure(key_columns='["t:id"]', pipeline__reconnect_max='"100ms"')
+    process.start()
     records = topic(database.topic("t")).take(3)
     emptied(database, process)
     assert keys_of(records) == [KEY] * 3
+
+
+def test_table_dropped_behind_rows_whose_key_was_flagged(database, millrace, topic):
+    """The stream told the key of earlier rows; it is that of the later ones."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    process = millrace().start()
+    backlog(database, process, "INSERT INTO t VALUES (1, 1)", FULL, "UPDATE t SET v = 2", "DELETE FROM t", "DROP TABLE t")
+    process.start().streaming()
+    records = topic(database.topic("t")).take(4)
+    emptied(database, process)
+    assert keys_of(records) == [KEY] * 4
+    assert process.log("key_as_before") and not process.log("key_unknown")
 
 
 def test_table_dropped_while_streaming(database, millrace, topic):

@@ -303,6 +303,8 @@ class Run:
                    "database": self.database.name, "times_ms": (self.began_ms, int(time.time() * 1000) + 1000),
                    "origin": self.plan.options["origin"], "parents": parents,
                    "roots": parents if self.plan.options["via_root"] else {}, "tables": set(self.tables),
+                   "keys_unknown": {(line["schema"], line["table"]) for line in
+                                    (json.loads(text) for text in self.lines if '"event":"key_unknown"' in text)},
                    "prefixes": self.plan.options["prefixes"]}
         given = capture, self.executor.moments, self.executor.marker_rows(), self.executor.messages, promise, witness
         attempts = 0

@@ -235,6 +235,8 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
     }
     if (needs_facts) {
         MR_TRY(mr_pg_keys_find(&catalog->keys, transaction, view, key, ret_error));
+    } else if (view->identity == MR_IDENTITY_DEFAULT) {
+        mr_pg_keys_note(&catalog->keys, view);
     }
     if (needs_order && view->key_count > 1) {
         mr_pg_key_order_apply(&catalog->order, view, key);

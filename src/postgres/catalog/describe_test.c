@@ -255,9 +255,35 @@ static void test_a_dropped_type_and_a_dropped_table(void **state)
     struct described described = full("short", oid);
     described.columns[1].type_oid = 4000000000;
     describe(&catalog, &transaction, &described);
-    assert_int_equal(described.status, MR_ERR_POISON);
-    assert_non_null(strstr(error.text, "the table has been dropped since"));
+    assert_int_equal(described.status, MR_OK);
+    assert_int_equal(described.view.key_count, 0);
     assert_int_equal(described.columns[1].type.kind, MR_TYPE_TEXT);
+    mr_pg_catalog_done(&catalog);
+}
+
+static void test_a_dropped_table_keeps_the_key_that_the_stream_flagged(void **state)
+{
+    (void)state;
+    run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
+    uint32_t oid = oid_of("short");
+    struct mr_transaction transaction = transaction_now();
+    run("DROP TABLE shop.short");
+    struct mr_table_name names[] = {{"shop", "short"}};
+    struct mr_pg_source_options own = options;
+    own.captured = (struct mr_pg_captured_options){.tables = names, .table_count = 1};
+    struct mr_pg_catalog catalog = {.options = &own};
+    struct described described = full("short", oid);
+    described.view.identity = MR_IDENTITY_DEFAULT;
+    described.columns[0].in_identity = true;
+    describe(&catalog, &transaction, &described);
+    assert_int_equal(described.view.key_count, 1);
+    for (int again = 0; again < 2; again++) {
+        described = full("short", oid);
+        describe(&catalog, &transaction, &described);
+        assert_int_equal(described.status, MR_OK);
+        assert_int_equal(described.view.key_count, 1);
+        assert_int_equal(described.key[0], 0);
+    }
     mr_pg_catalog_done(&catalog);
 }
 
@@ -387,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_partitions_are_ours_and_others_are_not),
         cmocka_unit_test(test_an_open_transaction_is_waited_for),
         cmocka_unit_test(test_a_dropped_type_and_a_dropped_table),
+        cmocka_unit_test(test_a_dropped_table_keeps_the_key_that_the_stream_flagged),
         cmocka_unit_test(test_rows_of_now),
         cmocka_unit_test(test_a_generated_column_in_the_identity_is_refused),
         cmocka_unit_test(test_states_of_tables),

@@ -36,6 +36,7 @@ struct mr_key_facts {
     struct key_column *columns;
     /* The key that was found last. */
     bool was_found;
+    bool is_flagged; /* by the stream's flags, under another replica identity */
     mr_lsn found_at; /* holds only for what commits behind it */
     uint32_t found_count;
     char **found;
@@ -259,6 +260,7 @@ static void keep_as_found(struct mr_key_facts *facts, const struct mr_transactio
     }
     found_done(facts);
     facts->was_found = true;
+    facts->is_flagged = false;
     facts->found_at = facts->horizon.end;
     facts->found = MR_NEW_ARRAY(char *, facts->column_count);
     for (; facts->found_count < facts->column_count; facts->found_count++) {
@@ -462,15 +464,31 @@ static bool as_before(const struct case_at_hand *at_hand)
     return true;
 }
 
+static bool as_before_with_warning(const struct case_at_hand *at_hand)
+{
+    bool found = as_before(at_hand);
+    if (found) {
+        warn(at_hand, "key_as_before",
+             "the table's primary key has changed, or the table is gone, behind this place of the "
+             "stream; until then its rows keep the key that they had");
+    }
+    return found;
+}
+
 static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const char *why)
 {
-    if (!as_before(at_hand)) {
-        return unknown(at_hand, why, "");
+    return as_before_with_warning(at_hand) ? MR_OK : unknown(at_hand, why, "");
+}
+
+/* Nobody can say any more whether the table had a key. Without one its records still have all that is known of a row, for the
+ * identity is FULL, or there are inserts only; and no two rows become one. */
+static void find_dropped(const struct case_at_hand *at_hand)
+{
+    if (!as_before_with_warning(at_hand)) {
+        warn(at_hand, "key_unknown",
+             "the table has been dropped since, and its replica identity does not name a key: its "
+             "records have none until then, unless key_columns sets one");
     }
-    warn(at_hand, "key_as_before",
-         "the table's primary key has changed, or the table is gone, behind this place of the "
-         "stream; until then its rows keep the key that they had");
-    return MR_OK;
 }
 
 /* A key is made anew when the type of one of its columns changes, or its collation. */
@@ -559,10 +577,11 @@ static mr_status judge(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
     if (!facts->table_exists) {
-        return as_before_or_unknown(at_hand, "the table has been dropped since");
+        find_dropped(at_hand);
+        return MR_OK;
     }
     if (facts->column_count == 0) {
-        if (at_hand->commit_lsn < facts->keyless_at) {
+        if (at_hand->commit_lsn < facts->keyless_at && !facts->is_flagged) {
             as_before(at_hand); /* it may have had one until just now */
         }
         return MR_OK;
@@ -612,6 +631,7 @@ static void remember(struct mr_key_facts *facts, const struct mr_relation_view *
 {
     found_done(facts);
     facts->was_found = true;
+    facts->is_flagged = false;
     facts->found_at = 0;
     facts->found = MR_NEW_ARRAY(char *, view->key_count);
     for (; facts->found_count < view->key_count; facts->found_count++) {
@@ -640,6 +660,15 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
     }
     view->key_columns = columns;
     MR_TRY(judge(&at_hand));
-    remember(at_hand.facts, view);
+    if (at_hand.facts->table_exists) {
+        remember(at_hand.facts, view);
+    }
     return MR_OK;
+}
+
+void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation_view *view)
+{
+    struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), view->oid);
+    remember(facts, view);
+    facts->is_flagged = true;
 }

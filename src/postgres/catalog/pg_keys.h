@@ -6,7 +6,9 @@
  *   the primary key is older than the row's transaction    the catalog is right
  *   it is as old as the table                              the same, whatever the transaction
  *   a column of it was changed since (perhaps renamed)     the column at the same place, if none was dropped since
- *   it is younger, or gone, or the table is                what this process knew of it before; else nobody can know
+ *   it is younger, or gone                                 what this process knew of it before; else nobody can know
+ *   the table is gone                                      the same; else none, with a warning: there is nobody left who
+ *                                                          could say, and the stream must not stop for that
  *
  * An ALTER TABLE and the writers of the table lock each other out until they end, so their commits are in order; but a transaction has its
  * number from its first change of any table. A transaction that altered this table late, or wrote to it late, is the case in which
@@ -75,6 +77,9 @@ mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, uint32_t *columns,
                           struct mr_error *ret_error);
+
+/* Remembers the key that the stream flags under REPLICA IDENTITY DEFAULT, for rows that come under another one. */
+void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation_view *view);
 
 void mr_pg_keys_done(struct mr_pg_keys *keys);
 

@@ -91,8 +91,12 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                  "machine: set the clock that is wrong, or raise the topic's "
                  "message.timestamp.after.max.ms (an hour by default)");
         return MR_ERR_TRANSIENT;
-    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
     case RD_KAFKA_RESP_ERR_INVALID_RECORD:
+        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
+                 "a compacted topic takes no record without a key: set key_columns for its table, "
+                 "or the topic's cleanup.policy to delete");
+        return MR_ERR_POISON;
+    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
         return MR_ERR_POISON;
     default:
         return MR_ERR_TRANSIENT;
