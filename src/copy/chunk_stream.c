@@ -96,7 +96,7 @@ void mr_chunks_change(struct mr_companion *companion, const struct mr_change *ch
     }
     /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of the table's streams, too. */
     if (is_new) {
-        struct mr_encoder *encoder = mr_port_stream(chunks->base.port)->encoder;
+        struct mr_encoder *encoder = chunks->base.port->stream->encoder;
         bool lacks = lacks_value(change) || mr_encoder_passes_by(encoder, change);
         note_row(chunks, change->relation, &change->after, &change->before, lacks);
         note_row(chunks, change->relation, &change->before, NULL, lacks); /* mostly the same key */

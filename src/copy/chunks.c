@@ -25,7 +25,7 @@ static struct mr_chunks *chunks_of(const struct mr_companion *companion)
 
 static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
 {
-    return mr_port_stream(chunks->base.port)->encoder;
+    return chunks->base.port->stream->encoder;
 }
 
 void mr_chunks_forget_relation(struct mr_chunks *chunks)
@@ -126,7 +126,7 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 static void note_requests(struct mr_chunks *chunks)
 {
     if (chunks->requests.stores && atomic_load(&chunks->requests.revision) != chunks->noted) {
-        uint64_t step = mr_port_note(mr_port_stream(chunks->base.port));
+        uint64_t step = mr_port_note(chunks->base.port->stream);
         mr_chunk_requests_note(&chunks->requests, step, NULL, NULL);
         chunks->noted = atomic_load(&chunks->requests.revision);
     }
@@ -139,7 +139,7 @@ void mr_chunks_note_place(struct mr_chunks *chunks)
         key_bytes += strlen(chunks->place.after[i]);
     }
     if (key_bytes <= KEY_MAX || chunks->place.settled) {
-        uint64_t step = mr_port_note(mr_port_stream(chunks->base.port));
+        uint64_t step = mr_port_note(chunks->base.port->stream);
         mr_chunk_requests_note(&chunks->requests, step, chunks->current, &chunks->place);
         chunks->noted = atomic_load(&chunks->requests.revision);
     }
@@ -420,7 +420,7 @@ static void stored(struct mr_companion *companion)
 static void attach(struct mr_companion *companion)
 {
     struct mr_chunks *chunks = chunks_of(companion);
-    mr_chunk_requests_attach(&chunks->requests, mr_port_stores(companion->port));
+    mr_chunk_requests_attach(&chunks->requests, companion->port->stores);
     mr_chunk_thread_init(&chunks->thread, chunks->options.server, companion->port);
 }
 

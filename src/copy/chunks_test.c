@@ -272,7 +272,7 @@ static void counter_sealed(struct mr_companion *companion, uint32_t lane, bool h
     (void)has_item;
     assert_int_equal(lane, MR_LANE_STREAM);
     pthread_mutex_lock(&counter.lock);
-    counter.step = mr_port_note(mr_port_stream(companion->port));
+    counter.step = mr_port_note(companion->port->stream);
     counter.count = counter.changes;
     pthread_mutex_unlock(&counter.lock);
     atomic_fetch_add(&counter.sealed, 1);

@@ -724,7 +724,7 @@ static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
 
 static void make_workers(struct copying *copying)
 {
-    for (uint32_t i = MR_LANE_STREAM + 1; i < mr_port_lanes(copying->port); i++) {
+    for (uint32_t i = MR_LANE_STREAM + 1; i < copying->port->lanes; i++) {
         struct mr_lane *lane = mr_port_lane(copying->port, i, &copying->snapshot->base);
         copying->workers[copying->worker_count++] =
             (struct worker){.copying = copying, .lane = lane};
@@ -797,11 +797,11 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
 {
     struct mr_port *port = snapshot->base.port;
     struct mr_copy_plan *plan = snapshot->plan;
-    if (!mr_port_stores(port) || plan == NULL || !plan->counts ||
+    if (!port->stores || plan == NULL || !plan->counts ||
         atomic_load(&snapshot->progress.state) != MR_COPY_BROKEN_OFF) {
         return MR_OK;
     }
-    for (uint32_t i = MR_LANE_STREAM + 1; i < mr_port_lanes(port); i++) {
+    for (uint32_t i = MR_LANE_STREAM + 1; i < port->lanes; i++) {
         while (!mr_lane_all_published(mr_port_lane(port, i, &snapshot->base))) {
             MR_TRY(mr_port_look_around(port, ROUND_MS, ret_error));
         }
@@ -821,7 +821,7 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
 static void note_beginning(const struct mr_snapshot *snapshot, const struct mr_identity *identity,
                            mr_lsn lsn)
 {
-    if (mr_port_stores(snapshot->base.port) && !snapshot->options.only) {
+    if (snapshot->base.port->stores && !snapshot->options.only) {
         mr_port_set_known(snapshot->base.port,
                           &(struct mr_checkpoint){.identity = *identity, .end_lsn = lsn});
     }
@@ -849,7 +849,7 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     struct mr_port *port = snapshot->base.port;
     struct mr_identity identity = {0};
     const struct mr_copy *copy = NULL;
-    MR_TRY(server->snapshot->begin(server->context, known, resumed, mr_port_stop_fd(port),
+    MR_TRY(server->snapshot->begin(server->context, known, resumed, port->stop_fd,
                                    &identity, &copy, ret_error));
     if (copy == NULL) {
         return MR_OK;
@@ -871,7 +871,7 @@ static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_er
     struct mr_checkpoint known;
     bool is_known = mr_port_known(port, &known);
     bool was_begun = mr_checkpoint_begins(&known) != 0;
-    if (snapshot->options.when_needed && mr_port_takes_over(port) && !is_known && !was_begun &&
+    if (snapshot->options.when_needed && port->takes_over && !is_known && !was_begun &&
         !mr_port_is_mending(port)) {
         return MR_OK; /* another program has delivered what is before its offset */
     }

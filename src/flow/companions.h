@@ -1,45 +1,46 @@
-/* The flow's companions, all at once: each function calls the one of that name of each companion that has it, in their order. The
- * threads are those of ports/companion.h. Inside flow/ only. */
+/* The flow's companions, in their order. The threads are those of ports/companion.h. Inside flow/ only. */
 #ifndef MR_FLOW_COMPANIONS_H
 #define MR_FLOW_COMPANIONS_H
 
-#include "flow/lane.h"
-#include "ports/companion.h"
+#include "flow/pipeline_internal.h"
 
-struct mr_pipeline;
+/* Runs the block that follows for each companion that has `op`; `companion` is the one. */
+#define MR_EACH_COMPANION(pipeline, op)                                                            \
+    for (uint32_t i_ = 0; i_ < (pipeline)->options.companion_count; i_++)                          \
+        for (struct mr_companion *companion = (pipeline)->options.companions[i_];                  \
+             companion != NULL && companion->ops->op != NULL; companion = NULL)
 
-/* Each gets its port. Before the threads are started. */
-void mr_companions_attach(struct mr_pipeline *pipeline);
-bool mr_companions_hear_signals(const struct mr_pipeline *pipeline);
+static inline bool mr_companion_wants(const struct mr_companion *companion)
+{
+    return MR_UNLIKELY(atomic_load_explicit(&companion->wants, memory_order_acquire));
+}
 
-/* The companion of that index prepares. */
-mr_status mr_companions_prepare(struct mr_pipeline *pipeline, uint32_t index,
-                                struct mr_error *ret_error);
-bool mr_companions_mend(struct mr_pipeline *pipeline);
-bool mr_companions_are_busy(const struct mr_pipeline *pipeline);
-mr_status mr_companions_signal(struct mr_pipeline *pipeline, const struct mr_change *change,
-                               struct mr_error *ret_error);
+/* Those that want it append. MR_FULL: one has no room, and those after it wait. */
+static inline mr_status mr_companions_between(const struct mr_pipeline *pipeline)
+{
+    MR_EACH_COMPANION(pipeline, between)
+    {
+        if (mr_companion_wants(companion)) {
+            MR_TRY(companion->ops->between(companion));
+        }
+    }
+    return MR_OK;
+}
 
-/* Those that want it; MR_FULL: one has no room, and those after it wait. */
-mr_status mr_companions_between(struct mr_pipeline *pipeline);
+static inline void mr_companions_lost(const struct mr_pipeline *pipeline, enum mr_loss loss)
+{
+    MR_EACH_COMPANION(pipeline, lost)
+    {
+        companion->ops->lost(companion, loss);
+    }
+}
 
-/* INT64_MAX: somebody wakes the thread. */
-int64_t mr_companions_due_in(const struct mr_pipeline *pipeline, int64_t now_ns);
-
-/* Those that watch. */
-bool mr_companions_watch(const struct mr_pipeline *pipeline);
-void mr_companions_change(struct mr_pipeline *pipeline, const struct mr_change *change,
-                          bool is_new);
-void mr_companions_commit(struct mr_pipeline *pipeline, const struct mr_transaction *transaction);
-void mr_companions_sealed(struct mr_pipeline *pipeline, const struct mr_lane *lane);
-
-void mr_companions_relation_end(struct mr_pipeline *pipeline, const struct mr_relation *relation);
-void mr_companions_lost(struct mr_pipeline *pipeline, enum mr_loss loss);
-
-void mr_companions_adopt(struct mr_pipeline *pipeline, const struct mr_checkpoint *stored);
-void mr_companions_safe(struct mr_pipeline *pipeline, uint32_t lane, uint64_t step);
-void mr_companions_section(struct mr_pipeline *pipeline, const struct mr_reach *reach,
-                           struct mr_checkpoint *checkpoint);
-void mr_companions_stored(struct mr_pipeline *pipeline);
+static inline void mr_companions_stored(const struct mr_pipeline *pipeline)
+{
+    MR_EACH_COMPANION(pipeline, stored)
+    {
+        companion->ops->stored(companion);
+    }
+}
 
 #endif

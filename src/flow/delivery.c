@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "flow/companions.h"
 #include "flow/pace.h"
-#include "flow/pipeline_internal.h"
 #include "flow/poison.h"
 
 enum {
@@ -32,36 +32,53 @@ struct progress {
     uint64_t sequence;
 };
 
+enum storing {
+    STORING_NOTHING,
+    STORING_OWED,  /* a transaction is to end, and the sink had no room for its position yet */
+    STORING_TAKEN, /* the sink has a position */
+};
+
+/* The position on its way into the sink's storage. */
+struct store {
+    enum storing state;
+    struct progress of; /* what the position that was taken says (MR_STORES_AFTER) */
+    int64_t asked_ns;   /* when the sink was asked last */
+    bool owes_sections; /* steps have become safe since then */
+    uint64_t *steps;    /* of a reach, by lane */
+};
+
+/* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
+ * reported; they are acknowledged with its end. */
+struct open_transaction {
+    int64_t begun_ns; /* when the first change in it was received, */
+    int64_t added_ns; /* and its last batch was sent */
+    uint64_t bytes;
+    int64_t ending_ns; /* what the end of one takes lately */
+};
+
+/* Of sessions. */
+struct failures {
+    uint32_t attempt; /* failed ones in a row */
+    bool ever_connected;
+    mr_lsn received;         /* when one ended */
+    mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
+    uint32_t refusals;       /* and how many more there were, too many to be kept one by one */
+    struct mr_poison poison; /* those that ended with a refused record, by what was confirmed */
+};
+
 struct delivery {
     struct mr_pipeline *pipeline;
-    int woken;              /* of epoll: `sink_wake` was written since it was asked last */
+    int woken;              /* of epoll: the thread was woken since it was asked last */
     struct mr_lane *stream; /* whose window says how far the stream is acknowledged */
     uint32_t session;
-    struct mr_batch *current; /* popped, not sent as a whole yet */
-    uint32_t attempt;         /* failed sessions in a row */
-    bool ever_connected;
-    mr_lsn failed_at;        /* what had been received when a session ended */
-    int64_t served_ns;       /* since when the present one serves */
-    mr_lsn refused_at;       /* what was confirmed when a record was refused last, */
-    uint32_t refusals;       /* and how many more there were, too many to be told one by one */
-    struct mr_poison poison; /* sessions that ended with a refused record, by what was confirmed */
-
+    int64_t served_ns;         /* since when it serves */
+    struct mr_batch *current;  /* popped, not sent as a whole yet */
+    mr_lsn sent_lsn;           /* end of the last transaction that was sent as a whole */
+    struct mr_position sent;   /* of the last change that was sent */
     struct progress published; /* to the source thread */
-    struct progress storing;   /* with the sink, when `is_storing` */
-    bool is_storing;
-    bool owes_store;    /* a transaction is to end, and the sink had no room for its position yet */
-    int64_t stored_ns;  /* when the sink was asked to store last */
-    bool owes_sections; /* steps have become safe since the sink was asked to store */
-    uint64_t *steps;    /* of a reach, by lane */
-    mr_lsn sent_lsn;    /* end of the last transaction that was sent as a whole */
-    struct mr_position sent; /* of the last change that was sent */
-
-    /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
-     * reported; they are acknowledged with its end. */
-    int64_t begun_ns;     /* when the first change in it was received, */
-    int64_t added_ns;     /* and its last batch was sent */
-    uint64_t begun_bytes; /* how much it holds */
-    int64_t ending_ns;    /* what the end of one takes lately */
+    struct store store;
+    struct open_transaction transaction;
+    struct failures failures;
 };
 
 /* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read away, which spares a system call
@@ -123,11 +140,11 @@ static void publish(struct delivery *delivery, struct progress progress)
     MR_ASSERT(progress.lsn <= delivery->stream->ack.acknowledged);
     MR_ASSERT(progress.sequence < delivery->stream->ack.next);
     if (progress.sequence != 0) {
-        delivery->attempt = 0; /* a session that delivers and can't store gets nowhere */
+        delivery->failures.attempt = 0; /* a session that delivers and can't store gets nowhere */
     }
     delivery->published = progress;
     /* Also where nothing that came was for the sink. */
-    if (progress.sequence != 0 && progress.lsn >= delivery->failed_at) {
+    if (progress.sequence != 0 && progress.lsn >= delivery->failures.received) {
         mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
     }
     atomic_store(&pipeline->published, progress.lsn);
@@ -165,8 +182,11 @@ static void follow_step(struct delivery *delivery, struct mr_lane *lane)
     }
     MR_ASSERT(lane->ack.step > lane->step_safe);
     lane->step_safe = lane->ack.step;
-    delivery->owes_sections = true;
-    mr_companions_safe(pipeline, lane->index, lane->step_safe);
+    delivery->store.owes_sections = true;
+    MR_EACH_COMPANION(pipeline, safe)
+    {
+        companion->ops->safe(companion, lane->index, lane->step_safe);
+    }
     if (pipeline->sink->storage == MR_STORES_NOTHING) {
         mr_companions_stored(pipeline);
     }
@@ -175,7 +195,7 @@ static void follow_step(struct delivery *delivery, struct mr_lane *lane)
 /* What other lanes append has no position that could be stored as one; how far they are, sections say. */
 static void publish_beside(struct delivery *delivery, struct mr_lane *lane)
 {
-    delivery->attempt = 0;
+    delivery->failures.attempt = 0;
     atomic_store(&lane->published, lane->ack.oldest - 1);
 }
 
@@ -196,15 +216,15 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
         publish(delivery, acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
-    if (MR_UNLIKELY(delivery->poison.failures > 0) &&
-        delivery->stream->ack.acknowledged > delivery->poison.position.commit_lsn) {
-        delivery->poison = (struct mr_poison){0};
+    if (MR_UNLIKELY(delivery->failures.poison.failures > 0) &&
+        delivery->stream->ack.acknowledged > delivery->failures.poison.position.commit_lsn) {
+        delivery->failures.poison = (struct mr_poison){0};
         mr_standstill_end(&pipeline->standstill, MR_CAUSE_RECORD_REFUSED);
     }
     if (mark->records > 0) {
         mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
     }
-    delivery->ever_connected = true;
+    delivery->failures.ever_connected = true;
     atomic_store_explicit(&pipeline->by_sink.connected, true, memory_order_relaxed);
 }
 
@@ -238,7 +258,7 @@ static void acknowledge_transaction(struct delivery *delivery)
         }
     }
     MR_ASSERT(delivery->stream->ack.acknowledged == delivery->sent_lsn);
-    delivery->begun_bytes = 0;
+    delivery->transaction.bytes = 0;
 }
 
 /* Batches are on their way, or wait for the end of their transaction. */
@@ -270,7 +290,7 @@ static bool window_is_full(const struct delivery *delivery)
 static bool may_take(const struct delivery *delivery)
 {
     return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->hand_over.to_sink) > 0 &&
-           !(is_transactional(delivery) && (delivery->is_storing || delivery->owes_store));
+           !(is_transactional(delivery) && delivery->store.state != STORING_NOTHING);
 }
 
 /* Takes the next batch of this session; those filled for an older one are given back. */
@@ -299,13 +319,16 @@ static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
     struct mr_pipeline *pipeline = delivery->pipeline;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_ack *ack = &pipeline->lanes[i].ack;
-        delivery->steps[i] = is_transactional(delivery) ? ack->step_sent : ack->step;
+        delivery->store.steps[i] = is_transactional(delivery) ? ack->step_sent : ack->step;
     }
     struct mr_reach reach = {.end_lsn = state->end_lsn,
                              .position = state->position,
-                             .steps = delivery->steps,
+                             .steps = delivery->store.steps,
                              .lanes = pipeline->lane_count};
-    mr_companions_section(pipeline, &reach, state);
+    MR_EACH_COMPANION(pipeline, section)
+    {
+        companion->ops->section(companion, &reach, state);
+    }
 }
 
 static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
@@ -313,17 +336,17 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
-    MR_ASSERT(!delivery->is_storing);
+    MR_ASSERT(delivery->store.state != STORING_TAKEN);
     MR_ASSERT(end_lsn >= delivery->published.lsn);
     MR_ASSERT(is_transactional(delivery) || end_lsn <= delivery->stream->ack.acknowledged);
     pthread_mutex_lock(&pipeline->identity.lock);
     state.identity = pipeline->identity.of_stream;
     pthread_mutex_unlock(&pipeline->identity.lock);
     add_sections(delivery, &state);
-    delivery->stored_ns = mr_monotonic_ns();
+    delivery->store.asked_ns = mr_monotonic_ns();
     mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
     mr_checkpoint_done(&state);
-    delivery->owes_sections = delivery->owes_sections && status != MR_OK;
+    delivery->store.owes_sections = delivery->store.owes_sections && status != MR_OK;
     return status;
 }
 
@@ -331,18 +354,18 @@ static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_posi
 static int store_due_ms(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
-    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->is_storing) {
+    if (pipeline->sink->storage != MR_STORES_AFTER || delivery->store.state == STORING_TAKEN) {
         return -1;
     }
-    bool news =
-        acknowledged(delivery).sequence != delivery->published.sequence || delivery->owes_sections;
+    bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
+                delivery->store.owes_sections;
     if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
         return -1;
     }
     uint32_t interval_ms = news ? pipeline->options.status_interval_ms
                                 : STORED_AGAIN_INTERVALS * pipeline->options.idle_ms;
     int64_t interval_ns = (int64_t)interval_ms * 1000000;
-    int64_t left_ns = delivery->stored_ns + interval_ns - mr_monotonic_ns();
+    int64_t left_ns = delivery->store.asked_ns + interval_ns - mr_monotonic_ns();
     bool stopping = news && atomic_load(&pipeline->ending.level) != MR_STOP_NONE;
     return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
 }
@@ -351,14 +374,14 @@ static int store_due_ms(const struct delivery *delivery)
 static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
-    if (delivery->is_storing && !sink->ops->storing(sink)) {
-        delivery->is_storing = false;
+    if (delivery->store.state == STORING_TAKEN && !sink->ops->storing(sink)) {
+        delivery->store.state = STORING_NOTHING;
         if (is_transactional(delivery)) {
-            delivery->ending_ns =
-                mr_pace_ending_ns(delivery->ending_ns, mr_monotonic_ns() - delivery->stored_ns);
+            delivery->transaction.ending_ns = mr_pace_ending_ns(
+                delivery->transaction.ending_ns, mr_monotonic_ns() - delivery->store.asked_ns);
             acknowledge_transaction(delivery);
         } else {
-            publish(delivery, delivery->storing);
+            publish(delivery, delivery->store.of);
         }
         mr_companions_stored(delivery->pipeline);
         wake_source(delivery->pipeline);
@@ -368,14 +391,14 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     }
     struct progress progress = acknowledged(delivery);
     if (progress.lsn == delivery->published.lsn &&
-        progress.sequence != delivery->published.sequence && !delivery->owes_sections) {
+        progress.sequence != delivery->published.sequence && !delivery->store.owes_sections) {
         publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
     mr_status status = store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
     if (status == MR_OK) {
-        delivery->storing = progress;
-        delivery->is_storing = true;
+        delivery->store.of = progress;
+        delivery->store.state = STORING_TAKEN;
     }
     return status == MR_FULL ? MR_OK : status; /* the next round comes back to it */
 }
@@ -394,7 +417,10 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin;
     delivery->sent = state.position;
     publish(delivery, (struct progress){.lsn = begin});
-    mr_companions_adopt(pipeline, &state);
+    MR_EACH_COMPANION(pipeline, adopt)
+    {
+        companion->ops->adopt(companion, &state);
+    }
     mr_checkpoint_done(&pipeline->loaded.stored);
     pipeline->loaded.stored = state;
     pipeline->loaded.found = found;
@@ -416,27 +442,27 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
         MR_ASSERT(mr_position_compare(delivery->sent, mr_batch_record(batch, 0)->position) < 0);
         delivery->sent = mr_batch_record(batch, batch->record_count - 1)->position;
     }
-    if (delivery->begun_bytes == 0) {
-        delivery->begun_ns = batch->received_ns;
+    if (delivery->transaction.bytes == 0) {
+        delivery->transaction.begun_ns = batch->received_ns;
     }
-    delivery->begun_bytes += mr_batch_bytes(batch);
+    delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
 /* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
 static int end_due_ms(const struct delivery *delivery)
 {
-    if (!is_transactional(delivery) || delivery->is_storing || delivery->current != NULL ||
-        !is_open(delivery)) {
+    if (!is_transactional(delivery) || delivery->store.state == STORING_TAKEN ||
+        delivery->current != NULL || !is_open(delivery)) {
         return -1;
     }
     if (window_is_full(delivery)) {
         return 0;
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
-    int64_t due_ns = delivery->begun_ns + latency_ns;
-    int64_t full_ns =
-        delivery->begun_ns + mr_pace_open_ns(delivery->begun_bytes, delivery->ending_ns);
-    int64_t quiet_ns = delivery->added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
+    int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
+    int64_t full_ns = delivery->transaction.begun_ns +
+                      mr_pace_open_ns(delivery->transaction.bytes, delivery->transaction.ending_ns);
+    int64_t quiet_ns = delivery->transaction.added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
     int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
     int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();
     return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
@@ -446,8 +472,9 @@ static int end_due_ms(const struct delivery *delivery)
 static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret_error)
 {
     mr_status status = store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
-    delivery->is_storing = status == MR_OK;
-    delivery->owes_store = status == MR_FULL;
+    delivery->store.state = status == MR_OK     ? STORING_TAKEN
+                            : status == MR_FULL ? STORING_OWED
+                                                : STORING_NOTHING;
     return status == MR_FULL ? MR_OK : status;
 }
 
@@ -464,7 +491,7 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         }
         if (delivery->current->pending == 0) {
             mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
-            delivery->added_ns = delivery->current->enqueued_ns;
+            delivery->transaction.added_ns = delivery->current->enqueued_ns;
         }
         struct mr_schemas *schemas = delivery->pipeline->schemas;
         mr_status status = MR_OK;
@@ -499,7 +526,8 @@ static void look_whether_sound(const struct delivery *delivery)
     struct mr_standstill *standstill = &delivery->pipeline->standstill;
     int64_t since_ns = mr_monotonic_ns() - delivery->served_ns;
     if (!is_open(delivery) && delivery->current == NULL &&
-        delivery->published.lsn >= delivery->failed_at && since_ns > SOUND_MS * INT64_C(1000000)) {
+        delivery->published.lsn >= delivery->failures.received &&
+        since_ns > SOUND_MS * INT64_C(1000000)) {
         mr_standstill_end(standstill, MR_CAUSE_SINK_FAILS);
     }
 }
@@ -527,7 +555,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
                 "another instance may have had the stream meanwhile; reading its position");
         }
         /* A full sink queue empties without a wake-up of ours. */
-        bool waits = delivery->current != NULL || delivery->owes_store;
+        bool waits = delivery->current != NULL || delivery->store.state == STORING_OWED;
         if (!waits && may_take(delivery)) {
             continue; /* reports have made room */
         }
@@ -547,10 +575,9 @@ static void end_session(struct delivery *delivery)
     pipeline->sink->ops->close(pipeline->sink);
     atomic_store_explicit(&pipeline->by_sink.connected, false, memory_order_relaxed);
     delivery->current = NULL;
-    delivery->is_storing = false;
-    delivery->owes_store = false;
-    delivery->begun_bytes = 0;
-    delivery->owes_sections = false;
+    delivery->store.state = STORING_NOTHING;
+    delivery->store.owes_sections = false;
+    delivery->transaction.bytes = 0;
     delivery->published.sequence = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         mr_ack_reset(&pipeline->lanes[i].ack, 1);
@@ -575,9 +602,9 @@ static bool is_fatal(const struct delivery *delivery, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
-        return !delivery->ever_connected;
+        return !delivery->failures.ever_connected;
     case MR_ERR_POISON:
-        return delivery->poison.failures >= MR_POISON_FAILURES_MAX;
+        return delivery->failures.poison.failures >= MR_POISON_FAILURES_MAX;
     case MR_ERR_CONFIG:
     case MR_ERR_HISTORY:
     case MR_ERR_SYSTEM:
@@ -604,13 +631,14 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
         bool is_step = mr_refused_add(
             &pipeline->loaded.refused,
             (struct mr_refused){.position = refusal->position, .bytes = refusal->bytes}, confirmed);
-        bool moved = confirmed != delivery->refused_at;
-        delivery->refused_at = confirmed;
-        delivery->refusals = is_step || moved ? 0 : delivery->refusals + 1;
-        delivery->attempt = delivery->refusals;
+        bool moved = confirmed != delivery->failures.refused_at;
+        delivery->failures.refused_at = confirmed;
+        delivery->failures.refusals = is_step || moved ? 0 : delivery->failures.refusals + 1;
+        delivery->failures.attempt = delivery->failures.refusals;
         return MR_ERR_TRANSIENT;
     }
-    mr_poison_count(&delivery->poison, (struct mr_position){.commit_lsn = confirmed}, status);
+    mr_poison_count(&delivery->failures.poison, (struct mr_position){.commit_lsn = confirmed},
+                    status);
     char text[MR_CAUSE_TEXT_MAX];
     snprintf(text, sizeof(text),
              "a record is refused; it is tried three times, then exit code 65: %s", error->text);
@@ -623,8 +651,9 @@ static void log_lost(struct delivery *delivery, mr_status status, const struct m
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     mr_lsn received = atomic_load_explicit(&pipeline->by_source.received, memory_order_relaxed);
-    delivery->failed_at = received > delivery->failed_at ? received : delivery->failed_at;
-    if (status != MR_ERR_POISON && delivery->attempt > 0) {
+    delivery->failures.received =
+        received > delivery->failures.received ? received : delivery->failures.received;
+    if (status != MR_ERR_POISON && delivery->failures.attempt > 0) {
         mr_standstill_begin(&pipeline->standstill, MR_CAUSE_SINK_FAILS, error->text);
     }
     mr_log(MR_LOG_WARN, "sink_session_lost", error->text, MR_LOG_INT("session", delivery->session),
@@ -640,8 +669,9 @@ static bool back_off(struct delivery *delivery, mr_status status)
         {.fd = delivery->woken, .events = POLLIN},
     };
     uint32_t most_ms = pipeline->options.backoff_max_ms;
-    uint32_t wait_ms = status == MR_ERR_POISON ? mr_poison_pause_ms(&delivery->poison, most_ms)
-                                               : mr_backoff_ms(delivery->attempt++, most_ms);
+    uint32_t wait_ms = status == MR_ERR_POISON
+                           ? mr_poison_pause_ms(&delivery->failures.poison, most_ms)
+                           : mr_backoff_ms(delivery->failures.attempt++, most_ms);
     int64_t end_ns = mr_monotonic_ns() + (int64_t)wait_ms * 1000000;
     int64_t left_ns;
     while (!must_leave(pipeline) && (left_ns = end_ns - mr_monotonic_ns()) > 0) {
@@ -731,10 +761,10 @@ void *mr_delivery_main(void *context)
     struct delivery delivery = {.pipeline = pipeline,
                                 .woken = watch_wake(pipeline->wakes.sink),
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],
-                                .steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
+                                .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
     pipeline->results.sink = run_sessions(&delivery, &pipeline->results.sink_error);
     close(delivery.woken);
-    free(delivery.steps);
+    free(delivery.store.steps);
     atomic_store(&pipeline->ending.sink, true);
     mr_wake(pipeline->wakes.source);
     mr_wake(pipeline->wakes.stop); /* a claim or a pause that nothing follows */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "flow/companions.h"
 #include "flow/intake_internal.h"
 
 /* So many questions in a row at one position, each right after our answer: the server shuts down and waits for a
@@ -102,7 +103,9 @@ static mr_status stream_round(struct mr_intake *intake, struct mr_error *ret_err
     int64_t now_ns = mr_monotonic_ns();
     intake->lane->round.ns = now_ns;
     MR_TRY(mr_intake_feedback(intake, now_ns, ret_error));
-    mr_intake_send_position(intake, now_ns);
+    if (mr_intake_position_due_in(intake, now_ns) <= 0) {
+        mr_intake_send_position(intake, now_ns);
+    }
     companions_round(intake);
     return receive_round(intake, ret_error);
 }
@@ -156,9 +159,12 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
                            struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    if (mr_companions_are_busy(pipeline)) {
-        return mr_fail(ret_error, MR_AGAIN,
-                       "existing rows are being copied; ask again when that is done");
+    MR_EACH_COMPANION(pipeline, is_busy)
+    {
+        if (companion->ops->is_busy(companion)) {
+            return mr_fail(ret_error, MR_AGAIN,
+                           "existing rows are being copied; ask again when that is done");
+        }
     }
     MR_ASSERT(!mr_intake_in_transaction(intake));
     if (change->options != NULL) {
@@ -238,7 +244,9 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
             mr_intake_disconnect(intake, 0);
             intake->feedback.was_lost = true;
         }
-        mr_intake_send_position(intake, mr_monotonic_ns());
+        if (mr_intake_position_due_in(intake, mr_monotonic_ns()) <= 0) {
+            mr_intake_send_position(intake, mr_monotonic_ns());
+        }
         if (!mr_intake_all_published(intake)) {
             mr_intake_wait_for_sink(intake, MR_REPLY_INTERVAL_NS);
         }
@@ -266,7 +274,7 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
     if (!mr_intake_is_open(intake)) {
         /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
          * to confirm. */
-        if (mr_intake_stores(intake) || intake->feedback.confirmed_ns == 0 ||
+        if (intake->pipeline->port.stores || intake->feedback.confirmed_ns == 0 ||
             rows_are_confirmed(intake)) {
             return MR_OK;
         }

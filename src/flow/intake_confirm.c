@@ -64,9 +64,6 @@ int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns
 
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
 {
-    if (mr_intake_position_due_in(intake, now_ns) > 0) {
-        return;
-    }
     struct mr_lane *lane = intake->lane;
     if (lane->filling == NULL) {
         lane->filling = mr_pool_acquire(&intake->pipeline->pool);

@@ -1,6 +1,7 @@
 /* What the source calls: events become records of the batch at hand, and full batches go to the sink thread. */
 #include "base/clock.h"
 #include "base/thread.h"
+#include "flow/companions.h"
 #include "flow/intake_internal.h"
 
 /* A keepalive may lie before what came already (see on_keepalive). */
@@ -53,16 +54,38 @@ static void name_row(const struct mr_intake *intake, const struct mr_change *cha
     }
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+/* A signal is acted on before it counts as received, and the batch that carries its position carries the step of what was asked for:
+ * if the one is stored, so is the other, and what comes again is not done. */
+static mr_status hear_signal(struct mr_intake *intake, const struct mr_change *change,
+                             struct mr_error *ret_error)
 {
-    struct mr_intake *intake = context;
+    if (change->op != MR_OP_INSERT || change->lsn < intake->exceptions.delivered_below ||
+        mr_position_compare(change->position, intake->carry.appended) <= 0 ||
+        mr_position_compare(change->position, intake->companions.signalled) <= 0) {
+        return MR_OK;
+    }
+    MR_EACH_COMPANION(intake->pipeline, signal)
+    {
+        mr_status status =
+            companion->hears_signals ? companion->ops->signal(companion, change, ret_error) : MR_OK;
+        if (status != MR_OK) {
+            note_failure(intake, status, change->position);
+            return status;
+        }
+    }
+    intake->companions.signalled = change->position;
+    return MR_OK;
+}
+
+static mr_status append_change(struct mr_intake *intake, const struct mr_item *item,
+                               struct mr_error *ret_error)
+{
+    const struct mr_change *change = item->change;
     if (is_repeated(intake, change->position) || is_handed_over(intake, change->lsn)) {
         return MR_OK;
     }
-    struct mr_item item = {.change = change};
     mr_thread_table(change->relation->schema, change->relation->table);
-    mr_status status = mr_lane_append(intake->lane, &item, ret_error);
+    mr_status status = mr_lane_append(intake->lane, item, ret_error);
     mr_thread_table(NULL, NULL);
     if (MR_LIKELY(status == MR_OK)) {
         mr_intake_appended_of_running(intake, change->position);
@@ -76,6 +99,50 @@ static mr_status on_change(void *context, const struct mr_change *change,
     return status;
 }
 
+/* With a topic of transactions: counts the item as one of its transaction. */
+static mr_status count_item(struct mr_intake *intake, const struct mr_item *item,
+                            const struct mr_transaction *transaction, struct mr_error *ret_error)
+{
+    if (MR_LIKELY(!intake->metadata.is_sent) || intake->running.state == MR_RUNNING_SKIPPED ||
+        transaction == NULL) {
+        return MR_OK;
+    }
+    if (mr_encoder_has_begun(intake->lane->encoder)) {
+        intake->metadata.begun_lsn = transaction->commit_lsn;
+    }
+    return mr_encoder_pass(intake->lane->encoder, item, ret_error);
+}
+
+static uint64_t records_made(const struct mr_intake *intake)
+{
+    const struct mr_lane *lane = intake->lane;
+    return atomic_load_explicit(&lane->counts.records, memory_order_relaxed) +
+           (lane->filling == NULL ? 0 : lane->filling->record_count);
+}
+
+static mr_status on_change(void *context, const struct mr_change *change,
+                           struct mr_error *ret_error)
+{
+    struct mr_intake *intake = context;
+    const struct mr_item item = {.change = change};
+    bool is_watched = intake->lane->is_watched;
+    uint64_t before = MR_UNLIKELY(is_watched) ? records_made(intake) : 0;
+    if (MR_UNLIKELY(change->relation->is_signal)) {
+        MR_TRY(hear_signal(intake, change, ret_error));
+    }
+    MR_TRY(append_change(intake, &item, ret_error));
+    MR_TRY(count_item(intake, &item, change->transaction, ret_error));
+    if (MR_UNLIKELY(is_watched)) {
+        MR_EACH_COMPANION(intake->pipeline, change)
+        {
+            if (companion->watches) {
+                companion->ops->change(companion, change, records_made(intake) != before);
+            }
+        }
+    }
+    return MR_OK;
+}
+
 static mr_status on_message(void *context, const struct mr_message_event *message,
                             struct mr_error *ret_error)
 {
@@ -83,8 +150,8 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     if (message->transaction == NULL && intake->exceptions.takes_over) {
         intake->exceptions.delivered_below = intake->pipeline->options.handed_over.lsn + 1;
     }
+    const struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
     if (!is_repeated(intake, message->position) && !is_handed_over(intake, message->lsn)) {
-        struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
         mr_status status = mr_lane_append(intake->lane, &item, ret_error);
         if (status != MR_OK) {
             intake->tally.changes--;
@@ -102,7 +169,7 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
          * (snapbuild.c, SnapBuildXactNeedsSkip, of the record's beginning). */
         mr_intake_mark(intake, message->lsn);
     }
-    return MR_OK;
+    return count_item(intake, &item, message->transaction, ret_error);
 }
 
 /* Bytes of keys and values so far, those in the batch at hand included. */
@@ -118,6 +185,9 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
 {
     (void)ret_error;
     struct mr_intake *intake = context;
+    if (MR_UNLIKELY(intake->lane->is_watched)) {
+        MR_TRY(mr_companions_between(intake->pipeline)); /* however fast transactions come */
+    }
     if (mr_mailbox_wants_pause(&intake->pipeline->mailbox)) {
         return MR_FULL; /* it comes again after the command */
     }
@@ -132,14 +202,40 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     if (MR_UNLIKELY(intake->exceptions.takes_over)) {
         mr_intake_take_over(intake, transaction);
     }
+    if (intake->metadata.is_sent) {
+        mr_encoder_begin(intake->lane->encoder, transaction,
+                         intake->metadata.begun_lsn == transaction->commit_lsn ||
+                             intake->exceptions.delivered_below != 0);
+    }
     return MR_OK;
+}
+
+/* With a topic of transactions: its END. */
+static mr_status append_end(struct mr_intake *intake, const struct mr_transaction *transaction,
+                            struct mr_error *ret_error)
+{
+    const struct mr_transaction_end end = {
+        .transaction = transaction, .position = mr_encoder_end_position(intake->lane->encoder)};
+    if (mr_position_compare(end.position, intake->carry.appended) <= 0) {
+        return MR_OK;
+    }
+    const struct mr_item item = {.kind = MR_ITEM_END, .end = &end};
+    mr_status status = mr_lane_append(intake->lane, &item, ret_error);
+    if (status == MR_OK) {
+        mr_intake_appended_of_running(intake, end.position);
+    } else {
+        note_failure(intake, status, end.position);
+    }
+    return status;
 }
 
 static mr_status on_commit(void *context, const struct mr_transaction *transaction,
                            struct mr_error *ret_error)
 {
-    (void)ret_error;
     struct mr_intake *intake = context;
+    if (intake->metadata.is_sent) {
+        MR_TRY(append_end(intake, transaction, ret_error));
+    }
     intake->failure.attempt = 0;
     intake->feedback.asked = 0;
     const struct mr_running ended = intake->running;
@@ -157,6 +253,14 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
                          bytes_made(intake) - ended.bytes_at_begin);
     mr_intake_mark(intake, transaction->end_lsn);
     note_received(intake, transaction->end_lsn);
+    if (MR_UNLIKELY(intake->lane->is_watched)) {
+        MR_EACH_COMPANION(intake->pipeline, commit)
+        {
+            if (companion->watches) {
+                companion->ops->commit(companion, transaction);
+            }
+        }
+    }
     return MR_OK;
 }
 
@@ -184,170 +288,11 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
-    mr_companions_relation_end(intake->pipeline, relation);
+    MR_EACH_COMPANION(intake->pipeline, relation_end)
+    {
+        companion->ops->relation_end(companion, relation);
+    }
     mr_encoder_forget(intake->lane->encoder, relation);
-}
-
-/* ---- with a topic of transactions, besides ---- */
-
-static mr_status pass(struct mr_intake *intake, const struct mr_item *item,
-                      const struct mr_transaction *transaction, struct mr_error *ret_error)
-{
-    if (intake->running.state == MR_RUNNING_SKIPPED || transaction == NULL) {
-        return MR_OK;
-    }
-    if (mr_encoder_has_begun(intake->lane->encoder)) {
-        intake->metadata.begun_lsn = transaction->commit_lsn;
-    }
-    return mr_encoder_pass(intake->lane->encoder, item, ret_error);
-}
-
-static mr_status on_change_counted(void *context, const struct mr_change *change,
-                                   struct mr_error *ret_error)
-{
-    const struct mr_item item = {.change = change};
-    MR_TRY(on_change(context, change, ret_error));
-    return pass(context, &item, change->transaction, ret_error);
-}
-
-static mr_status on_message_counted(void *context, const struct mr_message_event *message,
-                                    struct mr_error *ret_error)
-{
-    const struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
-    MR_TRY(on_message(context, message, ret_error));
-    return pass(context, &item, message->transaction, ret_error);
-}
-
-static mr_status on_begin_counted(void *context, const struct mr_transaction *transaction,
-                                  struct mr_error *ret_error)
-{
-    struct mr_intake *intake = context;
-    MR_TRY(on_begin(context, transaction, ret_error));
-    mr_encoder_begin(intake->lane->encoder, transaction,
-                     intake->metadata.begun_lsn == transaction->commit_lsn ||
-                         intake->exceptions.delivered_below != 0);
-    return MR_OK;
-}
-
-static mr_status on_commit_counted(void *context, const struct mr_transaction *transaction,
-                                   struct mr_error *ret_error)
-{
-    struct mr_intake *intake = context;
-    const struct mr_transaction_end end = {
-        .transaction = transaction, .position = mr_encoder_end_position(intake->lane->encoder)};
-    if (mr_position_compare(end.position, intake->carry.appended) > 0) {
-        const struct mr_item item = {.kind = MR_ITEM_END, .end = &end};
-        mr_status status = mr_lane_append(intake->lane, &item, ret_error);
-        if (status != MR_OK) {
-            note_failure(intake, status, end.position);
-            return status;
-        }
-        mr_intake_appended_of_running(intake, end.position);
-    }
-    return on_commit(context, transaction, ret_error);
-}
-
-/* ---- what is called without companions ---- */
-
-struct events {
-    mr_status (*begin)(void *context, const struct mr_transaction *transaction,
-                       struct mr_error *ret_error);
-    mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
-    mr_status (*message)(void *context, const struct mr_message_event *message,
-                         struct mr_error *ret_error);
-    mr_status (*commit)(void *context, const struct mr_transaction *transaction,
-                        struct mr_error *ret_error);
-};
-
-static const struct events plain = {on_begin, on_change, on_message, on_commit};
-static const struct events counted = {on_begin_counted, on_change_counted, on_message_counted,
-                                      on_commit_counted};
-
-static const struct events *inner_of(const struct mr_intake *intake)
-{
-    return intake->metadata.is_sent ? &counted : &plain;
-}
-
-/* ---- where there is a table of signals, besides ---- */
-
-/* A signal is acted on before it counts as received, and the batch that carries its position carries the step of what was asked for:
- * who has stored the one has the other, too, and what comes again is not done. */
-static mr_status on_change_signals(void *context, const struct mr_change *change,
-                                   struct mr_error *ret_error)
-{
-    struct mr_intake *intake = context;
-    if (MR_UNLIKELY(change->relation->is_signal) && change->op == MR_OP_INSERT &&
-        intake->companions.hear_signals && change->lsn >= intake->exceptions.delivered_below &&
-        mr_position_compare(change->position, intake->carry.appended) > 0 &&
-        mr_position_compare(change->position, intake->companions.signalled) > 0) {
-        mr_status status = mr_companions_signal(intake->pipeline, change, ret_error);
-        if (status != MR_OK) {
-            note_failure(intake, status, change->position);
-            return status;
-        }
-        intake->companions.signalled = change->position;
-    }
-    return inner_of(intake)->change(context, change, ret_error);
-}
-
-/* ---- while a companion watches, besides ---- */
-
-static uint64_t records_made(const struct mr_intake *intake)
-{
-    const struct mr_lane *lane = intake->lane;
-    return atomic_load_explicit(&lane->counts.records, memory_order_relaxed) +
-           (lane->filling == NULL ? 0 : lane->filling->record_count);
-}
-
-static mr_status on_change_watched(void *context, const struct mr_change *change,
-                                   struct mr_error *ret_error)
-{
-    struct mr_intake *intake = context;
-    uint64_t before = records_made(intake);
-    MR_TRY(on_change_signals(context, change, ret_error));
-    mr_companions_change(intake->pipeline, change, records_made(intake) != before);
-    return MR_OK;
-}
-
-/* The moment between two transactions, however fast they come. */
-static mr_status on_begin_watched(void *context, const struct mr_transaction *transaction,
-                                  struct mr_error *ret_error)
-{
-    struct mr_intake *intake = context;
-    MR_TRY(mr_companions_between(intake->pipeline));
-    return inner_of(intake)->begin(context, transaction, ret_error);
-}
-
-static mr_status on_commit_watched(void *context, const struct mr_transaction *transaction,
-                                   struct mr_error *ret_error)
-{
-    const struct mr_intake *intake = context;
-    MR_TRY(inner_of(intake)->commit(context, transaction, ret_error));
-    mr_companions_commit(intake->pipeline, transaction);
-    return MR_OK;
-}
-
-static void on_sealed_watched(void *context, const struct mr_lane *lane)
-{
-    mr_companions_sealed(context, lane);
-}
-
-void mr_intake_watch(struct mr_intake *intake, bool watches)
-{
-    intake->lane->hooks.sealed = watches ? on_sealed_watched : NULL;
-    intake->lane->hooks.sealed_context = intake->pipeline;
-    const struct events *inner = inner_of(intake);
-    struct mr_source_handler *handler = &intake->handler;
-    handler->message = inner->message;
-    if (watches) {
-        handler->begin = on_begin_watched;
-        handler->change = on_change_watched;
-        handler->commit = on_commit_watched;
-    } else {
-        handler->begin = inner->begin;
-        handler->change = intake->companions.hear_signals ? on_change_signals : inner->change;
-        handler->commit = inner->commit;
-    }
 }
 
 /* Right below the place that the stream has come to, as what companions append has, which is not
@@ -379,26 +324,21 @@ mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
     return status;
 }
 
-static void on_first(void *context)
-{
-    mr_intake_carry(context);
-}
-
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
 {
+    struct mr_lane *lane = &pipeline->lanes[MR_LANE_STREAM];
     *intake = (struct mr_intake){
         .pipeline = pipeline,
-        .lane = &pipeline->lanes[MR_LANE_STREAM],
+        .lane = lane,
         .handler = {.context = intake,
-                    .hold = &pipeline->lanes[MR_LANE_STREAM].room.hold,
+                    .hold = &lane->room.hold,
+                    .begin = on_begin,
+                    .change = on_change,
+                    .message = on_message,
+                    .commit = on_commit,
                     .keepalive = on_keepalive,
                     .relation_end = on_relation_end},
+        .metadata.is_sent = mr_encoder_options(lane->encoder)->transaction_topic != NULL,
     };
-    const struct mr_encode_options *encode = mr_encoder_options(intake->lane->encoder);
-    intake->metadata.is_sent = encode->transaction_topic != NULL;
-    intake->companions.hear_signals = mr_companions_hear_signals(pipeline);
-    mr_intake_watch(intake, false);
-    mr_lane_attach(intake->lane);
-    intake->lane->hooks.first = on_first;
-    intake->lane->hooks.first_context = intake;
+    mr_lane_attach(lane);
 }

@@ -98,8 +98,7 @@ struct mr_metadata {
 struct mr_accompanied {
     uint32_t prepared; /* so many have nothing more to prepare */
     bool are_mending;  /* they prepare again, because the stream could not be opened; until it is */
-    bool hear_signals; /* one does, */
-    struct mr_position signalled; /* and this is the position of the last signal */
+    struct mr_position signalled; /* of the last signal that they have heard */
 };
 
 struct mr_intake {
@@ -142,12 +141,6 @@ static inline void mr_intake_appended_of_running(struct mr_intake *intake,
     intake->running.state = MR_RUNNING_APPENDED;
 }
 
-/* The sink stores positions. */
-static inline bool mr_intake_stores(const struct mr_intake *intake)
-{
-    return intake->pipeline->sink->storage != MR_STORES_NOTHING;
-}
-
 /* With nothing new to confirm, a status update still goes out so often. */
 static inline int64_t mr_intake_idle_ns(const struct mr_intake *intake)
 {
@@ -167,9 +160,6 @@ static inline bool mr_intake_has_records(const struct mr_intake *intake)
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
-/* From now on companions get what the stream brings, or no longer. Between two rounds. */
-void mr_intake_watch(struct mr_intake *intake, bool watches);
-
 /* A session of the sink begins / the stream is opened at `published`: all before is appended and carried. */
 void mr_intake_begin_carrying(struct mr_intake *intake);
 void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published);
@@ -177,16 +167,13 @@ void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published);
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 
-/* The batch at hand has records: it carries what waits. */
-void mr_intake_carry(struct mr_intake *intake);
-
 /* A position waits, and there are no records that it could go with. */
 bool mr_intake_position_waits(const struct mr_intake *intake);
 
 /* Nanoseconds until it sets out alone; INT64_MAX: nothing waits, or there is no batch for it. */
 int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns);
 
-/* Hands over a batch without records that carries it, if it is due. */
+/* Hands over a batch without records that carries it. */
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns);
 
 /* All that was handed over is published, and nothing is at hand. */

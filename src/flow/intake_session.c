@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "flow/companions.h"
 #include "flow/intake_internal.h"
 
 static bool step(struct mr_intake *intake, enum mr_handshake_event event)
@@ -74,7 +75,7 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    bool stored = mr_intake_stores(intake) && pipeline->loaded.found;
+    bool stored = intake->pipeline->port.stores && pipeline->loaded.found;
     bool was_open = atomic_load(&pipeline->by_source.was_connected);
     *ret_known = stored ? pipeline->loaded.stored : (struct mr_checkpoint){0};
     if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {
@@ -185,6 +186,18 @@ static void begin_stream(struct mr_intake *intake)
            MR_LOG_INT("sent_ordinal", intake->carry.appended.ordinal));
 }
 
+/* What one of them does next mends what the stream could not be opened for. */
+static bool companions_mend(const struct mr_pipeline *pipeline)
+{
+    MR_EACH_COMPANION(pipeline, mends)
+    {
+        if (companion->ops->mends(companion)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_error)
 {
     mr_status status = open_source(intake, ret_error);
@@ -199,9 +212,9 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
     }
     /* Where it can't go on, a companion may mend that; once. */
     bool mends = status == MR_ERR_HISTORY && !intake->companions.are_mending &&
-                 mr_companions_mend(intake->pipeline);
+                 companions_mend(intake->pipeline);
     intake->companions.prepared = mends ? 0 : intake->companions.prepared;
-    if (status == MR_ERR_HISTORY && mr_intake_stores(intake) &&
+    if (status == MR_ERR_HISTORY && intake->pipeline->port.stores &&
         intake->state == MR_HANDSHAKE_RECLAIMED) {
         /* While the claim was lost, another instance may have gone on and stored how far. */
         close_source(intake, 0);
@@ -233,7 +246,8 @@ void mr_intake_change_source(struct mr_intake *intake, const void *options)
 static mr_status prepare(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    mr_status status = mr_companions_prepare(pipeline, intake->companions.prepared, ret_error);
+    struct mr_companion *next = pipeline->options.companions[intake->companions.prepared];
+    mr_status status = next->ops->prepare == NULL ? MR_OK : next->ops->prepare(next, ret_error);
     intake->companions.prepared += status == MR_OK || status == MR_END;
     if (status == MR_END) {
         mr_pipeline_stop_in_order(pipeline);

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "flow/companions.h"
 #include "flow/intake_internal.h"
 
 /* The first pause for the rest of a transaction is this part of pipeline.latency, each further one twice the one before, up
@@ -14,25 +15,27 @@ int mr_intake_timeout_ms(int64_t wait_ns)
     return wait_ns <= 0 ? 0 : (int)(wait_ns / 1000000) + 1;
 }
 
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
 static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
 {
     int64_t wait_ns = mr_intake_is_open(intake) ? mr_intake_feedback_due_in(intake, now_ns)
                                                 : mr_intake_idle_ns(intake);
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
     /* Batches in flight may come home any time, and then there is something to confirm. */
-    if (!mr_intake_all_published(intake) && wait_ns > status_ns) {
-        wait_ns = status_ns;
+    wait_ns = mr_intake_all_published(intake) ? wait_ns : sooner(wait_ns, status_ns);
+    wait_ns = sooner(wait_ns, mr_intake_position_due_in(intake, now_ns));
+    MR_EACH_COMPANION(intake->pipeline, due_in)
+    {
+        if (mr_companion_wants(companion)) {
+            wait_ns = sooner(wait_ns, companion->ops->due_in(companion, now_ns));
+        }
     }
-    int64_t position_ns = mr_intake_position_due_in(intake, now_ns);
-    if (position_ns < wait_ns) {
-        wait_ns = position_ns;
-    }
-    int64_t companion_ns = mr_companions_due_in(intake->pipeline, now_ns);
-    wait_ns = companion_ns < wait_ns ? companion_ns : wait_ns;
-    if (intake->stop_deadline_ns != 0 && intake->stop_deadline_ns - now_ns < wait_ns) {
-        wait_ns = intake->stop_deadline_ns - now_ns;
-    }
-    return wait_ns;
+    return intake->stop_deadline_ns == 0 ? wait_ns
+                                         : sooner(wait_ns, intake->stop_deadline_ns - now_ns);
 }
 
 /* Sleeps until the source has something, the sink thread wakes us, a stop comes, or time is up. */
@@ -81,7 +84,7 @@ static int64_t next_pause_ns(struct mr_intake *intake)
     if (mr_intake_in_transaction(intake)) {
         int64_t longer_ns =
             intake->wait.pause_ns == 0 ? latency_ns / PAUSE_FIRST_PART : 2 * intake->wait.pause_ns;
-        return longer_ns < latency_ns / 2 ? longer_ns : latency_ns / 2;
+        return sooner(longer_ns, latency_ns / 2);
     }
     return whole && intake->wait.pause_ns != 0 ? latency_ns / 2 : 0;
 }
@@ -133,7 +136,7 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
     int64_t begin_ns = mr_monotonic_ns();
     atomic_store(&pipeline->source_waits, true);
     int64_t wait_ns = wait_limit_ns(intake, begin_ns);
-    sleep_for(intake, -1, wait_ns < limit_ns ? wait_ns : limit_ns);
+    sleep_for(intake, -1, sooner(wait_ns, limit_ns));
     atomic_store(&pipeline->source_waits, false);
     atomic_fetch_add_explicit(&pipeline->by_source.backpressure_ns,
                               (uint64_t)(mr_monotonic_ns() - begin_ns), memory_order_relaxed);

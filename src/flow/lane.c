@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "flow/pipeline_internal.h"
+#include "flow/companions.h"
 
 /* No session has this number: the sink thread gives such a batch back. */
 #define SESSION_NONE UINT32_MAX
@@ -114,13 +114,25 @@ static void push(struct mr_lane *lane, struct mr_batch *batch)
     mr_wake(pipeline->wakes.sink);
 }
 
+/* The batch at hand is about to be handed over. */
+static void call_sealed(const struct mr_lane *lane)
+{
+    MR_EACH_COMPANION(lane->pipeline, sealed)
+    {
+        bool hears = lane->index == MR_LANE_STREAM ? companion->watches : companion == lane->owner;
+        if (hears) {
+            companion->ops->sealed(companion, lane->index, lane->has_item);
+        }
+    }
+}
+
 void mr_lane_hand_over(struct mr_lane *lane)
 {
     struct mr_batch *batch = lane->filling;
     bool is_beside = lane->index != MR_LANE_STREAM;
     MR_ASSERT(pthread_equal(lane->thread, pthread_self()));
-    if (MR_UNLIKELY(lane->hooks.sealed != NULL)) {
-        lane->hooks.sealed(lane->hooks.sealed_context, lane);
+    if (MR_UNLIKELY(lane->is_watched)) {
+        call_sealed(lane);
     }
     MR_ASSERT(batch->record_count > 0 || batch->confirm_lsn != 0 || is_beside ||
               mr_lane_owes_step(lane));
@@ -205,8 +217,8 @@ static void hand_over_large(struct mr_lane *lane)
 
 static void began_batch(struct mr_lane *lane, int64_t decoded_ns)
 {
-    if (lane->hooks.first != NULL) {
-        lane->hooks.first(lane->hooks.first_context);
+    if (lane->index == MR_LANE_STREAM) {
+        mr_intake_carry(lane->pipeline->intake);
     }
     mr_meter_first(lane->filling, lane->round.ns, lane->round.wall_ns, decoded_ns);
     hand_over_large(lane);

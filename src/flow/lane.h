@@ -11,8 +11,8 @@
 #include "flow/ack.h"
 #include "flow/meter.h"
 
+struct mr_companion;
 struct mr_pipeline;
-struct mr_lane;
 
 enum {
     MR_LANE_STREAM = 0,
@@ -26,14 +26,6 @@ struct mr_handed {
     uint64_t needed;             /* of the last whose loss makes rows come twice */
     uint64_t step;               /* that a batch has carried last */
     struct mr_position position; /* of the last record */
-};
-
-/* Called on the lane's thread. NULL: the moment does not matter. */
-struct mr_lane_hooks {
-    void (*first)(void *context); /* the batch at hand has got its first record */
-    void *first_context;
-    void (*sealed)(void *context, const struct mr_lane *lane); /* it is about to be handed over */
-    void *sealed_context;
 };
 
 struct mr_lane {
@@ -55,8 +47,9 @@ struct mr_lane {
     struct {
         int64_t ns, wall_ns; /* when what is appended was received */
     } round;
-    struct mr_lane_hooks hooks;
-    bool has_item; /* what is being appended is in the batch at hand */
+    bool is_watched;                  /* companions hear when a batch is about to be handed over */
+    const struct mr_companion *owner; /* the one that does, of another lane than the stream's */
+    bool has_item;                    /* what is being appended is in the batch at hand */
     int wake; /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that comes home */
 
     /* ---- written by its thread, read by any ---- */

@@ -22,17 +22,6 @@ void mr_mailbox_done(struct mr_mailbox *mailbox)
     pthread_cond_destroy(&mailbox->answer);
 }
 
-/* With the lock. */
-static void note_waiting(struct mr_mailbox *mailbox)
-{
-    bool between = false;
-    for (const struct mr_command *one = mailbox->first; one != NULL; one = one->next) {
-        between |= one->when == MR_COMMAND_BETWEEN_TRANSACTIONS;
-    }
-    atomic_store(&mailbox->waiting, mailbox->first != NULL);
-    atomic_store(&mailbox->waiting_between, between);
-}
-
 static void append(struct mr_mailbox *mailbox, struct mr_command *command)
 {
     struct mr_command **last = &mailbox->first;
@@ -40,7 +29,8 @@ static void append(struct mr_mailbox *mailbox, struct mr_command *command)
         last = &(*last)->next;
     }
     *last = command;
-    note_waiting(mailbox);
+    atomic_fetch_add(&mailbox->waiting, 1);
+    atomic_fetch_add(&mailbox->waiting_between, command->when == MR_COMMAND_BETWEEN_TRANSACTIONS);
 }
 
 /* Takes it out of the queue; false when it is not there (any more). */
@@ -54,7 +44,8 @@ static bool take_out(struct mr_mailbox *mailbox, struct mr_command *command)
         return false;
     }
     *at = command->next;
-    note_waiting(mailbox);
+    atomic_fetch_sub(&mailbox->waiting, 1);
+    atomic_fetch_sub(&mailbox->waiting_between, command->when == MR_COMMAND_BETWEEN_TRANSACTIONS);
     return true;
 }
 
@@ -81,18 +72,16 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
     }
     append(mailbox, command);
     mr_wake(wake_fd);
-    bool in_time = true;
+    while (!command->answered &&
+           pthread_cond_timedwait(&mailbox->answer, &mailbox->lock, &end) != ETIMEDOUT) {
+    }
+    if (!command->answered && take_out(mailbox, command)) {
+        answer(mailbox, command,
+               mr_fail(&command->error, MR_ERR_DEADLINE,
+                       "the stream did not come to a point where it could be done in time"));
+    }
     while (!command->answered) {
-        if (!in_time) {
-            pthread_cond_wait(&mailbox->answer, &mailbox->lock); /* it is being run */
-        } else if (pthread_cond_timedwait(&mailbox->answer, &mailbox->lock, &end) == ETIMEDOUT) {
-            in_time = false;
-            if (!command->answered && take_out(mailbox, command)) {
-                mr_error_set(&command->error, MR_ERR_DEADLINE,
-                             "the stream did not come to a point where it could be done in time");
-                answer(mailbox, command, MR_ERR_DEADLINE);
-            }
-        }
+        pthread_cond_wait(&mailbox->answer, &mailbox->lock); /* it is being run */
     }
     pthread_mutex_unlock(&mailbox->lock);
     if (command->status != MR_OK && ret_error != NULL) {
@@ -103,7 +92,7 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
 
 void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction)
 {
-    if (MR_LIKELY(!atomic_load_explicit(&mailbox->waiting, memory_order_relaxed))) {
+    if (MR_LIKELY(atomic_load_explicit(&mailbox->waiting, memory_order_relaxed) == 0)) {
         return;
     }
     pthread_mutex_lock(&mailbox->lock);
@@ -129,8 +118,7 @@ void mr_mailbox_close(struct mr_mailbox *mailbox)
     while (mailbox->first != NULL) {
         struct mr_command *one = mailbox->first;
         take_out(mailbox, one);
-        mr_error_set(&one->error, MR_AGAIN, "the stream has ended");
-        answer(mailbox, one, MR_AGAIN);
+        answer(mailbox, one, mr_fail(&one->error, MR_AGAIN, "the stream has ended"));
     }
     pthread_mutex_unlock(&mailbox->lock);
 }

@@ -34,8 +34,8 @@ struct mr_mailbox {
     pthread_cond_t answer;
     struct mr_command *first; /* in order of asking */
     bool closed;
-    _Atomic bool waiting;         /* there is one, */
-    _Atomic bool waiting_between; /* and one that wants to be between transactions */
+    _Atomic uint32_t waiting;         /* how many, */
+    _Atomic uint32_t waiting_between; /* and of them those that want to be between transactions */
 };
 
 void mr_mailbox_init(struct mr_mailbox *mailbox);
@@ -51,7 +51,7 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
 /* A command waits for this transaction not to begin. */
 static inline bool mr_mailbox_wants_pause(const struct mr_mailbox *mailbox)
 {
-    return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting_between, memory_order_relaxed));
+    return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting_between, memory_order_relaxed) > 0);
 }
 
 /* Runs and answers the commands whose turn it is. */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "flow/companions.h"
 #include "flow/memory.h"
 #include "flow/pipeline_internal.h"
 
@@ -27,6 +28,22 @@ static void make_lanes(struct mr_pipeline *pipeline, struct mr_encoder *encoder)
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         mr_lane_init(&pipeline->lanes[i], pipeline, i,
                      i == MR_LANE_STREAM ? encoder : mr_encoder_clone(encoder));
+    }
+}
+
+static void attach_companions(struct mr_pipeline *pipeline)
+{
+    pipeline->port = (struct mr_port){.stream = &pipeline->lanes[MR_LANE_STREAM],
+                                      .lanes = pipeline->lane_count,
+                                      .stores = pipeline->sink->storage != MR_STORES_NOTHING,
+                                      .takes_over = pipeline->options.handed_over.lsn != 0,
+                                      .stop_fd = pipeline->wakes.stop};
+    for (uint32_t i = 0; i < pipeline->options.companion_count; i++) {
+        pipeline->options.companions[i]->port = &pipeline->port;
+    }
+    MR_EACH_COMPANION(pipeline, attach)
+    {
+        companion->ops->attach(companion);
     }
 }
 
@@ -69,7 +86,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     pipeline->wakes.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->wakes.abandon = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(pipeline->wakes.abandon >= 0);
-    mr_companions_attach(pipeline);
+    attach_companions(pipeline);
     return pipeline;
 }
 

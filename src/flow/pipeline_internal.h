@@ -7,12 +7,12 @@
 
 #include "base/standstill.h"
 #include "base/wake.h"
-#include "flow/companions.h"
 #include "flow/handshake.h"
 #include "flow/lane.h"
 #include "flow/mailbox.h"
 #include "flow/meter.h"
 #include "flow/pipeline.h"
+#include "flow/port.h"
 
 enum mr_stop {
     MR_STOP_NONE = 0,
@@ -101,6 +101,7 @@ struct mr_pipeline {
     struct mr_hand_over hand_over;
     struct mr_lane *lanes; /* MR_LANE_STREAM, then those of companions */
     uint32_t lane_count;
+    struct mr_port port; /* of companions */
     struct mr_wakes wakes;
     struct mr_flow_threads threads;
     struct mr_ending ending;
@@ -122,6 +123,9 @@ struct mr_pipeline {
 /* Makes the change, on the source thread. */
 mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
                            struct mr_error *ret_error);
+
+/* The batch at hand has records: it carries the position that waits. */
+void mr_intake_carry(struct mr_intake *intake);
 
 /* Appends a heartbeat, on the source thread, between two transactions. MR_AGAIN: not now, and it is left out. */
 mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error);

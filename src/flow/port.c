@@ -8,7 +8,7 @@
 
 static struct mr_pipeline *pipeline_of(const struct mr_port *port)
 {
-    return (struct mr_pipeline *)(uintptr_t)port;
+    return (struct mr_pipeline *)((uintptr_t)port - offsetof(struct mr_pipeline, port));
 }
 
 /* The source thread's own state, which is there as long as that thread runs. */
@@ -20,11 +20,6 @@ static struct mr_intake *intake_of(const struct mr_port *port)
 }
 
 /* ---- any thread ---- */
-
-bool mr_port_stores(const struct mr_port *port)
-{
-    return pipeline_of(port)->sink->storage != MR_STORES_NOTHING;
-}
 
 void mr_port_want(struct mr_companion *companion)
 {
@@ -58,42 +53,30 @@ uint64_t mr_port_records_beside(const struct mr_port *port)
 
 /* ---- beside the stream ---- */
 
-struct mr_lane *mr_port_stream(struct mr_port *port)
-{
-    return &pipeline_of(port)->lanes[MR_LANE_STREAM];
-}
-
-uint32_t mr_port_lanes(const struct mr_port *port)
-{
-    return pipeline_of(port)->lane_count;
-}
-
-static void on_sealed(void *context, const struct mr_lane *lane)
-{
-    struct mr_companion *owner = context;
-    owner->ops->sealed(owner, lane->index, lane->has_item);
-}
-
 struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_companion *owner)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
     const struct mr_intake *intake = intake_of(port);
     MR_ASSERT(index > MR_LANE_STREAM && index < pipeline->lane_count);
     struct mr_lane *lane = &pipeline->lanes[index];
-    MR_ASSERT(lane->hooks.sealed == NULL || lane->hooks.sealed_context == owner);
+    MR_ASSERT(lane->owner == NULL || lane->owner == owner);
     if (lane->session != intake->session) {
         mr_lane_follow_session(lane, intake->session);
     }
-    lane->hooks.sealed = on_sealed;
-    lane->hooks.sealed_context = owner;
+    lane->is_watched = true;
+    lane->owner = owner;
     return lane;
 }
 
 void mr_port_watch(struct mr_companion *companion, bool watches)
 {
-    struct mr_pipeline *pipeline = pipeline_of(companion->port);
+    const struct mr_pipeline_options *options = &pipeline_of(companion->port)->options;
     companion->watches = watches;
-    mr_intake_watch(intake_of(companion->port), mr_companions_watch(pipeline));
+    bool any = false;
+    for (uint32_t i = 0; i < options->companion_count; i++) {
+        any = any || options->companions[i]->watches;
+    }
+    companion->port->stream->is_watched = any;
 }
 
 mr_lsn mr_port_place(const struct mr_port *port)
@@ -121,7 +104,7 @@ mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
 
 void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns)
 {
-    struct mr_lane *lane = mr_port_stream(port);
+    struct mr_lane *lane = port->stream;
     lane->round.ns = now_ns;
     lane->round.wall_ns = wall_ns;
     mr_encoder_set_clock(lane->encoder, wall_ns);
@@ -139,11 +122,6 @@ uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt)
 }
 
 /* ---- in `prepare` ---- */
-
-int mr_port_stop_fd(const struct mr_port *port)
-{
-    return pipeline_of(port)->wakes.stop;
-}
 
 bool mr_port_is_over(const struct mr_port *port)
 {
@@ -188,11 +166,6 @@ void mr_port_set_known(struct mr_port *port, const struct mr_checkpoint *known)
     pipeline->loaded.found = true;
 }
 
-bool mr_port_takes_over(const struct mr_port *port)
-{
-    return pipeline_of(port)->options.handed_over.lsn != 0;
-}
-
 bool mr_port_is_mending(const struct mr_port *port)
 {
     return intake_of(port)->companions.are_mending;
@@ -227,9 +200,7 @@ mr_status mr_port_begin_at(struct mr_port *port, mr_lsn lsn, int wait_ms,
     mr_intake_mark(intake, lsn);
     while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
         if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
-            intake->feedback.reply_wanted = true; /* it sets out at once */
             mr_intake_send_position(intake, mr_monotonic_ns());
-            intake->feedback.reply_wanted = false;
         }
         MR_TRY(mr_port_look_around(port, wait_ms, ret_error));
     }

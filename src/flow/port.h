@@ -6,10 +6,16 @@
 #include "flow/lane.h"
 #include "ports/companion.h"
 
-/* ---- any thread ---- */
+/* What never changes: any thread reads it. */
+struct mr_port {
+    struct mr_lane *stream; /* the stream's lane */
+    uint32_t lanes;         /* with the others, 1 and up, which are for threads of a companion */
+    bool stores;            /* the sink stores positions, and so sections */
+    bool takes_over;        /* another program has delivered what is before the stream */
+    int stop_fd;            /* readable: the flow is asked to stop */
+};
 
-/* The sink stores positions, and so sections. */
-bool mr_port_stores(const struct mr_port *port);
+/* ---- any thread ---- */
 
 /* The companion has something to do: its `between` is called soon. Takes a companion that has no port yet. */
 void mr_port_want(struct mr_companion *companion);
@@ -27,9 +33,7 @@ uint64_t mr_port_note(struct mr_lane *lane);
 
 /* ---- beside the stream ---- */
 
-/* The stream's lane; the other lanes, 1 and up, are for threads of the companion `owner`, whose `sealed` is called for them. */
-struct mr_lane *mr_port_stream(struct mr_port *port);
-uint32_t mr_port_lanes(const struct mr_port *port);
+/* A lane for a thread of the companion `owner`, whose `sealed` is called for it. */
 struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_companion *owner);
 
 /* From now on, or no longer, the companion gets `change`, `commit` and `sealed` of the stream. Between two rounds. */
@@ -56,9 +60,6 @@ uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt);
 
 /* ---- in `prepare` ---- */
 
-/* Readable: the flow is asked to stop. */
-int mr_port_stop_fd(const struct mr_port *port);
-
 /* The flow is to stop, or the sink's session is over: nothing that is not safe counts any more. */
 bool mr_port_is_over(const struct mr_port *port);
 
@@ -71,9 +72,6 @@ bool mr_port_known(const struct mr_port *port, struct mr_checkpoint *ret_known);
 
 /* That is the stored position from now on, whatever was before; the flow's. Only where the sink stores positions. */
 void mr_port_set_known(struct mr_port *port, const struct mr_checkpoint *known);
-
-/* Another program has delivered what is before the stream. */
-bool mr_port_takes_over(const struct mr_port *port);
 
 /* This `prepare` is to mend what the stream could not be opened for. */
 bool mr_port_is_mending(const struct mr_port *port);
